@@ -1,0 +1,1 @@
+"""What all domains share: machines, leases, retries, payloads, the log. It knows no domain."""
