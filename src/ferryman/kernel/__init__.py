@@ -1,1 +1,1 @@
-"""What all domains share: machines, leases, retries, payloads, the log. It knows no domain."""
+"""What all domains share; the kernel knows none of them."""
