@@ -16,17 +16,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from datetime import timedelta
 from typing import Protocol
+
+from ferryman.kernel.retry import Backoff
 
 LOG = logging.getLogger("ferryman.doorbell")
 
 # Beyond this many hints, looking at everything is cheaper than carrying and comparing them.
 MAX_HINTS = 64
 
-FIRST_PAUSE_SECONDS = 0.05
-LONGEST_PAUSE_SECONDS = 5.0
+# Tried again for ever. All processes lose the same server at one moment: as much jitter as there is.
+BACKOFF = Backoff(base=timedelta(milliseconds=50), factor=2.0, cap=timedelta(seconds=5), jitter=1.0)
+
 FAREWELL_SECONDS = 1.0
 
 EVERYTHING: frozenset[str] = frozenset()
@@ -52,9 +55,8 @@ class Doorbell(Protocol):
 
 
 def pause(failures: int) -> float:
-    """Return how long to wait, in seconds, after so many failures in a row; jitter keeps processes apart."""
-    longest = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2.0 ** min(failures - 1, 10))
-    return longest * random.uniform(0.5, 1.0)
+    """Return how many seconds to wait after so many failures in a row."""
+    return BACKOFF.delay(failures).total_seconds()
 
 
 class Rings:
@@ -133,7 +135,9 @@ class Local:
             self.tell(topic, EVERYTHING)
 
     def _note(self, topic: str, hints: frozenset[str]) -> None:
-        if self._loop is not None and not self._rings:
+        if self._loop is None:
+            return
+        if not self._rings:
             self._loop.call_soon(self._deliver)
         self._rings.add(topic, hints)
 
@@ -187,7 +191,7 @@ class Carrier:
             self._hurry.clear()
             try:
                 await self._send(bundle)
-            except Exception as error:  # noqa: BLE001 - whatever it was, the ring is kept and nobody is failed by it
+            except Exception as error:  # whatever it was, the ring is kept and nobody is failed by it
                 failures += 1
                 LOG.debug("a ring could not be sent (%d in a row): %s", failures, error)
                 self.take(bundle)
@@ -198,9 +202,10 @@ class Carrier:
 
 
 async def stop(task: asyncio.Task[None]) -> None:
-    """End a task of ours and wait until it is gone."""
-    task.cancel()
-    await asyncio.wait([task])
+    """End a task of ours and wait until it is gone; asked again, because nats-py swallows a cancellation here and there."""
+    while not task.done():
+        task.cancel()
+        await asyncio.wait([task], timeout=0.1)
 
 
 class NoDoorbell:

@@ -9,7 +9,9 @@ A publish is followed by a flush, so that the round trip to the server sets the 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import logging
 import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -52,7 +54,8 @@ class NatsDoorbell:
         if self._keeper is None:
             self._local.open()
             self._keeper = asyncio.create_task(self._keep(), name="ferryman doorbell listener")
-        await asyncio.wait([asyncio.ensure_future(self._tried.wait())], timeout=FIRST_TRY_SECONDS)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._tried.wait(), FIRST_TRY_SECONDS)
 
     async def close(self) -> None:
         """Send what was rung, then hang up."""
@@ -92,7 +95,7 @@ class NatsDoorbell:
             self._ended.clear()
             try:
                 await self._attend()
-            except Exception as error:  # noqa: BLE001 - the keeper outlives whatever happens to its connection
+            except Exception as error:  # the keeper outlives whatever happens to its connection
                 failures += 1
                 await self._failed(error)
                 await asyncio.sleep(pause(failures))
@@ -101,9 +104,23 @@ class NatsDoorbell:
 
     async def _attend(self) -> None:
         """Connect, listen, and return when the client has given up."""
+        client = await self._connect()
+        try:
+            await client.subscribe(f"{self._subject}.*", cb=self._hear)
+            await client.flush(timeout=FLUSH_SECONDS)
+            self._client = client
+            if self._tried.is_set():
+                await self._returned()
+            self._tried.set()
+            await self._ended.wait()
+        finally:
+            self._client = None
+            await client.close()
+
+    async def _connect(self) -> Client:
         from nats.aio.client import Client
 
-        missed, client = self._tried.is_set(), Client()
+        client = Client()
         try:
             await client.connect(
                 servers=self._servers,
@@ -117,18 +134,14 @@ class NatsDoorbell:
                 reconnected_cb=self._returned,
                 closed_cb=self._gone,
             )
-            await client.subscribe(f"{self._subject}.*", cb=self._hear)
-            await client.flush(timeout=FLUSH_SECONDS)
-            self._client = client
-            if missed:
-                await self._returned()
-            self._tried.set()
-            await self._ended.wait()
-        finally:
-            self._client = None
+        except asyncio.CancelledError:
             await client.close()
+            raise
+        return client
 
     async def _returned(self) -> None:
+        """Tell everybody to look: rings may have been missed."""
+        LOG.info("the doorbell hears again")
         self.healed += 1
         self._carrier.hurry()
         self._local.tell_all()
@@ -140,7 +153,9 @@ class NatsDoorbell:
         """Say so; a subscription that fell behind has dropped rings, so everybody looks."""
         from nats.errors import SlowConsumerError
 
-        LOG.log(10 if self._tried.is_set() else 30, "the doorbell has trouble with NATS: %s", error)
+        LOG.log(
+            logging.DEBUG if self._tried.is_set() else logging.WARNING, "the doorbell has trouble with NATS: %s", error
+        )
         self._tried.set()
         if isinstance(error, SlowConsumerError):
             self._local.tell_all()

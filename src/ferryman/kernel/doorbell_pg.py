@@ -17,6 +17,7 @@ import asyncio
 import contextlib
 import hashlib
 import json
+import logging
 import random
 import uuid
 from collections.abc import Callable, Iterable
@@ -130,13 +131,14 @@ class PostgresDoorbell:
         while True:
             try:
                 await self._attend()
-            except Exception as error:  # noqa: BLE001 - the keeper outlives whatever happens to its connection
+            except Exception as error:  # the keeper outlives whatever happens to its connection
                 failures, missed = failures + 1, True
                 LOG.log(_level(failures), "the doorbell does not hear (%d in a row): %s", failures, error)
                 self._tried.set()
                 await asyncio.sleep(pause(failures))
                 continue
             if missed:
+                LOG.info("the doorbell hears again")
                 self.healed += 1
                 self._carrier.hurry()
                 self._local.tell_all()
@@ -165,7 +167,7 @@ class PostgresDoorbell:
                 continue
             try:
                 await self._probe()
-            except Exception as error:  # noqa: BLE001 - however it failed, it is made anew
+            except Exception as error:  # however it failed, it is made anew
                 LOG.debug("the doorbell's connection is dead: %s", error)
                 await self._listening.close()
                 return
@@ -186,4 +188,4 @@ class PostgresDoorbell:
 
 def _level(failures: int) -> int:
     """Tell of the first failure in a row; the rest is for those who look closely."""
-    return 30 if failures == 1 else 10
+    return logging.WARNING if failures == 1 else logging.DEBUG
