@@ -107,6 +107,9 @@ class NatsDoorbell:
         client = await self._connect()
         try:
             await client.subscribe(f"{self._subject}.*", cb=self._hear)
+            # Twice, because nats-py lets the ping of a flush overtake what waits to be written: the first answer says that
+            # the subscription has left, the second that the server has it.
+            await client.flush(timeout=FLUSH_SECONDS)
             await client.flush(timeout=FLUSH_SECONDS)
             self._client = client
             if self._tried.is_set():
