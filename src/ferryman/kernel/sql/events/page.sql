@@ -1,7 +1,7 @@
--- A page of the window (last_id, mark_id]: all of it if every transaction older than the mark has ended, else what comes
--- before the first gap. In a run of ids without a gap nothing is missing, whoever still writes.
--- The upper bounds stand outside the limited reads: a range with two ends looks so small to the planner that it sorts it
--- whole for each page, where one end lets it walk the index.
+-- A page after last_id: up to mark_id if every transaction older than the mark has ended, else up to the first gap. In a run
+-- of ids without a gap nothing is missing, whoever still writes.
+-- The upper bound stands outside the limited read: a range with two ends looks so small to the planner that it sorts it whole
+-- for each page, where one end lets it walk the index.
 with look as materialized (
     select pg_snapshot_xmax(seen) >= mark.xid
            and not exists (select from pg_snapshot_xip(seen) as open (xid) where open.xid < mark.xid) as closed
@@ -18,7 +18,6 @@ safe as materialized (
             where not look.closed
         ) as numbered
         where numbered.id = :last_id + numbered.number
-          and numbered.id <= :mark_id
     ) as run on true
 )
 select safe.closed, safe.id as safe_id, event.id, event.at, event.tenant, event.kind, event.subject, event.subject_name,
