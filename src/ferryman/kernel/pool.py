@@ -184,7 +184,7 @@ class Database:
             return
         try:
             await asyncio.wait_for(pool.close(), timeout=CONNECT_TIMEOUT_SECONDS)
-        except asyncio.TimeoutError:
+        except TimeoutError:
             pool.terminate()
 
     @asynccontextmanager
@@ -271,5 +271,5 @@ class Line:
             return
         try:
             await connection.close(timeout=2)
-        except (OSError, asyncio.TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        except (TimeoutError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
             connection.terminate()
