@@ -32,6 +32,8 @@ log = logging.getLogger("ferryman.pump")
 # Many workers come back after one outage: half of the delay is chance, so that they do not come at one moment.
 RECONNECT = retry.Backoff(base=timedelta(milliseconds=100), factor=2.0, cap=timedelta(seconds=2), jitter=0.5)
 
+POLL_LEAST = 0.05
+
 
 class Held(Protocol):
     """What the pump must know of a claimed thing."""
@@ -60,6 +62,9 @@ class Crew(Protocol[Item, Outcome]):
 
     async def reclaim(self, line: Line, held: Collection[UUID]) -> int:
         """Hand back what is leased to this worker but not held by it."""
+
+    def doubt(self) -> None:
+        """Trust nothing that was heard: the next turn finds out by itself where there is something to claim."""
 
     def hand_back(self, item: Item) -> Outcome:
         """Say that the work was not done here and uses no attempt."""
@@ -97,6 +102,8 @@ class Pump(Generic[Item, Outcome]):
         self._outcomes: list[Outcome] = []
         self._reserved = 0
         self._look = True
+        self._doubted = time.monotonic()
+        self._pause = POLL_LEAST
         self._wake = asyncio.Event()
         self._stopping = False
         self._lost_sight = False
@@ -119,14 +126,24 @@ class Pump(Generic[Item, Outcome]):
         """Pump until stopped and empty."""
         while not self._done():
             self._begin_turns()
-            if self._wake.is_set():
-                self._wake.clear()
-                continue
-            try:
-                await asyncio.wait_for(self._wake.wait(), self._poll)
-            except asyncio.TimeoutError:
-                self._look = True
+            if not self._wake.is_set():
+                await self._rest()
             self._wake.clear()
+            if time.monotonic() - self._doubted >= self._pause:
+                self._doubt()
+
+    async def _rest(self) -> None:
+        try:
+            await asyncio.wait_for(self._wake.wait(), self._pause)
+        except asyncio.TimeoutError:
+            return
+
+    def _doubt(self) -> None:
+        """Look without having been rung: soon after something was found, ever less often while nothing is."""
+        self._doubted = time.monotonic()
+        self._pause = min(self._poll, self._pause * 2)
+        self._crew.doubt()
+        self._look = True
 
     def _done(self) -> bool:
         return self._stopping and not (self.held or self._outcomes or self._turns)
@@ -171,6 +188,8 @@ class Pump(Generic[Item, Outcome]):
             faults.point("settle.before" if outcomes else "claim.sent")
             items, more = await self._crew.turn(line, outcomes, room)
             faults.point("claim.committed")
+            if items:
+                self._pause = POLL_LEAST
             for item in items:
                 if self._stopping:
                     self._outcomes.append(self._crew.hand_back(item))

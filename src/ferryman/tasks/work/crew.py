@@ -96,6 +96,10 @@ class TaskCrew:
         for each in outcomes:
             telemetry.ended("task", each.state.value, each.code)
 
+    def doubt(self) -> None:
+        """Look at the index at the next turn."""
+        self.lanes.unsure = True
+
     async def reclaim(self, line: Line, held: Collection[UUID]) -> int:
         """Hand back what is leased to this worker but not held by it."""
         return await store.reclaim(line, owner=self._owner, held=held)

@@ -29,8 +29,7 @@ class Lanes:
         self.unsure = True
 
     def heard(self, hints: Iterable[str]) -> bool:
-        """Take what a ring named; without names the index must be looked at. Tell whether it concerns this worker."""
-        before = self.unsure or bool(self._known)
+        """Take what a ring named; without names the index must be looked at. Tell whether there is a lane to look into."""
         any_named = False
         for hint in hints:
             any_named = True
@@ -39,7 +38,7 @@ class Lanes:
                 self._known[queue, tenant] = None
         if not any_named:
             self.unsure = True
-        return self.unsure or bool(self._known) or before
+        return self.unsure or bool(self._known)
 
     def found(self, lanes: Iterable[Lane]) -> None:
         """Take what the index shows."""
