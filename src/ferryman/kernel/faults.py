@@ -29,7 +29,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from ferryman.kernel import errors
+from ferryman.kernel import errors, telemetry
 
 REGISTRY: Mapping[str, str] = {
     "create.before": "A create is about to be sent.",
@@ -118,6 +118,8 @@ def _struck(name: str) -> Iterator[_Armed]:
         number = fault.strikes()
         if number is not None:
             _write(f"{name} {fault.name} {number} {os.getpid()}\n")
+            if fault.name not in ("kill", "exit"):  # nobody would come to read the count
+                telemetry.fault(name, fault.name)
             yield fault
 
 
