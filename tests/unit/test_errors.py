@@ -9,9 +9,7 @@ import pytest
 from ferryman.kernel import errors
 
 CLASSES = [
-    thing
-    for thing in vars(errors).values()
-    if isinstance(thing, type) and issubclass(thing, errors.FerrymanError)
+    thing for thing in vars(errors).values() if isinstance(thing, type) and issubclass(thing, errors.FerrymanError)
 ]
 PROMISES = [cls for cls in CLASSES if cls is not errors.FerrymanError]
 

@@ -65,11 +65,7 @@ class InvalidTransition(FerrymanError):
     ) -> None:
         if message is None and to is not None:
             who = id if id is not None else "it"
-            message = (
-                f"Cannot begin {who} as {to}."
-                if from_ is None
-                else f"Cannot move {who} from {from_} to {to}."
-            )
+            message = f"Cannot begin {who} as {to}." if from_ is None else f"Cannot move {who} from {from_} to {to}."
         super().__init__(message, **{"from": from_, "to": to, "id": id}, **details)
         if code is not None:
             self.code = code
@@ -115,9 +111,7 @@ class TaskDuplicate(FerrymanError):
     ) -> None:
         if message is None and conflict_fields:
             message = f"The existing task differs from the request in {', '.join(conflict_fields)}."
-        super().__init__(
-            message, conflict_fields=list(conflict_fields), existing=existing, **details
-        )
+        super().__init__(message, conflict_fields=list(conflict_fields), existing=existing, **details)
 
 
 class TaskExpired(FerrymanError):
@@ -168,9 +162,7 @@ class TaskInvalidSchedule(FerrymanError):
     code = "TASK_INVALID_SCHEDULE"
     advice = "Mend the field named; nothing was created."
 
-    def __init__(
-        self, message: str | None = None, *, field: str | None = None, **details: Any
-    ) -> None:
+    def __init__(self, message: str | None = None, *, field: str | None = None, **details: Any) -> None:
         super().__init__(message, field=field, **details)
 
 
@@ -180,9 +172,7 @@ class TaskInvalidRequest(FerrymanError):
     code = "TASK_INVALID_REQUEST"
     advice = "Mend the field named; nothing was changed."
 
-    def __init__(
-        self, message: str | None = None, *, field: str | None = None, **details: Any
-    ) -> None:
+    def __init__(self, message: str | None = None, *, field: str | None = None, **details: Any) -> None:
         super().__init__(message, field=field, **details)
 
 
@@ -231,6 +221,20 @@ class MigrationEdited(FerrymanError):
 
     code = "MIGRATION_EDITED"
     advice = "Install the release the database was migrated with; never edit an applied migration."
+
+
+class DatabaseTooNew(FerrymanError):
+    """The database was migrated by a later release that this one cannot work with."""
+
+    code = "DATABASE_TOO_NEW"
+    advice = "Install the release the database was migrated with, or a later one."
+
+
+class EmbeddedUnavailable(FerrymanError):
+    """The embedded PostgreSQL cannot be started."""
+
+    code = "EMBEDDED_UNAVAILABLE"
+    advice = "Or set FERRYMAN_DATABASE_URL to a PostgreSQL of your own."
 
 
 class SettingsInvalid(FerrymanError):

@@ -183,7 +183,7 @@ class Database:
             return
         try:
             await asyncio.wait_for(pool.close(), timeout=CONNECT_TIMEOUT_SECONDS)
-        except asyncio.TimeoutError:
+        except TimeoutError:
             pool.terminate()
 
     @asynccontextmanager
@@ -270,5 +270,5 @@ class Line:
             return
         try:
             await connection.close(timeout=2)
-        except (OSError, asyncio.TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        except (TimeoutError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
             connection.terminate()
