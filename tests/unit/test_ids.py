@@ -54,9 +54,7 @@ def test_a_key_may_be_any_printable_text(good: str) -> None:
     assert ids.check_key(good, "idempotency_key") == good
 
 
-@pytest.mark.parametrize(
-    "bad", ["", "   ", "a\x00", "a\nb", "\x7f", "\u2028", "\ud800", "a" * 201, None, 7]
-)
+@pytest.mark.parametrize("bad", ["", "   ", "a\x00", "a\nb", "\x7f", "\u2028", "\ud800", "a" * 201, None, 7])
 def test_a_bad_key_is_refused(bad: object) -> None:
     with pytest.raises(errors.TaskInvalidRequest, match="idempotency_key: expected") as refused:
         ids.check_key(bad, "idempotency_key")

@@ -99,9 +99,7 @@ def test_what_is_stored_reads_back_the_same(backoff: Backoff) -> None:
 
     assert again.as_json() == backoff.as_json()
     for attempt in (1, 2, 3, 50):
-        assert again.delay(attempt, random=lambda: 0.0) == backoff.delay(
-            attempt, random=lambda: 0.0
-        )
+        assert again.delay(attempt, random=lambda: 0.0) == backoff.delay(attempt, random=lambda: 0.0)
 
 
 def test_short_forms_are_read() -> None:

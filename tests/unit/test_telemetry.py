@@ -55,7 +55,7 @@ def test_every_accessor_moves_its_metric() -> None:
     telemetry.spoiled("W13")
     telemetry.withheld("W13")
     telemetry.ticked()
-    telemetry.overdue("task", 0)
+    telemetry.overdue([("task", "W13", 0)])
     telemetry.rung("pg", "ready")
     telemetry.heard("pg", "ready")
     telemetry.healed("pg")

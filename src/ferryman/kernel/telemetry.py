@@ -64,7 +64,7 @@ SPOILED = Metric("ferryman_watchdog_failures_total", "counter", "Findings that a
 WITHHELD = Metric("ferryman_watchdog_withheld_total", "counter", "Looks put off after an outage.", ("rule",))
 TICKS = Metric("ferryman_watchdog_ticks_total", "counter", "Rounds of this process's watchdog.")
 LAST_TICK = Metric("ferryman_watchdog_last_tick_timestamp_seconds", "gauge", "When the last round ended.")
-OVERDUE = Metric("ferryman_overdue", "gauge", "Live rows past their end; always 0.", ("domain",))
+OVERDUE = Metric("ferryman_overdue", "gauge", "Live rows past their end; always 0.", ("domain", "rule"))
 RUNG = Metric("ferryman_doorbell_rings_total", "counter", "Doorbells rung, after coalescing.", ("doorbell", "topic"))
 HEARD = Metric("ferryman_doorbell_heard_total", "counter", "Doorbells heard.", ("doorbell", "topic"))
 HEALED = Metric("ferryman_doorbell_heals_total", "counter", "Doorbells lost and hung up again.", ("doorbell",))
@@ -168,9 +168,11 @@ def ticked() -> None:
     LAST_TICK.of().set_to_current_time()
 
 
-def overdue(domain: str, count: int) -> None:
-    """Raise the alarm: rows that no rule has ended in time."""
-    OVERDUE.of(domain).set(count)
+def overdue(rows: Iterable[tuple[str, str, int]]) -> None:
+    """Raise the alarm, as (domain, rule, count): rows that no rule has ended in time; what is told no more becomes 0."""
+    told = {(domain, rule): count for domain, rule, count in rows}
+    for labels in {*OVERDUE.children, *told}:
+        OVERDUE.of(*labels).set(told.get((labels[0], labels[1]), 0))
 
 
 def rung(doorbell: str, topic: str, count: int = 1) -> None:
@@ -198,11 +200,8 @@ def turned(domain: str, seconds: float, *, settled: int, claimed: int) -> None:
 def depth(domain: str, rows: Iterable[tuple[str, str, int]]) -> None:
     """Show how much is live, as (queue, state, count); what was shown before and is gone becomes 0."""
     told = {(domain, queue, state): count for queue, state, count in rows}
-    gone = {labels for labels in DEPTH.children if labels[0] == domain} - told.keys()
-    for labels in gone:
-        DEPTH.of(*labels).set(0)
-    for labels, count in told.items():
-        DEPTH.of(*labels).set(count)
+    for labels in {*(labels for labels in DEPTH.children if labels[0] == domain), *told}:
+        DEPTH.of(*labels).set(told.get((domain, labels[1], labels[2]), 0))
 
 
 def in_flight(domain: str, count: int) -> None:
