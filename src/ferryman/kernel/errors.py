@@ -223,6 +223,13 @@ class MigrationEdited(FerrymanError):
     advice = "Install the release the database was migrated with; never edit an applied migration."
 
 
+class MigrationFailed(FerrymanError):
+    """A migration could not be applied."""
+
+    code = "MIGRATION_FAILED"
+    advice = "Nothing of a file that goes in one transaction was kept; mend the cause and run `ferryman migrate` again."
+
+
 class DatabaseTooNew(FerrymanError):
     """The database was migrated by a later release that this one cannot work with."""
 

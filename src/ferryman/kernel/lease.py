@@ -58,8 +58,7 @@ def check(lease: timedelta, *, field: str = "worker.lease") -> timedelta:
     """Return the lease if it is long enough to be renewed in time."""
     if lease < SHORTEST:
         raise errors.SettingsInvalid(
-            f"{field}: expected at least {SHORTEST.total_seconds():g} s,"
-            f" got {lease.total_seconds():g} s.",
+            f"{field}: expected at least {SHORTEST.total_seconds():g} s, got {lease.total_seconds():g} s.",
             field=field,
         )
     return lease

@@ -24,6 +24,7 @@ from ferryman.kernel.db import SCHEMA, Row
 
 CONNECT_TIMEOUT_SECONDS = 5.0
 COMMAND_TIMEOUT_SECONDS = 60.0
+SCRIPT_TIMEOUT_SECONDS = 6 * 3600.0  # an index of a large table takes its time
 
 # What our own connections ask of the server. Plans: hot statements find their rows by index whatever the statistics say
 # (a plan made while the table was empty must not scan it when it is full), and jit would be switched on by the price that
@@ -133,7 +134,7 @@ class Session:
     async def execute(self, script: str) -> None:
         """Run a script of several statements (migrations)."""
         with translated():
-            await self._connection.execute(script)
+            await self._connection.execute(script, timeout=SCRIPT_TIMEOUT_SECONDS)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Session]:

@@ -50,9 +50,7 @@ class Backoff:
         """Return a backoff that follows the list and then stays at its last delay."""
         if not delays or len(delays) > MOST_DELAYS:
             raise _refusal("delays", f"1 to {MOST_DELAYS} delays", f"{len(delays)} of them")
-        return cls(
-            base=min(delays), factor=1.0, cap=max(delays), jitter=jitter, delays=tuple(delays)
-        )
+        return cls(base=min(delays), factor=1.0, cap=max(delays), jitter=jitter, delays=tuple(delays))
 
     @classmethod
     def parse(cls, value: Spelling) -> "Backoff":
@@ -97,9 +95,7 @@ class Backoff:
             case _:
                 raise _refusal("kind", "fixed, exponential or list", repr(kind))
         if rest:
-            raise _refusal(
-                str(next(iter(rest))), f"no such field in a backoff of kind {kind}", "one"
-            )
+            raise _refusal(str(next(iter(rest))), f"no such field in a backoff of kind {kind}", "one")
         return made
 
     def as_json(self) -> dict[str, Any]:

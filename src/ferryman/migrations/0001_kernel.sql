@@ -1,7 +1,5 @@
 -- The ground that all domains stand on: the clock, the guard, the log, its readers, the watchdog's memory.
 
-create schema if not exists ferryman;
-
 -- K14: all SQL asks this one function for the time. Wall clock, plus a shift that tests move; one row, so that all
 -- processes of a test move together. STABLE, so that it can stand in an index condition; PL/pgSQL, because an SQL function
 -- of another volatility than its body is planned anew in each statement.

@@ -62,9 +62,13 @@ class Embedded:
     @property
     def url(self) -> str:
         """Where to connect, while started."""
+        return self.address("postgres")
+
+    def address(self, database: str) -> str:
+        """Return where to connect to one of its databases."""
         if self._place is None or self._using is None:
             raise errors.NotOpen("The embedded PostgreSQL has not been started.")
-        return f"postgresql://postgres@/postgres?host={quote(str(self._place.sockets), safe='/')}"
+        return f"postgresql://postgres@/{quote(database)}?host={quote(str(self._place.sockets), safe='/')}"
 
     def start(self) -> str:
         """Start the server, or join those who use it already, and return its address."""
