@@ -1,4 +1,4 @@
-"""What is repaired: the watchdog's rules for tasks, acting through the normal functions."""
+"""What is repaired: the watchdog's rules for tasks, acting through the normal functions; and what must always be true."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 
 from ferryman.kernel import errors, payload, retry
 from ferryman.kernel.db import Row, Tx
+from ferryman.kernel.doorbell import Doorbell
+from ferryman.kernel.invariants import Invariant, declare
 from ferryman.kernel.watchdog import Rule
 from ferryman.tasks import store
 from ferryman.tasks.intake.cancel import end
@@ -18,8 +20,27 @@ from ferryman.tasks.work.settle import settle
 
 TIMED_OUT = "start_to_close timeout"
 
+_HERE = "ferryman.tasks"
 
-def rules(owners: Owners, *, sweep: timedelta, interval: timedelta) -> list[Rule]:
+TASK_INVARIANTS: tuple[Invariant, ...] = (
+    declare(_HERE, "running_is_leased", "A task is running if and only if somebody holds its lease."),
+    declare(_HERE, "claimed_has_a_fence", "Each claim was counted and fenced."),
+    declare(_HERE, "live_has_a_clock", "Every live task has a time by which a rule ends it."),
+    declare(_HERE, "one_place_to_wait", "A live task is claimable, or waits for a time, or is leased.", deep=True),
+    declare(_HERE, "ended_is_finished", "A task has a time of finishing if and only if it has ended.", deep=True),
+    declare(_HERE, "attempts_within_cap", "No task has used more attempts than it was given.", deep=True),
+    declare(_HERE, "live_is_bounded", "Every live task is listed with the rule that ends it.", deep=True),
+    declare(_HERE, "one_row_per_key", "One idempotency key has made one task.", deep=True),
+    declare(_HERE, "row_and_log_agree", "A task's row and its last event tell the same state and attempt.", deep=True),
+    declare(_HERE, "one_end", "A task ends once, and nothing follows.", deep=True),
+    declare(_HERE, "legal_moves", "Only legal moves are in the log.", deep=True),
+    declare(_HERE, "unbroken_log", "Each move begins where the one before ended.", deep=True),
+    declare(_HERE, "claims_are_logged", "Every claim of a task is in the log.", deep=True),
+    declare(_HERE, "one_tenant", "A task and its events belong to one tenant.", deep=True),
+)
+
+
+def rules(owners: Owners, doorbell: Doorbell, *, sweep: timedelta, interval: timedelta) -> list[Rule]:
     """Return the rules that end every task whose worker or time is gone."""
 
     async def reap(tx: Tx, lapsed: Sequence[Row]) -> int:
@@ -29,6 +50,10 @@ def rules(owners: Owners, *, sweep: timedelta, interval: timedelta) -> list[Rule
         ids = [row["id"] for row in waiting]
         code = errors.TaskExpired.code
         return len(await end(tx, owners, ids, expired=True, code=code, reason="still waiting at its ends_at"))
+
+    def ring(found: Sequence[Row]) -> None:
+        doorbell.ring("ready")
+        doorbell.ring("done", [str(row["id"]) for row in found])
 
     return [
         Rule(
@@ -41,6 +66,7 @@ def rules(owners: Owners, *, sweep: timedelta, interval: timedelta) -> list[Rule
             act=reap,
             reaps=True,
             only_bound=True,
+            after=ring,
         ),
         Rule(
             name="T21",
@@ -51,6 +77,7 @@ def rules(owners: Owners, *, sweep: timedelta, interval: timedelta) -> list[Rule
             find=store.expired,
             act=expire,
             only_bound=True,
+            after=ring,
         ),
     ]
 
