@@ -71,7 +71,7 @@ class TaskCrew:
             lease=self._lease,
             margin=self._margin,
         )
-        telemetry.turned("task", time.perf_counter() - began, len(plain), len(claimed))
+        telemetry.turned("task", time.perf_counter() - began, settled=len(plain), claimed=len(claimed))
         if stale:
             telemetry.fenced("task", "settle", len(stale))
         if plain:
