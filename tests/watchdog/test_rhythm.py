@@ -2,9 +2,11 @@
 
 import asyncio
 import itertools
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
+from importlib import resources
 
 import pytest
 
@@ -108,3 +110,14 @@ async def test_a_rule_is_never_looked_at_later_than_its_time(ward: Database, lin
         now = dog.due
 
     assert max(later - earlier for earlier, later in itertools.pairwise(looked)) <= 1.0
+
+
+@pytest.mark.contract("W22")
+def test_the_watchdog_itself_writes_nothing_but_its_own_tick() -> None:
+    written = re.compile(r"(?:update|insert into|delete from)\s+(ferryman\.\w+)")
+    kernel = resources.files("ferryman.kernel")
+    files = [*(kernel / "watchdog").iterdir(), *(kernel / "sql" / "watchdog").iterdir()]
+
+    assert {name for file in files if file.is_file() for name in written.findall(file.read_text())} == {
+        "ferryman.watchdog"
+    }
