@@ -1,5 +1,6 @@
 """Each invariant notices what it is there for: a violation is planted past every guard, and reported by its name."""
 
+import re
 from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -7,8 +8,10 @@ from uuid import UUID, uuid4
 import pytest
 
 from ferryman.kernel import invariants, telemetry, watchdog
+from ferryman.kernel.db import load
 from ferryman.kernel.invariants import KERNEL_INVARIANTS
 from ferryman.kernel.pool import Database, Session
+from ferryman.tasks.states import TASK
 from ferryman.tasks.watch import TASK_INVARIANTS
 from ferryman.testing import travel
 
@@ -173,6 +176,22 @@ async def test_a_lease_that_outlasts_its_attempt_is_reported(open_tx: Session) -
 def test_every_invariant_has_a_violation_to_show_and_a_sentence() -> None:
     assert {*DEEDS, *TALES, "one_row_per_key"} == {invariant.name for invariant in ALL}
     assert all(invariant.says.endswith(".") for invariant in ALL)
+
+
+def test_the_legal_moves_are_those_that_the_machine_declares() -> None:
+    listed = set(re.findall(r"\('(\w+)', '(\w+)'\)", load("ferryman.tasks", "invariants/legal_moves").text))
+
+    births = {("nothing", str(state)) for state in TASK.initial}
+    assert listed == births | {(str(one), str(other)) for one, other in TASK.pairs()}
+
+
+async def test_every_rule_in_the_views_is_the_one_that_the_machine_declares(open_tx: Session) -> None:
+    for state in TASK.live:
+        await plant(open_tx, str(state))
+
+    rows = await open_tx.fetch("select state, rule from ferryman.bounds")
+
+    assert {row["state"]: row["rule"] for row in rows} == {str(state): by.rule for state, by in TASK.bounds().items()}
 
 
 async def test_a_shallow_check_leaves_out_what_reads_whole_tables(open_tx: Session) -> None:

@@ -83,8 +83,10 @@ async def test_a_finding_that_hangs_is_put_aside(ward: Database, line: Line) -> 
 
     rule = replace(HEAL, act=hang_at_two, every=timedelta(0), budget=timedelta(milliseconds=100))
     dog = Watchdog(line, [rule])
-    for _ in range(10):
+    for _ in range(100):  # a busy machine may take some looks more
         await dog.tick()
+        if sum((await healed(ward)).values()) == 7:
+            break
 
     assert [number for number, times in (await healed(ward)).items() if not times] == [2]
 
