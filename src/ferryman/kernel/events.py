@@ -1,19 +1,17 @@
 """The log of every state change, and its named readers (K10).
 
-Rows are written by the statements that move objects, in the same transaction. Ids are drawn while the object is locked, so
-that an object's ids follow its commits. But ids of different transactions become visible in any order: whoever remembers only
-the last id it saw skips the row of a writer that commits late.
+Rows are written by the statements that move objects, in the same transaction. An event's id is drawn while its object is
+locked, so that the ids of one object follow its commits, and reading by id keeps every object's order. But transactions
+become visible in any order: whoever remembers only the last id it saw skips the row of a writer that commits late.
 
-So a reader first marks a window. It looks at the end of the log, and only then gets a transaction id of its own: every
-writer that drew an id up to that end has an older one. The window is closed when no older transaction is open. Then nothing
-can appear in it any more, and it is read in pages, by id. What was rolled back leaves a gap that stays empty. A window that is
-not closed yet is kept with the reader's place, so that a stream of new writers cannot push it away.
+So a reader never passes a gap between ids unless the gap is known to stay empty. A run of ids without a gap is given out at
+once, whoever else still writes. For the rest the reader marks a window: it looks at the end of the log, and only then gets a
+transaction id of its own, so that every writer that drew an id up to that end has an older one. The window is closed when no
+older transaction is open in the cluster; what is missing then was rolled back. A window that is not closed yet is kept with the
+reader's place, so that a stream of new writers cannot push it away.
 
-Windows cut by the writers' transaction ids instead of by a mark would not keep the order: of two moves of one object, the
-later may belong to the older transaction, and a third, still open, with an id between theirs would let the reader see the later
-move alone. A window cut by ids holds every earlier move of its objects or has given it out before.
-
-An open writer anywhere in the cluster delays readers; nothing else may depend on them.
+Windows cut by the writers' transaction ids would not keep the order: of two moves of one object the later may belong to the
+older transaction, and a third one, still open, with an id between theirs would let the reader see the later move alone.
 """
 
 from __future__ import annotations
@@ -67,7 +65,7 @@ class Place:
 
     @property
     def marked(self) -> bool:
-        """Whether a window waits to be closed or read."""
+        """Whether a part of the window is still to be read."""
         return self.mark_id > self.last_id
 
 
@@ -79,9 +77,12 @@ async def read(tx: db.Tx, consumer: str, *, limit: int = 500) -> Sequence[Event]
     may hold a mark.
     """
     end = await _end(tx, consumer)
-    if end["last_id"] is not None and end["last_id"] >= end["end_id"]:
+    if end["last_id"] is None:
+        held = await db.one(tx, BEGIN, name=consumer, last_id=0)
+    elif end["last_id"] < end["end_id"]:
+        held = await db.one(tx, TAKE, name=consumer)
+    else:
         return ()
-    held = await db.one(tx, TAKE, name=consumer) or await db.one(tx, BEGIN, name=consumer, last_id=0)
     if held is None:
         return ()
     before = Place(held["last_id"], held["mark_id"], held["mark_xid"])
@@ -159,7 +160,7 @@ async def _windows(
     tenant: str | None = None,
     subject: UUID | None = None,
 ) -> tuple[Sequence[Event], Place]:
-    """Read what is left of the marked window, then mark and read up to the end, as far as both are closed."""
+    """Read what is left of the marked window, then mark and read up to the end, as far as each lets us."""
     events: list[Event] = []
     while len(events) < limit:
         if not place.marked:
@@ -177,11 +178,11 @@ async def _windows(
             subject=subject,
             limit=room,
         )
+        page = [_event(row) for row in rows if row["id"] is not None]
+        place = replace(place, last_id=page[-1].id if len(page) == room else rows[0]["safe_id"])
+        events += page
         if not rows[0]["closed"]:
             break
-        page = [_event(row) for row in rows if row["id"] is not None]
-        place = replace(place, last_id=page[-1].id if len(page) == room else place.mark_id)
-        events += page
     return events, place
 
 

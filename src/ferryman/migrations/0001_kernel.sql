@@ -39,7 +39,7 @@ $$;
 -- K10: every state change of every domain is one row. Narrow: the envelope that consumers see is built on reading.
 -- Partitioned by the wall time of writing, so that retention drops whole partitions; a moved clock does not matter here.
 -- xid stands before id: defaults are taken in this order, and readers rely on a writer having its transaction id before it
--- draws an event's id. For the same reason the sequence hands out its numbers one by one (no cache).
+-- draws an event's id. They also rely on ids being drawn one by one (no cache in the sequence).
 create table ferryman.events (
     xid xid8 not null default pg_current_xact_id(),
     id bigint generated always as identity,
@@ -78,8 +78,8 @@ create trigger events_append_only before update or delete or truncate on ferryma
 create trigger events_append_only before update or delete or truncate on ferryman.events_default
     for each statement execute function ferryman.refuse_rewriting();
 
--- A named reader of the log: it has read everything up to last_id. At mark_id it has seen the end of the log, and mark_xid
--- is its own transaction id, taken after that look: once no older transaction is open, nothing up to mark_id can still appear.
+-- A named reader of the log: it has read everything up to last_id. The log ended at mark_id when it looked, and mark_xid is
+-- its own transaction id, taken after that look: once no older transaction is open, nothing up to mark_id can still appear.
 create table ferryman.consumers (
     name text primary key,
     last_id bigint not null default 0,
