@@ -93,8 +93,9 @@ def _sentence(error: BaseException) -> str:
 
 def _refused(error: asyncpg.PostgresError) -> errors.InvalidTransition:
     told = json.loads(error.detail or "{}")
-    message = f"{told.get('table')} {told.get('id')} cannot go from {told.get('from')} to {told.get('to')}."
-    return errors.InvalidTransition(message, code=error.message or "", **told)
+    return errors.InvalidTransition(
+        code=error.message, from_=told.get("from"), to=told.get("to"), id=told.get("id"), table=told.get("table")
+    )
 
 
 async def _connect(url: str, settings: dict[str, str]) -> asyncpg.Connection[Any]:

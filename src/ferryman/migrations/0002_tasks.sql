@@ -51,3 +51,21 @@ create index tasks_ending on ferryman.tasks (ends_at) where finished_at is null 
 create unique index tasks_task_id on ferryman.tasks (tenant, task_id) where task_id is not null;
 create unique index tasks_idempotency on ferryman.tasks (tenant, idempotency_key, idempotency_scope)
     nulls not distinct where idempotency_key is not null;
+
+-- How far a running task is. Apart from the task's row, which is kept narrow and must not be rewritten for each word.
+create table ferryman.task_progress (
+    id uuid primary key references ferryman.tasks (id) on delete cascade,
+    percent smallint not null check (percent between 0 and 100),
+    at timestamptz not null,
+    message text
+) with (fillfactor = 70);
+
+create table ferryman.task_logs (
+    id bigint generated always as identity primary key,
+    task uuid not null references ferryman.tasks (id) on delete cascade,
+    at timestamptz not null,
+    attempt integer not null,
+    level text not null,
+    message text not null
+);
+create index task_logs_task on ferryman.task_logs (task, id);
