@@ -130,6 +130,10 @@ async def work(opened: Opened, stop: asyncio.Event, **terms: Any) -> None:
         rules(opened),
         interval=worker.watchdog_interval,
         lease=agreed.lease,
+        settings={
+            "worker.watchdog_interval_seconds": worker.watchdog_interval.total_seconds(),
+            "worker.lease_sweep_seconds": worker.lease_sweep.total_seconds(),
+        },
     )
     watching = asyncio.create_task(dog.run())
     try:
