@@ -76,6 +76,7 @@ async def open_app(settings: Settings, handlers: Registry, owners: Owners, *, do
         raise
     tasks = doors.Tasks(
         database,
+        Line(url, schema=settings.schema),
         bell,
         handlers,
         owners,
