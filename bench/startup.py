@@ -60,6 +60,7 @@ def tell(stage: Stage, program: str, *words: str) -> float:
         [stage.python, "-c", program, *words],
         env=stage.environment(stage.database, 0),
         cwd=venvs.ROOT,
+        check=False,
         capture_output=True,
         text=True,
         timeout=60,

@@ -34,7 +34,7 @@ def interpreter(peer: str) -> Path:
         print(f"installing {' '.join(PACKAGES[peer])}", flush=True)
         shutil.rmtree(place, ignore_errors=True)
         subprocess.run([sys.executable, "-m", "venv", place], check=True)
-        subprocess.run([place / "bin" / "python", "-m", "pip", "install", "--quiet", *PACKAGES[peer]], check=True)
+        subprocess.run([place / "bin" / "python", "-m", "pip", "install", "-qq", *PACKAGES[peer]], check=True)
         made.write_text(wanted)
     return place / "bin" / "python"
 

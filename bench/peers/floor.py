@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from bench.protocol import Peer, Sizes, main
 
@@ -72,7 +73,7 @@ class Floor(Peer):
     can = ("enqueue", "drain", "latency", "join", "schedule", "startup", "deep")
     done = "select count(*) from jobs where state = 2 and arg >= 0 and id > (select max(id) from jobs) - 100000"
     sizes = Sizes(single=4_000, flight=20_000, bulk=50_000, drain=100_000, join=50)
-    fill = {
+    fill: ClassVar[Mapping[str, str]] = {
         "finished": "insert into jobs (state, arg) select 2, -1 from generate_series(1, {rows})",
         "future": "insert into jobs (due_at, arg) select now() + interval '1 day', -1 from generate_series(1, {rows})",
     }

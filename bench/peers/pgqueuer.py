@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 from bench.protocol import Peer, Sizes, main
 
@@ -20,7 +21,7 @@ class PgQueuer(Peer):
     can = ("enqueue", "drain", "latency", "join", "schedule", "startup", "deep")
     done = "select count(*) from pgqueuer_log where status = 'successful'"
     sizes = Sizes(drain=20_000)
-    fill = {
+    fill: ClassVar[Mapping[str, str]] = {
         "finished": """
             insert into pgqueuer_log (job_id, status, entrypoint, priority, aggregated)
             select n, 'deleted', 'noop', 0, true from generate_series(-{rows}, -1) as n""",
@@ -72,7 +73,7 @@ class PgQueuer(Peer):
 
         ids = await self.enqueue(range(size))
         async with CompletionWatcher(self.driver, queries=self.queries) as watcher:
-            await asyncio.gather(*(watcher.wait_for(id) for id in ids))
+            await asyncio.gather(*(watcher.wait_for(number) for number in ids))
 
     async def work(self) -> None:
         import asyncpg
@@ -81,10 +82,10 @@ class PgQueuer(Peer):
         pool = await asyncpg.create_pool(self.url, min_size=WORKER_POOL, max_size=WORKER_POOL)
         queuer = Queuer.from_asyncpg_pool(pool)
 
-        @queuer.entrypoint("noop")
         async def noop(job: Any) -> None:
             self.marks.start(int(job.payload))
 
+        queuer.entrypoint("noop")(noop)
         await self.gate()
         await queuer.run(batch_size=BATCH)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, ClassVar
 
 from bench.protocol import Peer, Sizes, main
 
@@ -18,7 +19,7 @@ class Procrastinate(Peer):
     can = ("enqueue", "drain", "latency", "schedule", "startup", "deep")
     done = "select count(*) from procrastinate_jobs where status = 'succeeded' and task_name = 'noop'"
     sizes = Sizes(single=1_000, flight=2_000, drain=4_000, schedule=5_000)
-    fill = {
+    fill: ClassVar[Mapping[str, str]] = {
         "finished": """
             set session_replication_role = replica;
             insert into procrastinate_jobs (queue_name, task_name, args, status, attempts)
@@ -36,11 +37,10 @@ class Procrastinate(Peer):
         connector = procrastinate.PsycopgConnector(conninfo=self.url, min_size=POOL, max_size=POOL)
         app = procrastinate.App(connector=connector)
 
-        @app.task(name="noop")
         async def noop(job: int) -> None:
             self.marks.start(job)
 
-        self.noop: Any = noop
+        self.noop = app.task(name="noop")(noop)
         return app
 
     async def migrate(self) -> None:
