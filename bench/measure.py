@@ -61,9 +61,10 @@ def await_ends(stage: Stage, count: int, until: float) -> float:
 
 
 def enqueue(stage: Stage) -> Figures:
-    """Create jobs one by one, with 50 in flight, and in bulk. No worker runs."""
+    """Create jobs one by one, with 50 in flight, and in bulk where there is such a call. No worker runs."""
     figures: Figures = {}
-    for op, warm in (("single", WARM), ("flight", WARM), ("bulk", 0)):
+    bulk = [("bulk", 0)] if "bulk" in stage.card.can else []
+    for op, warm in (("single", WARM), ("flight", WARM), *bulk):
         stage.fresh()
         count = stage.count(op)
         before = stage.server.counters(stage.database)
@@ -192,7 +193,7 @@ def schedule(stage: Stage, lead: float = LEAD) -> Figures:
 
 def deep(stage: Stage) -> Figures:
     """Drain as above, in front of a million finished rows, and of a million that are not due."""
-    count = min(20_000, stage.count("drain"))
+    count = stage.count("deep")
     figures: Figures = {}
     for kind in ("empty", *stage.card.fill):
         stage.fresh(template=filled(stage, kind))

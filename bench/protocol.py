@@ -79,6 +79,7 @@ class Sizes:
     drain: int = 10_000
     schedule: int = 10_000
     join: int = 10
+    deep: int = 20_000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -112,7 +113,7 @@ class Peer:
     name: ClassVar[str]
     done: ClassVar[str]
     durable: ClassVar[bool] = True
-    can: ClassVar[Sequence[str]] = ("enqueue", "drain", "latency", "schedule", "startup")
+    can: ClassVar[Sequence[str]] = ("enqueue", "bulk", "drain", "latency", "schedule", "startup")
     sizes: ClassVar[Sizes] = Sizes()
     fill: ClassVar[Mapping[str, str]] = {}
     settings: ClassVar[str] = ""

@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import platform
+import signal
 import sys
 import tempfile
 import time
@@ -17,7 +18,7 @@ from bench import measure, report, venvs
 from bench.server import Server
 from bench.stage import Stage
 
-PEERS = ("ferryman", "floor", "pgqueuer", "procrastinate")
+PEERS = ("ferryman", "floor", "pgqueuer", "procrastinate", "absurd")
 KNOWN = ("ferryman", *venvs.PACKAGES)
 RESULTS = venvs.ROOT / "bench" / "results"
 QUICK = 0.3
@@ -52,6 +53,7 @@ def conditions(server: Server, stages: Sequence[Stage]) -> dict[str, Any]:
         "fsync": server.show("fsync"),
         "synchronous_commit": server.show("synchronous_commit"),
         "cores": os.cpu_count(),
+        "disk": server.disk(),
         "scale": stages[0].scale if stages else 1.0,
         "peers": {s.peer: {"settings": s.card.settings, "versions": venvs.versions(s.peer)} for s in stages},
     }
@@ -91,6 +93,7 @@ def run_rounds(asked: argparse.Namespace, stages: Sequence[Stage], out: TextIO) 
 
 def main(given: Sequence[str] | None = None) -> int:
     asked = parse(given)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the server is stopped, too
     RESULTS.mkdir(parents=True, exist_ok=True)
     path = RESULTS / time.strftime("%Y%m%d-%H%M%S.jsonl")
     for peer in asked.peers:

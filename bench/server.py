@@ -144,6 +144,12 @@ class Server:
         assert row is not None
         return int(row[0])
 
+    def disk(self) -> str:
+        """The kind of file system under the data; on one in memory a flush costs nothing."""
+        data = self.show("data_directory")
+        mounts = {part.mountpoint: part.fstype for part in psutil.disk_partitions(all=True)}
+        return str(mounts[max((at for at in mounts if data.startswith(at)), key=len)])
+
     def cpu(self) -> float:
         """CPU seconds of all its processes, the ended ones included."""
         return processor_seconds(self.postmaster)

@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".cache" / "bench"
 
 PACKAGES: dict[str, Sequence[str]] = {
+    "absurd": ("absurd-sdk", "absurdctl", "psycopg[binary]"),
     "floor": ("asyncpg", "uvloop"),
     "pgqueuer": ("pgqueuer[asyncpg]", "uvloop"),
     "procrastinate": ("procrastinate", "psycopg[binary,pool]"),

@@ -13,7 +13,7 @@ CONCURRENCY = 250
 
 class Ferryman(Peer):
     name = "ferryman"
-    can = ("enqueue", "drain", "latency", "join", "schedule", "startup")
+    can = ("enqueue", "bulk", "drain", "latency", "join", "schedule", "startup")
     done = "select count(*) from ferryman.tasks where state = 'succeeded'"
     sizes = Sizes(flight=20_000, bulk=50_000, drain=50_000, join=30)
     settings = f"concurrency {CONCURRENCY}, uvloop"

@@ -70,7 +70,7 @@ select id from party
 
 class Floor(Peer):
     name = "floor"
-    can = ("enqueue", "drain", "latency", "join", "schedule", "startup", "deep")
+    can = ("enqueue", "bulk", "drain", "latency", "join", "schedule", "startup", "deep")
     done = "select count(*) from jobs where state = 2 and arg >= 0 and id > (select max(id) from jobs) - 100000"
     sizes = Sizes(single=4_000, flight=20_000, bulk=50_000, drain=100_000, join=50)
     fill: ClassVar[Mapping[str, str]] = {

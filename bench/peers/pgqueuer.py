@@ -18,7 +18,7 @@ CHUNK = 1_000
 
 class PgQueuer(Peer):
     name = "pgqueuer"
-    can = ("enqueue", "drain", "latency", "join", "schedule", "startup", "deep")
+    can = ("enqueue", "bulk", "drain", "latency", "join", "schedule", "startup", "deep")
     done = "select count(*) from pgqueuer_log where status = 'successful'"
     sizes = Sizes(drain=20_000)
     fill: ClassVar[Mapping[str, str]] = {
