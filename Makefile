@@ -1,0 +1,59 @@
+# Two commands are enough on a fresh machine with Python 3.11 or later: `make demo` and `make test`.
+# Each target first makes its own private .venv; that chatter goes to stderr, so that stdout carries only answers.
+
+PYTHON ?= python3
+ONLY ?=
+ARGS ?=
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check fmt contracts bite bench docs clean
+
+help: ## Show what can be made
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(READY) ## Run the story that shows everything working together
+	@$(BIN)/ferryman demo $(ARGS)
+
+test: $(READY) ## Run the whole test suite (ARGS="-k lease" narrows it)
+	@$(BIN)/python -m pytest -q -n "$$($(BIN)/python -c 'import os; print(max(2, os.cpu_count() or 2))')" $(ARGS)
+
+check: $(READY) ## Check format, lint, types, layers and generated pages (what CI runs)
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache --no-logo
+	@$(BIN)/python tools/contracts.py --check
+
+fmt: $(READY) ## Format the code and mend what can be mended
+	@$(BIN)/ruff check --quiet --fix-only .
+	@$(BIN)/ruff format --quiet .
+
+contracts: $(READY) ## List the rules and the tests that prove them (ONLY=K,T: just the ids that no test proves)
+	@$(BIN)/python tools/contracts.py $(if $(ONLY),--only $(ONLY)) $(ARGS)
+
+bite: $(READY) ## Delete each guard of each SQL statement; the suite must notice
+	@$(BIN)/python tools/bite.py $(ARGS)
+
+bench: $(READY) ## Measure beside the peers
+	@$(BIN)/python bench/run.py $(ARGS)
+
+docs: $(READY) ## Write the generated pages of docs/ anew
+	@$(BIN)/python tools/pages.py
+
+clean: ## Remove what was made here
+	@rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist site
+	@find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	    echo "Ferryman needs Python 3.11 or later, and '$(PYTHON)' is not. Name one: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@echo "Setting up $(VENV) (once, about a minute) ..." >&2
+	@if command -v uv >/dev/null 2>&1; then \
+	    { uv venv --quiet --allow-existing --python "$(PYTHON)" $(VENV) && uv pip install --quiet --python $(BIN)/python -e '.[dev]'; } >&2; \
+	else \
+	    { "$(PYTHON)" -m venv $(VENV) && $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'; } >&2; \
+	fi
+	@touch $@

@@ -1,0 +1,1 @@
+"""Ferryman: durable orchestration for AI agents, background work and ingestion, on PostgreSQL."""

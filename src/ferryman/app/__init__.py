@@ -1,0 +1,1 @@
+"""The object users hold, and the only place where domains meet."""

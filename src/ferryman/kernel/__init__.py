@@ -1,0 +1,1 @@
+"""What all domains share; the kernel knows none of them."""

@@ -1,0 +1,233 @@
+"""A doorbell only saves waiting (K2).
+
+After a commit the writer rings; whoever may have something to do looks at the database. A ring carries no meaning: it can be
+lost, doubled or late, and polling still ends all work. Its hints (queues, task ids) only narrow a look; no hints, or too
+many, mean "look at everything".
+
+`ring()` never blocks and never raises. It only notes the ring; at the end of the same turn of the event loop the notes are
+told to the listeners of this process, merged by topic, and given to a `Carrier` for the other processes. The carrier sends
+at once when it is idle. What is rung while it sends is merged and travels in the next bundle, so that the wire itself sets the
+pace: one ring costs one message, a thousand rings a second cost as many messages as there are round trips, and no timer adds
+latency. A bundle that could not be sent is kept, merged with what comes, and tried again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from datetime import timedelta
+from typing import Protocol
+
+from ferryman.kernel.retry import Backoff
+
+LOG = logging.getLogger("ferryman.doorbell")
+
+# Beyond this many hints, looking at everything is cheaper than carrying and comparing them.
+MAX_HINTS = 64
+
+# Tried again for ever. All processes lose the same server at one moment: as much jitter as there is.
+BACKOFF = Backoff(base=timedelta(milliseconds=50), factor=2.0, cap=timedelta(seconds=5), jitter=1.0)
+
+FAREWELL_SECONDS = 1.0
+
+EVERYTHING: frozenset[str] = frozenset()
+
+Heard = Callable[[frozenset[str]], None]
+Bundle = Mapping[str, frozenset[str]]
+
+
+class Doorbell(Protocol):
+    """Tells listeners, here and in other processes, to look."""
+
+    async def open(self) -> None:
+        """Begin to carry rings. A server that is away is no error: the doorbell heals itself."""
+
+    async def close(self) -> None:
+        """Send what was rung, within a moment, and stop."""
+
+    def ring(self, topic: str, hints: Iterable[str] = ()) -> None:
+        """Tell whoever listens to the topic to look; called after the commit. Never blocks, never raises."""
+
+    def listen(self, topic: str, heard: Heard) -> Callable[[], None]:
+        """Call `heard` with the hints of each ring (none: look at everything); return what stops it."""
+
+
+def pause(failures: int) -> float:
+    """Return how many seconds to wait after so many failures in a row."""
+    return BACKOFF.delay(failures).total_seconds()
+
+
+class Rings:
+    """Rings that wait, merged: for each topic its hints, or none where everything must be looked at."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, frozenset[str]] = {}
+
+    def add(self, topic: str, hints: frozenset[str]) -> None:
+        """Merge one more ring."""
+        waiting = self._waiting.get(topic)
+        if waiting is not None:
+            hints = waiting | hints if waiting and hints else EVERYTHING
+        self._waiting[topic] = hints if len(hints) <= MAX_HINTS else EVERYTHING
+
+    def take(self) -> Bundle:
+        """Give out what waits and begin anew."""
+        bundle, self._waiting = self._waiting, {}
+        return bundle
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+
+class Local:
+    """The listeners of this process, and the way of a ring to them and on to `carry`."""
+
+    def __init__(self, carry: Callable[[Bundle], None] | None = None) -> None:
+        self._carry = carry
+        self._listeners: dict[str, dict[object, Heard]] = {}
+        self._rings = Rings()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def open(self) -> None:
+        """Ring in the running event loop from now on."""
+        self._loop = asyncio.get_running_loop()
+
+    def close(self) -> None:
+        """Tell what was rung, and no more."""
+        self._deliver()
+        self._loop = None
+
+    def ring(self, topic: str, hints: Iterable[str]) -> None:
+        """Note a ring; also from another thread, such as a plain handler's."""
+        loop = self._loop
+        if loop is None:
+            return
+        narrowed = frozenset((hints,) if isinstance(hints, str) else hints)
+        if _running_loop() is loop:
+            self._note(topic, narrowed)
+            return
+        with contextlib.suppress(RuntimeError):  # the loop has been closed: nobody is left to hear
+            loop.call_soon_threadsafe(self._note, topic, narrowed)
+
+    def listen(self, topic: str, heard: Heard) -> Callable[[], None]:
+        """Add a listener; return what removes it."""
+        key = object()
+        self._listeners.setdefault(topic, {})[key] = heard
+
+        def stop() -> None:
+            self._listeners.get(topic, {}).pop(key, None)
+
+        return stop
+
+    def tell(self, topic: str, hints: frozenset[str]) -> None:
+        """Call the listeners of a topic; one that fails does not keep the others from hearing."""
+        for heard in tuple(self._listeners.get(topic, {}).values()):
+            try:
+                heard(hints)
+            except Exception:
+                LOG.exception("a listener of %r failed", topic)
+
+    def tell_all(self) -> None:
+        """Tell every listener to look at everything: rings may have been missed."""
+        for topic in tuple(self._listeners):
+            self.tell(topic, EVERYTHING)
+
+    def _note(self, topic: str, hints: frozenset[str]) -> None:
+        if self._loop is None:
+            return
+        if not self._rings:
+            self._loop.call_soon(self._deliver)
+        self._rings.add(topic, hints)
+
+    def _deliver(self) -> None:
+        bundle = self._rings.take()
+        for topic, hints in bundle.items():
+            self.tell(topic, hints)
+        if bundle and self._carry is not None:
+            self._carry(bundle)
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+class Carrier:
+    """Sends bundles to other processes, one at a time; what comes meanwhile is merged into the next."""
+
+    def __init__(self, send: Callable[[Bundle], Awaitable[None]]) -> None:
+        self._send = send
+        self._rings = Rings()
+        self._sending: asyncio.Task[None] | None = None
+        self._hurry = asyncio.Event()
+
+    def take(self, bundle: Bundle) -> None:
+        """Accept rings to be sent."""
+        for topic, hints in bundle.items():
+            self._rings.add(topic, hints)
+        if self._rings and (self._sending is None or self._sending.done()):
+            self._sending = asyncio.create_task(self._run(), name="ferryman doorbell")
+
+    def hurry(self) -> None:
+        """Try again now what could not be sent: the way is open again."""
+        self._hurry.set()
+
+    async def close(self) -> None:
+        """Give what waits a moment to leave, then stop."""
+        if self._sending is None:
+            return
+        self.hurry()
+        await asyncio.wait([self._sending], timeout=FAREWELL_SECONDS)
+        await stop(self._sending)
+
+    async def _run(self) -> None:
+        failures = 0
+        while self._rings:
+            bundle = self._rings.take()
+            self._hurry.clear()
+            try:
+                await self._send(bundle)
+            except Exception as error:  # whatever it was, the ring is kept and nobody is failed by it
+                failures += 1
+                LOG.debug("a ring could not be sent (%d in a row): %s", failures, error)
+                self.take(bundle)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._hurry.wait(), pause(failures))
+            else:
+                failures = 0
+
+
+async def stop(task: asyncio.Task[None]) -> None:
+    """End a task of ours and wait until it is gone; asked again, because nats-py swallows a cancellation here and there."""
+    while not task.done():
+        task.cancel()
+        await asyncio.wait([task], timeout=0.1)
+
+
+class NoDoorbell:
+    """Nothing is carried between processes: they poll."""
+
+    def __init__(self) -> None:
+        self.rung = 0
+        self._local = Local()
+
+    async def open(self) -> None:
+        """Begin."""
+        self._local.open()
+
+    async def close(self) -> None:
+        """Stop."""
+        self._local.close()
+
+    def ring(self, topic: str, hints: Iterable[str] = ()) -> None:
+        """Tell the listeners of this process."""
+        self.rung += 1
+        self._local.ring(topic, hints)
+
+    def listen(self, topic: str, heard: Heard) -> Callable[[], None]:
+        """Hear the rings of this process."""
+        return self._local.listen(topic, heard)

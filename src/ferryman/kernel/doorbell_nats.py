@@ -1,0 +1,178 @@
+"""A doorbell over NATS core, for many processes or many commits a second.
+
+One connection per process, one subject per topic (`fm.doorbell.<schema>.<topic>`), one subscription to them all. The client
+comes back by itself, for ever, and knows the other servers of a cluster; where it gives up all the same (a refused login, a
+protocol error) a new one is made. After each return every listener looks once, because rings may have been missed.
+A publish is followed by a flush, so that the round trip to the server sets the pace of the bundles.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import random
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from ferryman.kernel import db, errors
+from ferryman.kernel.doorbell import EVERYTHING, LOG, Bundle, Carrier, Heard, Local, pause, stop
+
+if TYPE_CHECKING:
+    from nats.aio.client import Client
+    from nats.aio.msg import Msg
+
+PREFIX = "fm.doorbell"
+
+FIRST_TRY_SECONDS = 2.0
+FLUSH_SECONDS = 2
+PING_SECONDS = 20
+RECONNECT_SECONDS = 0.25
+
+
+class NatsDoorbell:
+    """Rings through a NATS server or cluster."""
+
+    def __init__(self, servers: str | Sequence[str], *, schema: str = db.SCHEMA, prefix: str = PREFIX) -> None:
+        _require_client()
+        self.rung = 0
+        self.sent = 0
+        self.heard = 0
+        self.healed = 0
+        self._servers = [servers] if isinstance(servers, str) else list(servers)
+        self._subject = f"{prefix}.{schema}"
+        self._carrier = Carrier(self._send)
+        self._local = Local(self._carrier.take)
+        self._client: Client | None = None
+        self._keeper: asyncio.Task[None] | None = None
+        self._ended = asyncio.Event()
+        self._tried = asyncio.Event()
+
+    async def open(self) -> None:
+        """Try once to connect; whether that worked or not, go on in the background."""
+        if self._keeper is None:
+            self._local.open()
+            self._keeper = asyncio.create_task(self._keep(), name="ferryman doorbell listener")
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._tried.wait(), FIRST_TRY_SECONDS)
+
+    async def close(self) -> None:
+        """Send what was rung, then hang up."""
+        self._local.close()
+        await self._carrier.close()
+        keeper, self._keeper = self._keeper, None
+        if keeper is not None:
+            await stop(keeper)
+        self._tried.clear()
+
+    def ring(self, topic: str, hints: Iterable[str] = ()) -> None:
+        """Tell whoever listens, here and elsewhere."""
+        self.rung += 1
+        self._local.ring(topic, hints)
+
+    def listen(self, topic: str, heard: Heard) -> Callable[[], None]:
+        """Hear the rings of all processes."""
+        return self._local.listen(topic, heard)
+
+    async def _send(self, bundle: Bundle) -> None:
+        client = self._client
+        if client is None or not client.is_connected:
+            raise ConnectionError("NATS is away")
+        for topic, hints in bundle.items():
+            await client.publish(f"{self._subject}.{topic}", json.dumps(sorted(hints)).encode())
+        await client.flush(timeout=FLUSH_SECONDS)
+        self.sent += len(bundle)
+
+    async def _hear(self, message: Msg) -> None:
+        self.heard += 1
+        self._local.tell(message.subject.rpartition(".")[2], _hints(message.data))
+
+    async def _keep(self) -> None:
+        """Keep a client, for ever."""
+        failures = 0
+        while True:
+            self._ended.clear()
+            try:
+                await self._attend()
+            except Exception as error:  # the keeper outlives whatever happens to its connection
+                failures += 1
+                await self._failed(error)
+                await asyncio.sleep(pause(failures))
+            else:
+                failures = 1
+
+    async def _attend(self) -> None:
+        """Connect, listen, and return when the client has given up."""
+        client = await self._connect()
+        try:
+            await client.subscribe(f"{self._subject}.*", cb=self._hear)
+            await client.flush(timeout=FLUSH_SECONDS)
+            self._client = client
+            if self._tried.is_set():
+                await self._returned()
+            self._tried.set()
+            await self._ended.wait()
+        finally:
+            self._client = None
+            await client.close()
+
+    async def _connect(self) -> Client:
+        from nats.aio.client import Client
+
+        client = Client()
+        try:
+            await client.connect(
+                servers=self._servers,
+                name="ferryman doorbell",
+                no_echo=True,  # the listeners of this process have been told already
+                max_reconnect_attempts=-1,
+                # nats-py waits this long between tries, always the same: jitter keeps processes apart.
+                reconnect_time_wait=RECONNECT_SECONDS * random.uniform(1.0, 3.0),  # type: ignore[arg-type]
+                ping_interval=PING_SECONDS,
+                error_cb=self._failed,
+                reconnected_cb=self._returned,
+                closed_cb=self._gone,
+            )
+        except asyncio.CancelledError:
+            await client.close()
+            raise
+        return client
+
+    async def _returned(self) -> None:
+        """Tell everybody to look: rings may have been missed."""
+        LOG.info("the doorbell hears again")
+        self.healed += 1
+        self._carrier.hurry()
+        self._local.tell_all()
+
+    async def _gone(self) -> None:
+        self._ended.set()
+
+    async def _failed(self, error: Exception) -> None:
+        """Say so; a subscription that fell behind has dropped rings, so everybody looks."""
+        from nats.errors import SlowConsumerError
+
+        LOG.log(
+            logging.DEBUG if self._tried.is_set() else logging.WARNING, "the doorbell has trouble with NATS: %s", error
+        )
+        self._tried.set()
+        if isinstance(error, SlowConsumerError):
+            self._local.tell_all()
+
+
+def _hints(data: bytes) -> frozenset[str]:
+    """Read the hints of a ring; what cannot be read means: look at everything."""
+    try:
+        return frozenset(str(hint) for hint in json.loads(data))
+    except (ValueError, TypeError):
+        return EVERYTHING
+
+
+def _require_client() -> None:
+    try:
+        import nats  # noqa: F401 - only whether it is there
+    except ImportError:
+        raise errors.SettingsInvalid(
+            "The NATS doorbell needs the package nats-py: pip install 'ferryman[nats]'.", setting="nats_url"
+        ) from None

@@ -1,0 +1,191 @@
+"""The default doorbell: LISTEN and NOTIFY.
+
+One connection listens and one rings, for the whole process and for all topics. A transaction with a pending NOTIFY takes a
+lock of the whole instance when it commits, so no ring is part of anybody's transaction: the carrier sends merged bundles
+from its own connection, without waiting for a flush. The listening connection needs a direct address (`listen_url`) where the
+other one may go through PgBouncer.
+
+A payload is a JSON array: who rang, topic, hints. Any other payload, such as an empty one sent by hand or from a
+borrowed transaction, tells everybody to look at everything. Own rings come back and are ignored, but they prove that the
+listening connection still hears; when nothing has proved it for a while, a probe is sent. A connection that is lost or deaf is
+made anew, and then every listener looks once, because rings may have been missed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import logging
+import random
+import uuid
+from collections.abc import Callable, Iterable
+
+from ferryman.kernel import db, errors
+from ferryman.kernel.doorbell import EVERYTHING, LOG, Bundle, Carrier, Heard, Local, pause, stop
+from ferryman.kernel.pool import Line
+
+RING = db.load("ferryman.kernel", "doorbell/ring")
+
+# PostgreSQL takes payloads of less than 8000 bytes and names of less than 64.
+MAX_PAYLOAD_BYTES = 7999
+MAX_NAME_BYTES = 63
+
+PROBE_SECONDS = 60.0
+PROBE_TIMEOUT_SECONDS = 5.0
+PROBE_TOPIC = ""
+
+
+def channel(schema: str) -> str:
+    """Return the channel of the product that lives in `schema`; two products in one database do not meet."""
+    name = f"{schema}_doorbell"
+    if len(name.encode()) <= MAX_NAME_BYTES:
+        return name
+    return "doorbell_" + hashlib.sha256(schema.encode()).hexdigest()[:32]
+
+
+def payload(origin: str, topic: str, hints: Iterable[str]) -> str:
+    """Write a ring down; hints that do not fit are left out."""
+    text = json.dumps([origin, topic, sorted(hints)], separators=(",", ":"))
+    if len(text) <= MAX_PAYLOAD_BYTES:  # ASCII, so that characters are bytes
+        return text
+    return json.dumps([origin, topic, []], separators=(",", ":"))
+
+
+def parse(text: str) -> tuple[str, str, frozenset[str]] | None:
+    """Read a ring, or None where it is not one of ours."""
+    try:
+        origin, topic, hints = json.loads(text)
+        return str(origin), str(topic), frozenset(str(hint) for hint in hints)
+    except (ValueError, TypeError):
+        return None
+
+
+class PostgresDoorbell:
+    """Rings through the database that holds the work."""
+
+    def __init__(self, url: str, *, schema: str = db.SCHEMA, listen_url: str | None = None) -> None:
+        self.rung = 0
+        self.sent = 0
+        self.heard = 0
+        self.healed = 0
+        self._channel = channel(schema)
+        self._origin = uuid.uuid4().hex
+        self._ringing = Line(url, schema=schema)
+        self._listening = Line(listen_url or url, schema=schema)
+        self._carrier = Carrier(self._send)
+        self._local = Local(self._carrier.take)
+        self._keeper: asyncio.Task[None] | None = None
+        self._lost = asyncio.Event()
+        self._echo = asyncio.Event()
+        self._tried = asyncio.Event()
+
+    async def open(self) -> None:
+        """Try once to listen; whether that worked or not, go on in the background."""
+        if self._keeper is None:
+            self._local.open()
+            self._keeper = asyncio.create_task(self._keep(), name="ferryman doorbell listener")
+        await self._tried.wait()
+
+    async def close(self) -> None:
+        """Send what was rung, then hang up."""
+        self._local.close()
+        await self._carrier.close()
+        keeper, self._keeper = self._keeper, None
+        if keeper is not None:
+            await stop(keeper)
+        self._tried.clear()
+        await self._listening.close()
+        await self._ringing.close()
+
+    def ring(self, topic: str, hints: Iterable[str] = ()) -> None:
+        """Tell whoever listens, here and elsewhere."""
+        self.rung += 1
+        self._local.ring(topic, hints)
+
+    def listen(self, topic: str, heard: Heard) -> Callable[[], None]:
+        """Hear the rings of all processes."""
+        return self._local.listen(topic, heard)
+
+    async def _send(self, bundle: Bundle) -> None:
+        payloads = [payload(self._origin, topic, hints) for topic, hints in bundle.items()]
+        await db.many(self._ringing, RING, channel=self._channel, payloads=payloads)
+        self.sent += len(payloads)
+
+    def _hear(self, text: str) -> None:
+        match parse(text):
+            case (self._origin, _, _):
+                self._echo.set()
+            case (_, topic, hints):
+                if topic != PROBE_TOPIC:
+                    self.heard += 1
+                self._local.tell(topic, hints)
+            case None:
+                self.heard += 1
+                self._local.tell_all()
+
+    async def _keep(self) -> None:
+        """Listen for ever."""
+        failures, missed = 0, False
+        while True:
+            try:
+                await self._attend()
+            except Exception as error:  # the keeper outlives whatever happens to its connection
+                failures, missed = failures + 1, True
+                LOG.log(_level(failures), "the doorbell does not hear (%d in a row): %s", failures, error)
+                self._tried.set()
+                await asyncio.sleep(pause(failures))
+                continue
+            if missed:
+                LOG.info("the doorbell hears again")
+                self.healed += 1
+                self._carrier.hurry()
+                self._local.tell_all()
+            self._tried.set()
+            failures, missed = 0, True
+            await self._attended()
+
+    async def _attend(self) -> None:
+        """Connect, listen, and make sure that a ring is heard."""
+        self._lost.clear()
+        try:
+            await self._listening.listen(self._channel, self._hear, lost=self._lost.set)
+            await self._probe()
+        except BaseException:
+            await self._listening.close()
+            raise
+
+    async def _attended(self) -> None:
+        """Return when the connection is lost or has become deaf."""
+        while not self._lost.is_set():
+            self._echo.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._lost.wait(), PROBE_SECONDS * random.uniform(0.8, 1.2))
+                return
+            if self._echo.is_set():
+                continue
+            try:
+                await self._probe()
+            except Exception as error:  # however it failed, it is made anew
+                LOG.debug("the doorbell's connection is dead: %s", error)
+                await self._listening.close()
+                return
+
+    async def _probe(self) -> None:
+        """Ring ourselves over the listening connection and wait for the echo."""
+        self._echo.clear()
+        probe = payload(self._origin, PROBE_TOPIC, EVERYTHING)
+        try:
+            async with asyncio.timeout(PROBE_TIMEOUT_SECONDS):
+                await db.many(self._listening, RING, channel=self._channel, payloads=[probe])
+                await self._echo.wait()
+        except TimeoutError:
+            raise errors.DatabaseUnavailable(
+                "No notification comes through this address. Behind PgBouncer in transaction mode, LISTEN needs a direct one."
+            ) from None
+
+
+def _level(failures: int) -> int:
+    """Tell of the first failure in a row; the rest is for those who look closely."""
+    return logging.WARNING if failures == 1 else logging.DEBUG

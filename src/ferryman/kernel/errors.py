@@ -1,0 +1,265 @@
+"""Broken promises, each with a stable code (K20).
+
+One class per code. The docstring is the sentence a person reads when the raiser gives none;
+`advice` says what to do next; `retryable` says whether the same call may succeed later, unchanged.
+`details` holds what a program wants to know, in JSON-friendly values.
+"""
+
+from typing import Any
+
+
+class FerrymanError(Exception):
+    """Ferryman could not do what was asked."""
+
+    code: str = "FERRYMAN_ERROR"
+    advice: str = ""
+    retryable: bool = False
+
+    def __init__(self, message: str | None = None, **details: Any) -> None:
+        # Without docstrings (python -OO) the code still says what happened.
+        sentence = message or (type(self).__doc__ or self.code).partition("\n\n")[0]
+        super().__init__(sentence)
+        self.message = sentence
+        self.details = details
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.advice}".rstrip()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what a caller outside Python is shown."""
+        return {
+            "code": self.code,
+            "message": self.message,
+            "advice": self.advice,
+            "retryable": self.retryable,
+            "details": self.details,
+        }
+
+
+class DoNotRetry(Exception):
+    """A handler raises this to fail at once, whatever tries are left (T4)."""
+
+    def __init__(self, reason: str = "the handler asked not to be retried") -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+# Moves
+
+
+class InvalidTransition(FerrymanError):
+    """This move is not legal from the state the row is in."""
+
+    code = "TASK_INVALID_TRANSITION"
+    advice = "Read the row again: somebody else may have moved it, and a terminal state is final."
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        code: str | None = None,
+        from_: str | None = None,
+        to: str | None = None,
+        id: str | None = None,
+        **details: Any,
+    ) -> None:
+        if message is None and to is not None:
+            who = id if id is not None else "it"
+            message = f"Cannot begin {who} as {to}." if from_ is None else f"Cannot move {who} from {from_} to {to}."
+        super().__init__(message, **{"from": from_, "to": to, "id": id}, **details)
+        if code is not None:
+            self.code = code
+
+
+# How a task ends, or is refused
+
+
+class TaskTimeout(FerrymanError):
+    """The attempt did not finish in its time, or its worker's lease expired."""
+
+    code = "TASK_TIMEOUT"
+    advice = "Raise timeout_ms, or split the work into steps."
+
+
+class TaskExecutionFailed(FerrymanError):
+    """The handler raised an error or refused the work."""
+
+    code = "TASK_EXECUTION_FAILED"
+    advice = "See the reason and the task's log; mend the handler, then retry the task."
+
+
+class TaskRetryExhausted(FerrymanError):
+    """The task failed on its last allowed attempt."""
+
+    code = "TASK_RETRY_EXHAUSTED"
+    advice = "See last_error_reason for the last cause; mend it, then retry the task by hand."
+
+
+class TaskDuplicate(FerrymanError):
+    """A task with this task_id or idempotency key exists and differs from the request."""
+
+    code = "TASK_DUPLICATE"
+    advice = "Use the existing task, or send the new work under another key."
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        conflict_fields: tuple[str, ...] | list[str] = (),
+        existing: Any = None,
+        **details: Any,
+    ) -> None:
+        if message is None and conflict_fields:
+            message = f"The existing task differs from the request in {', '.join(conflict_fields)}."
+        super().__init__(message, conflict_fields=list(conflict_fields), existing=existing, **details)
+
+
+class TaskExpired(FerrymanError):
+    """The task was not finished by its ends_at and was cancelled."""
+
+    code = "TASK_EXPIRED"
+    advice = "Ask `ferryman explain` why it did not run; create it again with a later ends_at."
+
+
+class TaskCancelled(FerrymanError):
+    """The task was cancelled."""
+
+    code = "TASK_CANCELLED"
+    advice = "Create a new task if the work is still wanted."
+
+
+class TaskReplayMismatch(FerrymanError):
+    """The handler met another step than the one remembered from an earlier attempt."""
+
+    code = "TASK_REPLAY_MISMATCH"
+    advice = "Keep the names and order of steps while tasks are in flight, or cancel and recreate."
+
+
+class TaskUnknownHandler(FerrymanError):
+    """No handler has this name here."""
+
+    code = "TASK_UNKNOWN_HANDLER"
+    advice = "Check the name, and that the module which declares the handler is imported."
+
+
+class TaskInvalidPayload(FerrymanError):
+    """The payload is not JSON that can be stored, or does not fit the handler."""
+
+    code = "TASK_INVALID_PAYLOAD"
+    advice = "Mend the value at the path given; nothing was stored."
+
+
+class TaskInvalidResult(FerrymanError):
+    """What the handler returned is not JSON that can be stored."""
+
+    code = "TASK_INVALID_RESULT"
+    advice = "Return plain JSON values; keep large or binary results elsewhere and return a link."
+
+
+class TaskInvalidSchedule(FerrymanError):
+    """The schedule is incomplete or cannot be understood."""
+
+    code = "TASK_INVALID_SCHEDULE"
+    advice = "Mend the field named; nothing was created."
+
+    def __init__(self, message: str | None = None, *, field: str | None = None, **details: Any) -> None:
+        super().__init__(message, field=field, **details)
+
+
+class TaskInvalidRequest(FerrymanError):
+    """A field of the request has a value that is not allowed."""
+
+    code = "TASK_INVALID_REQUEST"
+    advice = "Mend the field named; nothing was changed."
+
+    def __init__(self, message: str | None = None, *, field: str | None = None, **details: Any) -> None:
+        super().__init__(message, field=field, **details)
+
+
+class TaskQueueFull(FerrymanError):
+    """The queue holds as many waiting tasks as it may."""
+
+    code = "TASK_QUEUE_FULL"
+    advice = "Try again later, or raise the queue's depth."
+    retryable = True
+
+
+class TaskNotFound(FerrymanError):
+    """There is no such task for this tenant."""
+
+    code = "TASK_NOT_FOUND"
+    advice = "Check the id and the tenant; finished tasks leave after their retention."
+
+
+# The ground below
+
+
+class DatabaseUnavailable(FerrymanError):
+    """The database cannot be reached, or did not answer in time."""
+
+    code = "DATABASE_UNAVAILABLE"
+    advice = "Try again; with an idempotency key a repeat is safe even if the first try committed."
+    retryable = True
+
+
+class DatabaseNotMigrated(FerrymanError):
+    """The database does not have the tables this version needs."""
+
+    code = "DATABASE_NOT_MIGRATED"
+    advice = "Run `ferryman migrate`."
+
+
+class DatabaseTooOld(FerrymanError):
+    """This PostgreSQL is older than version 15."""
+
+    code = "DATABASE_TOO_OLD"
+    advice = "Use PostgreSQL 15 or later."
+
+
+class MigrationEdited(FerrymanError):
+    """A migration that was already applied differs from the file shipped with this version."""
+
+    code = "MIGRATION_EDITED"
+    advice = "Install the release the database was migrated with; never edit an applied migration."
+
+
+class MigrationFailed(FerrymanError):
+    """A migration could not be applied."""
+
+    code = "MIGRATION_FAILED"
+    advice = "Nothing of a file that goes in one transaction was kept; mend the cause and run `ferryman migrate` again."
+
+
+class DatabaseTooNew(FerrymanError):
+    """The database was migrated by a later release that this one cannot work with."""
+
+    code = "DATABASE_TOO_NEW"
+    advice = "Install the release the database was migrated with, or a later one."
+
+
+class EmbeddedUnavailable(FerrymanError):
+    """The embedded PostgreSQL cannot be started."""
+
+    code = "EMBEDDED_UNAVAILABLE"
+    advice = "Or set FERRYMAN_DATABASE_URL to a PostgreSQL of your own."
+
+
+class SettingsInvalid(FerrymanError):
+    """A setting is unknown or has a value that is not allowed."""
+
+    code = "SETTINGS_INVALID"
+    advice = "`ferryman config` shows every setting, its value and where it came from."
+
+
+class NotOpen(FerrymanError):
+    """The app was used before it was opened, or after it was closed."""
+
+    code = "NOT_OPEN"
+    advice = "Use `async with app:`, or await app.open() first."
+
+
+class HandlerInvalid(FerrymanError):
+    """This function cannot be a handler as it is declared."""
+
+    code = "HANDLER_INVALID"
+    advice = "See the message for what the declaration lacks."

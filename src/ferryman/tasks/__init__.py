@@ -1,0 +1,1 @@
+"""Tasks: one unit of work, from its creation to its end."""

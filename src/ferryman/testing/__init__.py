@@ -1,0 +1,7 @@
+"""What tests of this library, and of programs that use it, stand on: databases in milliseconds, and time that can be moved."""
+
+from ferryman.testing.clock import travel
+from ferryman.testing.cluster import Cluster
+from ferryman.testing.nats import NatsServer
+
+__all__ = ["Cluster", "NatsServer", "travel"]

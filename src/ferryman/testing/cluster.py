@@ -1,0 +1,99 @@
+"""A fresh, migrated database for every test, in some tens of milliseconds.
+
+One database is migrated once and kept as a template; a test gets a copy of its files. Copying files wants a checkpoint, which
+is cheap because the server does not wait for the disk: 21 ms, where copying through the log took 94 ms.
+
+Readers of the event log wait for the oldest open transaction of the whole server, not of one database. Tests that run in
+parallel therefore have a server each.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+from urllib.parse import urlsplit, urlunsplit
+
+from ferryman.app.embedded import Embedded
+from ferryman.kernel import migrate
+from ferryman.kernel.db import SCHEMA
+from ferryman.kernel.pool import Line
+
+
+class Cluster:
+    """A PostgreSQL server for tests: a throwaway one of our own, or the one whose address is given."""
+
+    def __init__(self, directory: str | os.PathLike[str], *, url: str | None = None, schema: str = SCHEMA) -> None:
+        """Choose where a server of our own keeps its data, or name one that runs already."""
+        self.schema = schema
+        self._embedded = None if url else Embedded(Path(directory), durable=False, keep=False)
+        self._url = url
+        self._names = (f"ferryman_test_{os.getpid()}_{number}" for number in itertools.count())
+        self._template: str | None = None
+
+    def start(self) -> None:
+        """Start the server."""
+        if self._embedded is not None:
+            self._url = self._embedded.start()
+
+    def stop(self) -> None:
+        """Stop the server and forget its data."""
+        if self._embedded is not None:
+            self._embedded.stop()
+
+    def address(self, database: str) -> str:
+        """Return where to connect to one of its databases."""
+        if self._url is None:
+            raise RuntimeError("The cluster has not been started.")
+        return urlunsplit(urlsplit(self._url)._replace(path=f"/{database}"))
+
+    @asynccontextmanager
+    async def database(self, *, migrated: bool = True) -> AsyncIterator[str]:
+        """Lend a database of one's own; it is dropped afterwards, whoever is still connected."""
+        async with self._admin() as admin:
+            name = await self._create(admin, await self._migrated(admin) if migrated else "template0")
+        try:
+            yield self.address(name)
+        finally:
+            async with self._admin() as admin:
+                await admin.fetch(f"drop database {name} with (force)")
+
+    async def close(self) -> None:
+        """Drop the template; needed only on a server that stays."""
+        template, self._template = self._template, None
+        if template is not None and self._embedded is None:
+            async with self._admin() as admin:
+                await admin.fetch(f"drop database {template} with (force)")
+
+    async def _migrated(self, admin: Line) -> str:
+        if self._template is None:
+            name = await self._create(admin, "template0")
+            await migrate.migrate(self.address(name), schema=self.schema)
+            self._template = name
+        return self._template
+
+    async def _create(self, admin: Line, template: str) -> str:
+        name = next(self._names)
+        await admin.fetch(f"create database {name} template {template} strategy file_copy")
+        return name
+
+    @asynccontextmanager
+    async def _admin(self) -> AsyncIterator[Line]:
+        line = Line(self.address("postgres"))
+        try:
+            yield line
+        finally:
+            await line.close()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()

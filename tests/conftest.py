@@ -1,0 +1,53 @@
+"""A real PostgreSQL for every test: one server per worker of pytest-xdist, one fresh database per test."""
+
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+
+import pytest
+
+from ferryman.kernel.pool import Database, Session
+from ferryman.testing import Cluster
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """One server for this worker, or the one that FERRYMAN_DATABASE_URL names (then run without -n)."""
+    with Cluster(tmp_path_factory.mktemp("postgres") / "pg", url=os.environ.get("FERRYMAN_DATABASE_URL")) as started:
+        yield started
+
+
+@pytest.fixture
+async def database_url(cluster: Cluster) -> AsyncIterator[str]:
+    """A migrated database of the test's own."""
+    async with cluster.database() as url:
+        yield url
+
+
+@pytest.fixture
+async def empty_database_url(cluster: Cluster) -> AsyncIterator[str]:
+    """A database that has not been migrated."""
+    async with cluster.database(migrated=False) as url:
+        yield url
+
+
+@pytest.fixture
+async def db(database_url: str) -> AsyncIterator[Database]:
+    """The pool on that database."""
+    database = Database(database_url)
+    await database.open()
+    yield database
+    await database.close()
+
+
+class _Undo(Exception):
+    pass
+
+
+@pytest.fixture
+async def tx(db: Database) -> AsyncIterator[Session]:
+    """A transaction on that database, rolled back at the end."""
+    with suppress(_Undo):
+        async with db.transaction() as transaction:
+            yield transaction
+            raise _Undo

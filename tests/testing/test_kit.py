@@ -1,0 +1,64 @@
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import nats
+import psutil
+import pytest
+
+from ferryman.kernel.pool import Database, Session
+from ferryman.testing import Cluster, NatsServer, travel
+
+OWNER = """
+import sys
+from ferryman.testing import NatsServer
+server = NatsServer(sys.argv[1])
+server.start()
+print(server.pid, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.contract("K14")
+async def test_time_moves_for_every_connection_at_once(db: Database) -> None:
+    ahead = "select ferryman.clock() - clock_timestamp() > interval '899 seconds'"
+    async with db.session() as one, db.session() as other:
+        assert (await other.fetch(ahead))[0][0] is False
+
+        await travel(one, timedelta(seconds=900))
+
+        assert (await other.fetch(ahead))[0][0] is True
+
+
+@pytest.mark.contract("K14")
+async def test_the_clock_may_stand_in_an_index_condition(tx: Session) -> None:
+    volatility = await tx.fetch("select provolatile::text from pg_proc where oid = 'ferryman.clock()'::regprocedure")
+
+    assert volatility[0][0] == "s"
+
+
+async def test_every_database_is_fresh(cluster: Cluster) -> None:
+    async with cluster.database() as one, cluster.database() as other:
+        assert one != other
+
+
+async def test_a_nats_server_answers_and_keeps_streams(tmp_path: Path) -> None:
+    with NatsServer(tmp_path) as server:
+        client = await nats.connect(server.url)
+        await client.jetstream().add_stream(name="log", subjects=["log.>"])
+        await client.close()
+        process = psutil.Process(server.pid)
+
+    assert not process.is_running()
+
+
+def test_a_killed_owner_takes_its_nats_server_with_it(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", OWNER, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as owner:
+        assert owner.stdout is not None
+        server = psutil.Process(int(owner.stdout.readline()))
+        owner.kill()
+
+    server.wait(timeout=5.0)

@@ -1,0 +1,21 @@
+import pytest
+
+from ferryman.kernel.script import split
+
+
+@pytest.mark.parametrize(
+    ("script", "statements"),
+    [
+        ("", []),
+        ("-- only; words\n/* and; more */ ;", []),
+        ("select 1; select 2;", ["select 1", "select 2"]),
+        ("select ';'; select 'it''s; fine'", ["select ';'", "select 'it''s; fine'"]),
+        (r"select E'a\';b'; select 2", [r"select E'a\';b'", "select 2"]),
+        ('select ";"; select 2', ['select ";"', "select 2"]),
+        ("do $$ begin; end $$; select 2", ["do $$ begin; end $$", "select 2"]),
+        ("do $a$ $$;$$ $a$; select 2", ["do $a$ $$;$$ $a$", "select 2"]),
+        ("select 1 -- why; not\n; select 2", ["select 1 -- why; not", "select 2"]),
+    ],
+)
+def test_a_semicolon_ends_a_statement_only_where_it_stands_free(script: str, statements: list[str]) -> None:
+    assert split(script) == statements
