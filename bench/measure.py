@@ -10,8 +10,6 @@ import statistics
 import time
 from collections.abc import Callable
 
-import psutil
-
 from bench import startup
 from bench.protocol import WARM, WARM_LATENCY
 from bench.stage import Crew, Failed, Stage
@@ -29,12 +27,6 @@ def percentile(values: list[float], share: float) -> float:
     """The value that `share` of the values do not exceed."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
-
-
-def machine_seconds() -> float:
-    """CPU seconds used by everybody on the machine."""
-    times = psutil.cpu_times()
-    return float(sum(times) - times.idle - times.iowait - times.guest - times.guest_nice)
 
 
 def await_starts(stage: Stage, count: int, until: float) -> None:
@@ -86,13 +78,11 @@ def drain_filled(stage: Stage, workers: int, count: int) -> Figures:
     stage.client("bulk", count)
     stage.server.settle(stage.database)
     with stage.crew(workers) as crew:
-        before, cpu, store, machine = (
-            stage.server.counters(stage.database), crew.cpu(), stage.server.cpu(), machine_seconds()
-        )  # fmt: skip
+        before, cpu, store = stage.server.counters(stage.database), crew.cpu(), stage.server.cpu()
         begun = stage.marks.go()
         await_starts(stage, count, begun + DRAIN_WITHIN)
         took = await_ends(stage, count, begun + DRAIN_WITHIN) - begun
-        cpu, store, machine = crew.cpu() - cpu, stage.server.cpu() - store, machine_seconds() - machine
+        cpu, store = crew.cpu() - cpu, stage.server.cpu() - store
         spent = stage.server.counters(stage.database) - before
         peak = crew.memory("VmHWM") / workers
     return {
@@ -104,7 +94,6 @@ def drain_filled(stage: Stage, workers: int, count: int) -> Figures:
         "wal": spent.wal / count,
         "flushes": spent.flushes / count,
         "memory": peak,
-        "others": max(0.0, machine - cpu - store) / took,
     }
 
 

@@ -59,7 +59,8 @@ def table(rows: Sequence[Sequence[str]]) -> str:
 
 def progress(line: dict[str, Any]) -> str:
     said = line.get("error") or "  ".join(f"{name} {number(value)}" for name, value in line["figures"].items())
-    return f"[{line['round'] + 1}] {line['work']:9}{line['peer']:14}{line['seconds']:5.1f} s  {said}"
+    noise = f"  (others: {line['others']} of a core)" if line["others"] > BUSY else ""
+    return f"[{line['round'] + 1}] {line['work']:9}{line['peer']:14}{line['seconds']:5.1f} s  {said}{noise}"
 
 
 def cell(results: bars.Results, figure: str, peer: str) -> str:
@@ -111,11 +112,14 @@ def settings(head: dict[str, Any]) -> list[str]:
 
 def remarks(lines: Sequence[dict[str, Any]]) -> list[str]:
     """What a reader must know before believing the tables."""
-    busy = [line for line in lines if line.get("figures", {}).get("others", 0) > BUSY]
+    busy = [line for line in lines if line["others"] > BUSY]
     said = [f"Failed: {line['work']} of {line['peer']}: {line['error'].strip()}" for line in lines if "error" in line]
     if busy:
-        names = ", ".join(sorted({f"{line['work']} of {line['peer']}" for line in busy}))
-        said.append(f"Other programs used more than {BUSY} of a core during: {names}.")
+        most = max(line["others"] for line in busy)
+        said.append(
+            f"Other programs were busy: in {len(busy)} of {len(lines)} measurements they used more than {BUSY} of a core"
+            f" (at most {most:.1f}). Trust the ratios less."
+        )
     return said
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from bench import measure, report, venvs
-from bench.server import Server
+from bench.server import Server, strangers_seconds
 from bench.stage import Stage
 
 PEERS = ("ferryman", "floor", "pgqueuer", "procrastinate", "absurd")
@@ -61,7 +61,7 @@ def conditions(server: Server, stages: Sequence[Stage]) -> dict[str, Any]:
 
 def measure_one(stage: Stage, work: str, number: int) -> dict[str, Any]:
     """One result line. What goes wrong with one peer is noted and does not end the run."""
-    begun = time.monotonic()
+    begun, strangers = time.monotonic(), strangers_seconds(stage.server)
     line: dict[str, Any] = {"round": number, "peer": stage.peer, "work": work, "load": os.getloadavg()[0]}
     try:
         line["figures"] = measure.WORKLOADS[work](stage)
@@ -69,7 +69,9 @@ def measure_one(stage: Stage, work: str, number: int) -> dict[str, Any]:
         line["error"] = f"{type(error).__name__}: {error}"
     finally:
         stage.server.drop(stage.database)
-    return line | {"seconds": round(time.monotonic() - begun, 1)}
+    took = time.monotonic() - begun
+    others = max(0.0, strangers_seconds(stage.server) - strangers) / took
+    return line | {"seconds": round(took, 1), "others": round(others, 2)}
 
 
 def run_rounds(asked: argparse.Namespace, stages: Sequence[Stage], out: TextIO) -> list[dict[str, Any]]:
@@ -98,7 +100,8 @@ def main(given: Sequence[str] | None = None) -> int:
     path = RESULTS / time.strftime("%Y%m%d-%H%M%S.jsonl")
     for peer in asked.peers:
         venvs.interpreter(peer)
-    with tempfile.TemporaryDirectory(prefix="fm-bench-") as scratch, Server() as server, path.open("w") as out:
+    place = venvs.CACHE / f"server-{os.getpid()}"
+    with tempfile.TemporaryDirectory(prefix="fm-bench-") as scratch, Server(place) as server, path.open("w") as out:
         stages = [Stage(peer, server, Path(scratch), scale=QUICK if asked.quick else 1.0) for peer in asked.peers]
         head = conditions(server, stages)
         out.write(json.dumps(head) + "\n")

