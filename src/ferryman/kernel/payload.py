@@ -12,6 +12,9 @@ and a large integer makes orjson raise in its strict mode. Only then is the valu
 Taken are the plain JSON types, what orjson writes natively (dataclasses, enums, UUID, datetime,
 date, time) and pydantic models, which are dumped in JSON mode. Sets, bytes, Decimals and other
 objects are refused: how they should look is the caller's choice.
+
+One thing jsonb changes by itself: it writes a float of 1e16 or more without its exponent, so that
+it comes back as an integer of the same value.
 """
 
 import json

@@ -16,31 +16,33 @@ begin
 end
 $$;
 
--- K3: called only for an illegal move: the trigger's WHEN clause lists the legal ones.
+-- K3: called only for an illegal move or birth: the triggers' WHEN clauses list the legal ones.
 create function ferryman.refuse_move() returns trigger
-language plpgsql as $$
+language plpgsql
+set search_path = pg_catalog
+as $$
 declare
-    code text := tg_argv[0];
-    state_column text := tg_argv[1];
-    id_column text := tg_argv[2];
+    was text := case tg_op when 'UPDATE' then to_jsonb(old) ->> tg_argv[1] end;
 begin
     raise exception using
         errcode = 'FM001',
-        message = code,
-        detail = json_build_object(
+        message = tg_argv[0],
+        detail = jsonb_build_object(
             'table', tg_table_name,
-            'id', to_jsonb(new) ->> id_column,
-            'from', case when tg_op = 'UPDATE' then to_jsonb(old) ->> state_column end,
-            'to', to_jsonb(new) ->> state_column)::text,
-        hint = 'The legal moves are in docs/machines; a terminal state is final.';
+            'id', to_jsonb(new) ->> tg_argv[2],
+            'from', was,
+            'to', to_jsonb(new) ->> tg_argv[1]
+        )::text;
 end
 $$;
 
 -- K10: every state change of every domain is one row. Narrow: the envelope that consumers see is built on reading.
 -- Partitioned by the wall time of writing, so that retention drops whole partitions; a moved clock does not matter here.
+-- xid stands before id: defaults are taken in this order, and readers rely on a writer having its transaction id before it
+-- draws an event's id. They also rely on ids being drawn one by one (no cache in the sequence).
 create table ferryman.events (
-    id bigint generated always as identity,
     xid xid8 not null default pg_current_xact_id(),
+    id bigint generated always as identity,
     logged_at timestamptz not null default now(),
     at timestamptz not null,
     subject uuid not null,
@@ -58,7 +60,7 @@ create table ferryman.events (
 create table ferryman.events_default partition of ferryman.events default
     with (autovacuum_analyze_scale_factor = 0.05);
 
-create index events_window on ferryman.events (xid, id);
+create index events_order on ferryman.events (id);
 create index events_subject on ferryman.events (subject, id);
 
 create function ferryman.refuse_rewriting() returns trigger
@@ -76,14 +78,92 @@ create trigger events_append_only before update or delete or truncate on ferryma
 create trigger events_append_only before update or delete or truncate on ferryman.events_default
     for each statement execute function ferryman.refuse_rewriting();
 
--- A named reader of the log: it has seen everything below `low`, and of the window [low, high) everything up to `last_id`.
+-- A named reader of the log: it has read everything up to last_id. The log ended at mark_id when it looked, and mark_xid is
+-- its own transaction id, taken after that look: once no older transaction is open, nothing up to mark_id can still appear.
 create table ferryman.consumers (
     name text primary key,
-    low xid8 not null default '0',
-    high xid8 not null default '0',
     last_id bigint not null default 0,
+    mark_id bigint not null default 0,
+    mark_xid xid8 not null default '0',
     updated_at timestamptz not null default now()
 );
+
+-- One partition a day (UTC), made ahead. Attached, not created in place: that lets writers write on. The default partition
+-- stays as a net; a day whose rows it already holds keeps them there. Many processes may ask at once: one does it, and what
+-- cannot be locked at once is left for the next time.
+create function ferryman.ensure_partitions(ahead integer) returns setof text
+language plpgsql set lock_timeout = '500ms' as $$
+declare
+    today date := (now() at time zone 'UTC')::date;
+    name text;
+begin
+    if not pg_try_advisory_xact_lock(hashtextextended('ferryman.events', 0)) then
+        return;
+    end if;
+    for day in 0 .. ahead loop
+        name := 'events_' || to_char(today + day, 'YYYYMMDD');
+        continue when to_regclass('ferryman.' || name) is not null;
+        begin
+            execute format(
+                'create table ferryman.%I (like ferryman.events including defaults)
+                 with (autovacuum_analyze_scale_factor = 0.05)', name);
+            execute format(
+                'create trigger events_append_only before update or delete or truncate on ferryman.%I
+                 for each statement execute function ferryman.refuse_rewriting()', name);
+            execute format(
+                'alter table ferryman.events attach partition ferryman.%I for values from (%L) to (%L)',
+                name, to_char(today + day, 'YYYY-MM-DD 00:00:00+00'), to_char(today + day + 1, 'YYYY-MM-DD 00:00:00+00'));
+            return next name;
+        exception
+            when check_violation or lock_not_available then
+                continue;
+        end;
+    end loop;
+end
+$$;
+
+-- Drops the days that ended longer ago than `older_than`, oldest first, and stops at the first that a consumer has still to
+-- read, unless told otherwise. A net whose rows are all that old is dropped too, and spread anew.
+create function ferryman.drop_partitions(older_than interval, even_unread boolean) returns setof text
+language plpgsql set lock_timeout = '500ms' as $$
+declare
+    cutoff timestamptz := now() - older_than;
+    read_id bigint := (select min(last_id) from ferryman.consumers);
+    newest record;
+    name text;
+begin
+    if not pg_try_advisory_xact_lock(hashtextextended('ferryman.events', 0)) then
+        return;
+    end if;
+    for name in
+        select child.relname
+        from pg_inherits as link
+        join pg_class as child on child.oid = link.inhrelid
+        where link.inhparent = 'ferryman.events'::regclass
+          and (child.relname = 'events_default'
+               or child.relname ~ '^events_[0-9]{8}$'
+                  and to_date(substr(child.relname, 8), 'YYYYMMDD') + 1 <= (cutoff at time zone 'UTC')::date)
+        order by child.relname
+    loop
+        execute format('select max(id) as id, max(logged_at) as logged_at from ferryman.%I', name) into newest;
+        exit when newest.id > read_id and not even_unread;
+        continue when name = 'events_default' and (newest.id is null or newest.logged_at >= cutoff);
+        begin
+            execute format('drop table ferryman.%I', name);
+            if name = 'events_default' then
+                create table ferryman.events_default partition of ferryman.events default
+                    with (autovacuum_analyze_scale_factor = 0.05);
+                create trigger events_append_only before update or delete or truncate on ferryman.events_default
+                    for each statement execute function ferryman.refuse_rewriting();
+            end if;
+            return next name;
+        exception
+            when lock_not_available then
+                exit;
+        end;
+    end loop;
+end
+$$;
 
 -- Effective settings that SQL needs or that processes must agree on (doctor reports those that differ).
 create table ferryman.settings (

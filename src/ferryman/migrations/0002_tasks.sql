@@ -69,3 +69,32 @@ create table ferryman.task_logs (
     message text not null
 );
 create index task_logs_task on ferryman.task_logs (task, id);
+
+-- The guard, as declared in tasks/states.py.
+alter table ferryman.tasks add constraint tasks_state_known
+    check (state in ('pending', 'ready', 'running', 'succeeded', 'failed', 'cancelled'));
+
+alter table ferryman.tasks add constraint tasks_leased_until_present
+    check ((state in ('running')) = (leased_until is not null));
+
+alter table ferryman.tasks add constraint tasks_lease_owner_present
+    check ((state in ('running')) = (lease_owner is not null));
+
+alter table ferryman.tasks add constraint tasks_finished_at_present
+    check ((state in ('succeeded', 'failed', 'cancelled')) = (finished_at is not null));
+
+create trigger tasks_state_moves
+before update of state on ferryman.tasks
+for each row
+when (((old.state, new.state) in (('pending', 'cancelled'), ('pending', 'ready'), ('ready', 'cancelled'), ('ready', 'running'), ('running', 'cancelled'), ('running', 'failed'), ('running', 'ready'), ('running', 'succeeded'))) is not true)
+execute function ferryman.refuse_move('TASK_INVALID_TRANSITION', 'state', 'id');
+
+create trigger tasks_state_births
+before insert on ferryman.tasks
+for each row
+when ((new.state in ('pending', 'ready')) is not true)
+execute function ferryman.refuse_move('TASK_INVALID_TRANSITION', 'state', 'id');
+
+-- A live task is in exactly one place: claimable, waiting for a time, or leased; an ended one is in none.
+alter table ferryman.tasks add constraint tasks_one_place
+    check (num_nonnulls(rank, wake_at, leased_until) = case when finished_at is null then 1 else 0 end);

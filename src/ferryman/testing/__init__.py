@@ -2,6 +2,7 @@
 
 from ferryman.testing.clock import travel
 from ferryman.testing.cluster import Cluster
+from ferryman.testing.doorbells import Doubled, Late, Lossy
 from ferryman.testing.nats import NatsServer
 
-__all__ = ["Cluster", "NatsServer", "travel"]
+__all__ = ["Cluster", "Doubled", "Late", "Lossy", "NatsServer", "travel"]

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+from urllib.parse import urlsplit
 
 START_TIMEOUT_SECONDS = 10.0
 _PATIENCE_SECONDS = 0.01
@@ -35,7 +36,9 @@ class NatsServer:
             ports = self.directory / "ports"
             shutil.rmtree(ports, ignore_errors=True)
             ports.mkdir(parents=True)
-            command = [_find(), "-a", "127.0.0.1", "-p", "-1", "-js", "-sd", str(self.directory / "store")]
+            # A second start keeps the address, so that clients can come back.
+            port = urlsplit(self.url).port or -1
+            command = [_find(), "-a", "127.0.0.1", "-p", str(port), "-js", "-sd", str(self.directory / "store")]
             command += ["--ports_file_dir", str(ports), "-l", str(self.directory / "log")]
             self._tether = subprocess.Popen(
                 ["/bin/sh", "-c", _TETHER, "nats", *command],

@@ -64,6 +64,13 @@ class Embedded:
         """Where to connect, while started."""
         return self.address("postgres")
 
+    @property
+    def programs(self) -> Path:
+        """The folder of psql, pg_dump and their like, while started."""
+        if self._place is None:
+            raise errors.NotOpen("The embedded PostgreSQL has not been started.")
+        return self._place.bin
+
     def address(self, database: str) -> str:
         """Return where to connect to one of its databases."""
         if self._place is None or self._using is None:

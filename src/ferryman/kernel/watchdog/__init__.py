@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -104,10 +104,12 @@ class Watchdog:
         interval: timedelta = INTERVAL,
         lease: timedelta = LEASE,
         settings: Mapping[str, float] | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Take the rules; `settings` (seconds by name) may switch some off."""
+        self._clock = clock
         self._ground = ground
-        self._looks = [Look(rule) for rule in active(rules, settings or {})]
+        self._looks = [Look(rule, clock) for rule in active(rules, settings or {})]
         self._interval = interval
         self._lease = lease
         self._tick_due = 0.0
@@ -118,6 +120,11 @@ class Watchdog:
     def rules(self) -> Sequence[Rule]:
         """The rules that run."""
         return [look.rule for look in self._looks]
+
+    @property
+    def due(self) -> float:
+        """When there is something to do again, by the clock given."""
+        return min([self._tick_due, *(look.due for look in self._looks)])
 
     def stop(self) -> None:
         """Let the round in progress end, then return from `run`."""
@@ -135,12 +142,12 @@ class Watchdog:
                 log.warning("the watchdog waits %.1f s: %s", wait, error, extra={"failures": failures})
             else:
                 failures = 0
-                wait = self._next() - time.monotonic()
+                wait = self.due - self._clock()
             await self._rest(wait)
 
     async def tick(self) -> Report:
         """Do one round: the rules that are due, or nearly."""
-        now = time.monotonic()
+        now = self._clock()
         if now >= self._tick_due:
             await self._live(now)
         due = sorted((look for look in self._looks if look.due_by(now, early=EARLY)), key=lambda look: look.due)
@@ -159,9 +166,6 @@ class Watchdog:
             raise LookupError("ferryman.watchdog has lost its row")
         self._grace_until = now + row["grace_seconds"]
         self._tick_due = now + self._interval.total_seconds()
-
-    def _next(self) -> float:
-        return min([self._tick_due, *(look.due for look in self._looks)])
 
     async def _rest(self, seconds: float) -> None:
         if seconds <= 0:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from typing import Any, Protocol
@@ -37,8 +37,9 @@ class OutOfTime(Exception):
 class Look:
     """One rule, and what is remembered of it between looks."""
 
-    def __init__(self, rule: Rule) -> None:
+    def __init__(self, rule: Rule, clock: Callable[[], float] = time.monotonic) -> None:
         self.rule = rule
+        self._clock = clock
         self.due = 0.0
         self._room = rule.limit
         self._aside: dict[Hashable, tuple[int, float]] = {}  # how often it failed, until when it is left alone
@@ -99,12 +100,12 @@ class Look:
         self._room = min(self.rule.limit, self._room * 2)
         # Without progress a full set would be found again and again: somebody else holds it, or all of it is bad.
         self.again = self._full and outcome.acted > 0
-        self.due = time.monotonic() + (0 if self.again else self.rule.every.total_seconds())
+        self.due = self._clock() + (0 if self.again else self.rule.every.total_seconds())
 
     def failed(self, error: Exception) -> None:
         """Tell of a look that was taken back as a whole; the next one is smaller if time was the matter."""
         self.again = False
-        self.due = time.monotonic() + self.rule.every.total_seconds()
+        self.due = self._clock() + self.rule.every.total_seconds()
         fit = [each for each in self._looked if self._fit(each)]
         if isinstance(error, OutOfTime) and len(fit) == 1:
             self._put_aside(self.rule.key(fit[0]), error)
@@ -116,11 +117,11 @@ class Look:
 
     def _fit(self, finding: Any) -> bool:
         _tries, until = self._aside.get(self.rule.key(finding), (0, 0.0))
-        return time.monotonic() >= until
+        return self._clock() >= until
 
     def _put_aside(self, key: Hashable, error: Exception) -> None:
         tries = self._aside.get(key, (0, 0.0))[0] + 1
-        self._aside[key] = (tries, time.monotonic() + ASIDE.delay(tries).total_seconds())
+        self._aside[key] = (tries, self._clock() + ASIDE.delay(tries).total_seconds())
         telemetry.spoiled(self.rule.name)
         told = {"rule": self.rule.name, "finding": str(key)}
         log.error("the rule %s could not act on %s", self.rule.name, key, exc_info=error, extra=told)

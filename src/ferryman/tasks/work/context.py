@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from contextvars import ContextVar
 from uuid import UUID
@@ -30,7 +29,7 @@ class Context:
         self.task = task
         self._report = report
         self._say = say
-        self._told = threading.Event()
+        self._told = False  # read and written whole by any thread
 
     @property
     def id(self) -> UUID:
@@ -55,11 +54,11 @@ class Context:
     @property
     def ended(self) -> bool:
         """Whether this attempt has been ended from outside (timeout, cancel, lost lease): what it returns is ignored."""
-        return self._told.is_set()
+        return self._told
 
     def check(self) -> None:
         """Raise if this attempt has been ended from outside; for loops in plain functions, which cannot be interrupted."""
-        if self._told.is_set():
+        if self._told:
             raise errors.TaskCancelled("This attempt has been ended from outside.")
 
     def progress(self, percent: int, message: str | None = None) -> None:
@@ -76,7 +75,7 @@ class Context:
 
     def end(self) -> None:
         """Tell the handler that its attempt is over."""
-        self._told.set()
+        self._told = True
 
 
 def current() -> Context:

@@ -1,0 +1,203 @@
+"""The log of every state change, and its named readers (K10).
+
+Rows are written by the statements that move objects, in the same transaction. An event's id is drawn while its object is
+locked, so that the ids of one object follow its commits, and reading by id keeps every object's order. But transactions
+become visible in any order: whoever remembers only the last id it saw skips the row of a writer that commits late.
+
+So a reader never passes a gap between ids unless the gap is known to stay empty. A run of ids without a gap is given out at
+once, whoever else still writes. For the rest the reader marks a window: it looks at the end of the log, and only then gets a
+transaction id of its own, so that every writer that drew an id up to that end has an older one. The window is closed when no
+older transaction is open in the cluster; what is missing then was rolled back. A window that is not closed yet is kept with the
+reader's place, so that a stream of new writers cannot push it away.
+
+Windows cut by the writers' transaction ids would not keep the order: of two moves of one object the later may belong to the
+older transaction, and a third one, still open, with an id between theirs would let the reader see the later move alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from ferryman.kernel import db
+
+END = db.load("ferryman.kernel", "events/end")
+TAKE = db.load("ferryman.kernel", "events/take")
+BEGIN = db.load("ferryman.kernel", "events/begin")
+MARK = db.load("ferryman.kernel", "events/mark")
+PAGE = db.load("ferryman.kernel", "events/page")
+ADVANCE = db.load("ferryman.kernel", "events/advance")
+FORGET = db.load("ferryman.kernel", "events/forget")
+OF = db.load("ferryman.kernel", "events/of")
+ENSURE_PARTITIONS = db.load("ferryman.kernel", "events/ensure_partitions")
+DROP_PARTITIONS = db.load("ferryman.kernel", "events/drop_partitions")
+
+AHEAD = timedelta(days=7)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One state change. `data` is JSON text, as it was written."""
+
+    id: int
+    at: datetime
+    tenant: str
+    kind: str
+    subject: UUID
+    subject_name: str | None
+    from_state: str | None
+    to_state: str | None
+    attempt: int | None
+    reason_code: str | None
+    reason_message: str | None
+    data: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """How far a reader is, and the window it has marked."""
+
+    last_id: int = 0
+    mark_id: int = 0
+    mark_xid: str = "0"
+
+    @property
+    def marked(self) -> bool:
+        """Whether a part of the window is still to be read."""
+        return self.mark_id > self.last_id
+
+
+async def read(tx: db.Tx, consumer: str, *, limit: int = 500) -> Sequence[Event]:
+    """Return the next events of a named consumer and move it past them; to be called first in a transaction.
+
+    What the caller does with them in the same transaction commits together with the new place, or not at all. Nothing is
+    returned while another reader of that name is at work. After an empty answer the transaction should be committed too: it
+    may hold a mark.
+    """
+    end = await _end(tx, consumer)
+    if end["last_id"] is None:
+        held = await db.one(tx, BEGIN, name=consumer, last_id=0)
+    elif end["last_id"] < end["end_id"]:
+        held = await db.one(tx, TAKE, name=consumer)
+    else:
+        return ()
+    if held is None:
+        return ()
+    before = Place(held["last_id"], held["mark_id"], held["mark_xid"])
+    events, place = await _windows(tx, before, end["end_id"], own_xid=held["own_xid"], limit=limit)
+    if place != before:
+        await db.many(tx, ADVANCE, name=consumer, last_id=place.last_id, mark_id=place.mark_id, mark_xid=place.mark_xid)
+    return events
+
+
+async def tail(
+    tx: db.Tx, place: Place, *, tenant: str | None = None, subject: UUID | None = None, limit: int = 500
+) -> tuple[Sequence[Event], Place]:
+    """Return the next events after a place that the caller keeps in memory, and the place after them.
+
+    For people who follow the log: `Place(id)` begins after an event, `latest()` at the end.
+    """
+    end = await _end(tx, None)
+    if place.last_id >= end["end_id"]:
+        return (), place
+    own = await db.one(tx, MARK)
+    assert own is not None
+    return await _windows(tx, place, end["end_id"], own_xid=own["own_xid"], limit=limit, tenant=tenant, subject=subject)
+
+
+async def latest(tx: db.Tx) -> Place:
+    """Return the place at the end of the log."""
+    end = await db.one(tx, END, name=None)
+    assert end is not None
+    return Place(end["end_id"])
+
+
+async def begin(tx: db.Tx, consumer: str, *, after_id: int = 0) -> bool:
+    """Add a consumer that begins after an event (by default with the oldest); False if it exists already."""
+    return await db.one(tx, BEGIN, name=consumer, last_id=after_id) is not None
+
+
+async def forget(tx: db.Tx, consumer: str) -> bool:
+    """Remove a consumer, which no longer keeps the log from being dropped; False if there was none."""
+    return await db.one(tx, FORGET, name=consumer) is not None
+
+
+async def of(tx: db.Tx, subject: UUID, *, tenant: str | None = None) -> Sequence[Event]:
+    """Return the events of one object, in order."""
+    return [_event(row) for row in await db.many(tx, OF, subject=subject, tenant=tenant)]
+
+
+async def ensure_partitions(tx: db.Tx, *, ahead: timedelta = AHEAD) -> Sequence[str]:
+    """Make the daily partitions up to `ahead` from today; return the new ones. Commit at once: it holds locks."""
+    return [row["name"] for row in await db.many(tx, ENSURE_PARTITIONS, ahead=ahead.days)]
+
+
+async def drop_partitions(tx: db.Tx, *, older_than: timedelta, even_unread: bool = False) -> Sequence[str]:
+    """Drop the days that ended longer ago, up to the first that a consumer has not read; return them. Commit at once."""
+    rows = await db.many(tx, DROP_PARTITIONS, older_than=older_than, even_unread=even_unread)
+    return [row["name"] for row in rows]
+
+
+async def _end(tx: db.Tx, consumer: str | None) -> db.Row:
+    end = await db.one(tx, END, name=consumer)
+    assert end is not None
+    if not end["fresh"]:
+        raise RuntimeError(
+            "Read the log first in its transaction: its id must be younger than the look at the log's end."
+        )
+    return end
+
+
+async def _windows(
+    tx: db.Tx,
+    place: Place,
+    end_id: int,
+    *,
+    own_xid: str,
+    limit: int,
+    tenant: str | None = None,
+    subject: UUID | None = None,
+) -> tuple[Sequence[Event], Place]:
+    """Read what is left of the marked window, then mark and read up to the end, as far as each lets us."""
+    events: list[Event] = []
+    while len(events) < limit:
+        if not place.marked:
+            if place.last_id >= end_id:
+                break
+            place = Place(place.last_id, end_id, own_xid)
+        room = limit - len(events)
+        rows = await db.many(
+            tx,
+            PAGE,
+            last_id=place.last_id,
+            mark_id=place.mark_id,
+            mark_xid=place.mark_xid,
+            tenant=tenant,
+            subject=subject,
+            limit=room,
+        )
+        page = [_event(row) for row in rows if row["id"] is not None]
+        place = replace(place, last_id=page[-1].id if len(page) == room else rows[0]["safe_id"])
+        events += page
+        if not rows[0]["closed"]:
+            break
+    return events, place
+
+
+def _event(row: db.Row) -> Event:
+    return Event(
+        id=row["id"],
+        at=row["at"],
+        tenant=row["tenant"],
+        kind=row["kind"],
+        subject=row["subject"],
+        subject_name=row["subject_name"],
+        from_state=row["from_state"],
+        to_state=row["to_state"],
+        attempt=row["attempt"],
+        reason_code=row["reason_code"],
+        reason_message=row["reason_message"],
+        data=row["data"],
+    )

@@ -1,0 +1,134 @@
+"""K10: the log is append only, and retention drops whole days of it."""
+
+import asyncio
+from datetime import UTC, date, datetime, timedelta
+from uuid import uuid4
+
+import asyncpg
+import pytest
+
+from ferryman.kernel import events
+from ferryman.kernel.db import Tx
+from ferryman.kernel.pool import Database
+
+TODAY = "select to_char(now() at time zone 'UTC', 'YYYYMMDD') as day"
+WRITE = """
+    insert into ferryman.events (logged_at, at, subject, tenant, kind) values ($1, $1, $2, 'default', 'thing')
+    returning tableoid::regclass::text as home
+"""
+
+
+async def write(tx: Tx, *, at: datetime | None = None) -> str:
+    (row,) = await tx.fetch(WRITE, at or datetime.now(UTC), uuid4())
+    return str(row["home"])
+
+
+async def make_day(tx: Tx, day: date) -> str:
+    name = f"ferryman.events_{day:%Y%m%d}"
+    await tx.fetch(
+        f"create table {name} partition of ferryman.events for values from ('{day} 0:00Z') to ('{day + timedelta(1)} 0:00Z')"
+    )
+    return name
+
+
+@pytest.mark.contract("K10")
+@pytest.mark.parametrize("deed", ["update {} set tenant = 'x'", "delete from {}", "truncate {}"])
+@pytest.mark.parametrize("place", ["events", "events_default", "a day"])
+async def test_the_database_refuses_to_rewrite_the_log(db: Database, deed: str, place: str) -> None:
+    async with db.session() as session:
+        (row,) = await session.fetch(TODAY)
+        await events.ensure_partitions(session)
+        await write(session)
+        table = f"events_{row['day']}" if place == "a day" else place
+
+        with pytest.raises(asyncpg.PostgresError, match="EVENTS_APPEND_ONLY"):
+            await session.fetch(deed.format(f"ferryman.{table}"))
+
+
+@pytest.mark.contract("K10")
+async def test_the_coming_days_are_made_once_by_whoever_is_first(db: Database) -> None:
+    async def ensure() -> list[str]:
+        async with db.transaction() as tx:
+            return list(await events.ensure_partitions(tx, ahead=timedelta(days=3)))
+
+    made = await asyncio.gather(*(ensure() for _ in range(8)))
+
+    assert sorted(map(len, made)) == [0] * 7 + [4]
+    async with db.session() as session:
+        assert await write(session) == f"ferryman.{max(made)[0]}"
+        assert await events.ensure_partitions(session, ahead=timedelta(days=3)) == []
+
+
+@pytest.mark.contract("K10")
+async def test_a_day_that_the_net_holds_already_stays_there(db: Database) -> None:
+    async with db.session() as session:
+        assert await write(session) == "ferryman.events_default"
+
+        made = await events.ensure_partitions(session, ahead=timedelta(days=1))
+
+        assert len(made) == 1
+        assert await write(session) == "ferryman.events_default"
+        assert await write(session, at=datetime.now(UTC) + timedelta(days=1)) == f"ferryman.{made[0]}"
+
+
+@pytest.mark.contract("K10")
+async def test_what_cannot_be_locked_is_left_for_the_next_time(db: Database) -> None:
+    async with db.session() as session:
+        async with db.transaction() as reader:
+            await reader.fetch("select from ferryman.events")
+            assert await events.ensure_partitions(session, ahead=timedelta(0)) == []
+        assert len(await events.ensure_partitions(session, ahead=timedelta(0))) == 1
+
+
+@pytest.mark.contract("K10")
+async def test_old_days_are_dropped_whole_and_young_ones_stay(db: Database) -> None:
+    async with db.session() as session:
+        for day in (1, 2, 3):
+            await make_day(session, date(2020, 1, day))
+            await write(session, at=datetime(2020, 1, day, 12, tzinfo=UTC))
+        since = datetime.now(UTC) - datetime(2020, 1, 3, tzinfo=UTC)
+
+        dropped = await events.drop_partitions(session, older_than=since)
+        left = await session.fetch("select logged_at from ferryman.events")
+
+    assert dropped == ["events_20200101", "events_20200102"]
+    assert [row["logged_at"] for row in left] == [datetime(2020, 1, 3, 12, tzinfo=UTC)]
+
+
+@pytest.mark.contract("K10")
+async def test_a_day_that_a_consumer_has_still_to_read_is_kept(db: Database) -> None:
+    async with db.session() as session:
+        await make_day(session, date(2020, 1, 1))
+        await write(session, at=datetime(2020, 1, 1, tzinfo=UTC))
+        await events.begin(session, "slow")
+
+        assert await events.drop_partitions(session, older_than=timedelta(days=7)) == []
+        async with db.transaction() as tx:
+            assert len(await events.read(tx, "slow")) == 1
+        assert await events.drop_partitions(session, older_than=timedelta(days=7)) == ["events_20200101"]
+
+
+@pytest.mark.contract("K10")
+async def test_an_unread_day_is_dropped_when_told_so(db: Database) -> None:
+    async with db.session() as session:
+        await make_day(session, date(2020, 1, 1))
+        await write(session, at=datetime(2020, 1, 1, tzinfo=UTC))
+        await events.begin(session, "abandoned")
+
+        dropped = await events.drop_partitions(session, older_than=timedelta(days=7), even_unread=True)
+
+    assert dropped == ["events_20200101"]
+
+
+@pytest.mark.contract("K10")
+async def test_a_net_with_only_old_rows_is_spread_anew(db: Database) -> None:
+    async with db.session() as session:
+        await write(session, at=datetime(2020, 1, 1, tzinfo=UTC))
+
+        dropped = await events.drop_partitions(session, older_than=timedelta(days=7))
+
+        assert dropped == ["events_default"]
+        assert await events.drop_partitions(session, older_than=timedelta(days=7)) == []
+        assert await write(session) == "ferryman.events_default"
+        with pytest.raises(asyncpg.PostgresError, match="EVENTS_APPEND_ONLY"):
+            await session.fetch("delete from ferryman.events_default")
