@@ -200,7 +200,7 @@ def filled(stage: Stage, kind: str) -> str:
         stage.server.create(template, template=stage.template)
         with stage.server.connect(template) as connection:
             connection.prepare_threshold = None
-            connection.execute(stage.card.fill[kind].format(rows=DEEP_ROWS).encode())
+            connection.execute(stage.card.fill[kind].replace("{rows}", str(DEEP_ROWS)).encode())
             connection.execute("vacuum analyze")
         stage.server.settle(template)
     return template

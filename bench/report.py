@@ -9,7 +9,6 @@ from typing import Any
 from bench import bars
 
 BEGIN, END = "<!-- bench: begin -->", "<!-- bench: end -->"
-BUSY = 0.3
 IN_MEMORY = ("tmpfs", "ramfs")
 
 FIGURES = (
@@ -28,6 +27,7 @@ FIGURES = (
     ("last start, ms per 1,000", "schedule.last_per_1000"),
     ("drain with 1M finished, of empty", "deep.finished_share"),
     ("drain with 1M future, of empty", "deep.future_share"),
+    ("drain with 1M waiting for a retry, of empty", "deep.retrying_share"),
     ("memory idle, MB", "latency.idle_memory"),
     ("memory peak, MB", "drain1.memory"),
     ("idle CPU, % of a core", "latency.idle_cpu"),
@@ -44,10 +44,6 @@ FIGURES = (
 )
 
 
-def number(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
-
-
 def table(rows: Sequence[Sequence[str]]) -> str:
     """A Markdown table that is aligned for reading as text, too."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
@@ -58,8 +54,8 @@ def table(rows: Sequence[Sequence[str]]) -> str:
 
 
 def progress(line: dict[str, Any]) -> str:
-    said = line.get("error") or "  ".join(f"{name} {number(value)}" for name, value in line["figures"].items())
-    noise = f"  (others: {line['others']} of a core)" if line["others"] > BUSY else ""
+    said = line.get("error") or "  ".join(f"{name} {bars.number(value)}" for name, value in line["figures"].items())
+    noise = f"  (others: {line['others']} of a core)" if line["others"] > bars.BUSY else ""
     return f"[{line['round'] + 1}] {line['work']:9}{line['peer']:14}{line['seconds']:5.1f} s  {said}{noise}"
 
 
@@ -68,7 +64,11 @@ def cell(results: bars.Results, figure: str, peer: str) -> str:
     median = results.median(figure, peer)
     if median is None:
         return "-"
-    return number(median) if len(rounds) < 2 else f"{number(median)} ({number(min(rounds))}..{number(max(rounds))})"
+    return (
+        bars.number(median)
+        if len(rounds) < 2
+        else f"{bars.number(median)} ({bars.number(min(rounds))}..{bars.number(max(rounds))})"
+    )
 
 
 def figures(results: bars.Results, peers: Sequence[str]) -> str:
@@ -82,7 +82,9 @@ def figures(results: bars.Results, peers: Sequence[str]) -> str:
 def verdicts(results: bars.Results) -> str:
     rows = [["rule", "what", "ours", "against", "ratio (range)", "bar", "goal", "verdict"]]
     for rule, each in bars.judge(results):
-        rows.append([rule, each.what, number(each.ours), each.against, each.ratio, each.bar, each.goal, each.verdict])
+        rows.append(
+            [rule, each.what, bars.number(each.ours), each.against, each.ratio, each.bar, each.goal, each.verdict]
+        )
     return table(rows)
 
 
@@ -112,13 +114,13 @@ def settings(head: dict[str, Any]) -> list[str]:
 
 def remarks(lines: Sequence[dict[str, Any]]) -> list[str]:
     """What a reader must know before believing the tables."""
-    busy = [line for line in lines if line["others"] > BUSY]
+    busy = [line for line in lines if line["others"] > bars.BUSY]
     said = [f"Failed: {line['work']} of {line['peer']}: {line['error'].strip()}" for line in lines if "error" in line]
     if busy:
         most = max(line["others"] for line in busy)
         said.append(
-            f"Other programs were busy: in {len(busy)} of {len(lines)} measurements they used more than {BUSY} of a core"
-            f" (at most {most:.1f}). Trust the ratios less."
+            f"Other programs were busy: in {len(busy)} of {len(lines)} measurements they used more than {bars.BUSY} of a core"
+            f" (at most {most:.1f}). Measure again before believing a ratio."
         )
     return said
 

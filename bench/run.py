@@ -65,7 +65,7 @@ def measure_one(stage: Stage, work: str, number: int) -> dict[str, Any]:
     line: dict[str, Any] = {"round": number, "peer": stage.peer, "work": work, "load": os.getloadavg()[0]}
     try:
         line["figures"] = measure.WORKLOADS[work](stage)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - written into the result
         line["error"] = f"{type(error).__name__}: {error}"
     finally:
         stage.server.drop(stage.database)

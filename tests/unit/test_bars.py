@@ -59,6 +59,14 @@ def test_a_start_before_the_create_returned_counts_as_the_fastest() -> None:
     assert verdict(check, lines("latency", "start_p50", ferryman=[-0.2], pgqueuer=[2.5])) == "bar met"
 
 
+def test_a_ratio_measured_while_others_used_the_machine_is_marked() -> None:
+    check = bars.Ratio("drain", "drain1.rate", "pgqueuer", bar=1.0)
+    found = lines("drain1", "rate", ferryman=[2.0, 2.0], pgqueuer=[1.0, 1.0])
+    found[2]["others"] = 0.9
+
+    assert verdict(check, found) == "bar met (busy)"
+
+
 def test_the_best_peer_is_neither_ourselves_nor_the_floor() -> None:
     found = lines("enqueue", "single", ferryman=[9.0], floor=[8.0], pgqueuer=[2.0], procrastinate=[1.0])
 
