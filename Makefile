@@ -25,7 +25,9 @@ check: $(READY) ## Check format, lint, types, layers and generated pages (what C
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache --no-logo
+	@$(BIN)/squawk src/ferryman/migrations/*.sql
 	@$(BIN)/python tools/contracts.py --check
+	@$(BIN)/python tools/pages.py --check
 
 fmt: $(READY) ## Format the code and mend what can be mended
 	@$(BIN)/ruff check --quiet --fix-only .
@@ -38,7 +40,7 @@ bite: $(READY) ## Delete each guard of each SQL statement; the suite must notice
 	@$(BIN)/python tools/bite.py $(ARGS)
 
 bench: $(READY) ## Measure beside the peers
-	@$(BIN)/python bench/run.py $(ARGS)
+	@$(BIN)/python -m bench.run $(ARGS)
 
 docs: $(READY) ## Write the generated pages of docs/ anew
 	@$(BIN)/python tools/pages.py

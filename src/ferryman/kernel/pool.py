@@ -19,7 +19,7 @@ from typing import Any
 
 import asyncpg
 
-from ferryman.kernel import errors
+from ferryman.kernel import errors, telemetry
 from ferryman.kernel.db import SCHEMA, Row
 
 CONNECT_TIMEOUT_SECONDS = 5.0
@@ -93,8 +93,9 @@ def _sentence(error: BaseException) -> str:
 
 def _refused(error: asyncpg.PostgresError) -> errors.InvalidTransition:
     told = json.loads(error.detail or "{}")
-    message = f"{told.get('table')} {told.get('id')} cannot go from {told.get('from')} to {told.get('to')}."
-    return errors.InvalidTransition(message, code=error.message or "", **told)
+    return errors.InvalidTransition(
+        code=error.message, from_=told.get("from"), to=told.get("to"), id=told.get("id"), table=told.get("table")
+    )
 
 
 async def _connect(url: str, settings: dict[str, str]) -> asyncpg.Connection[Any]:
@@ -225,6 +226,8 @@ class Line:
         connection = self._connection
         if connection is None or connection.is_closed():
             with translated():
+                if connection is not None:
+                    telemetry.reconnected("line")
                 connection = self._connection = await _connect(self.url, self._settings)
                 connection.add_termination_listener(self._terminated)
                 for channel in self._listening:

@@ -16,23 +16,23 @@ begin
 end
 $$;
 
--- K3: called only for an illegal move: the trigger's WHEN clause lists the legal ones.
+-- K3: called only for an illegal move or birth: the triggers' WHEN clauses list the legal ones.
 create function ferryman.refuse_move() returns trigger
-language plpgsql as $$
+language plpgsql
+set search_path = pg_catalog
+as $$
 declare
-    code text := tg_argv[0];
-    state_column text := tg_argv[1];
-    id_column text := tg_argv[2];
+    was text := case tg_op when 'UPDATE' then to_jsonb(old) ->> tg_argv[1] end;
 begin
     raise exception using
         errcode = 'FM001',
-        message = code,
-        detail = json_build_object(
+        message = tg_argv[0],
+        detail = jsonb_build_object(
             'table', tg_table_name,
-            'id', to_jsonb(new) ->> id_column,
-            'from', case when tg_op = 'UPDATE' then to_jsonb(old) ->> state_column end,
-            'to', to_jsonb(new) ->> state_column)::text,
-        hint = 'The legal moves are in docs/machines; a terminal state is final.';
+            'id', to_jsonb(new) ->> tg_argv[2],
+            'from', was,
+            'to', to_jsonb(new) ->> tg_argv[1]
+        )::text;
 end
 $$;
 

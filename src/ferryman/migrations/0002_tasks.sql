@@ -51,3 +51,50 @@ create index tasks_ending on ferryman.tasks (ends_at) where finished_at is null 
 create unique index tasks_task_id on ferryman.tasks (tenant, task_id) where task_id is not null;
 create unique index tasks_idempotency on ferryman.tasks (tenant, idempotency_key, idempotency_scope)
     nulls not distinct where idempotency_key is not null;
+
+-- How far a running task is. Apart from the task's row, which is kept narrow and must not be rewritten for each word.
+create table ferryman.task_progress (
+    id uuid primary key references ferryman.tasks (id) on delete cascade,
+    percent smallint not null check (percent between 0 and 100),
+    at timestamptz not null,
+    message text
+) with (fillfactor = 70);
+
+create table ferryman.task_logs (
+    id bigint generated always as identity primary key,
+    task uuid not null references ferryman.tasks (id) on delete cascade,
+    at timestamptz not null,
+    attempt integer not null,
+    level text not null,
+    message text not null
+);
+create index task_logs_task on ferryman.task_logs (task, id);
+
+-- The guard, as declared in tasks/states.py.
+alter table ferryman.tasks add constraint tasks_state_known
+    check (state in ('pending', 'ready', 'running', 'succeeded', 'failed', 'cancelled'));
+
+alter table ferryman.tasks add constraint tasks_leased_until_present
+    check ((state in ('running')) = (leased_until is not null));
+
+alter table ferryman.tasks add constraint tasks_lease_owner_present
+    check ((state in ('running')) = (lease_owner is not null));
+
+alter table ferryman.tasks add constraint tasks_finished_at_present
+    check ((state in ('succeeded', 'failed', 'cancelled')) = (finished_at is not null));
+
+create trigger tasks_state_moves
+before update of state on ferryman.tasks
+for each row
+when (((old.state, new.state) in (('pending', 'cancelled'), ('pending', 'ready'), ('ready', 'cancelled'), ('ready', 'running'), ('running', 'cancelled'), ('running', 'failed'), ('running', 'ready'), ('running', 'succeeded'))) is not true)
+execute function ferryman.refuse_move('TASK_INVALID_TRANSITION', 'state', 'id');
+
+create trigger tasks_state_births
+before insert on ferryman.tasks
+for each row
+when ((new.state in ('pending', 'ready')) is not true)
+execute function ferryman.refuse_move('TASK_INVALID_TRANSITION', 'state', 'id');
+
+-- A live task is in exactly one place: claimable, waiting for a time, or leased; an ended one is in none.
+alter table ferryman.tasks add constraint tasks_one_place
+    check (num_nonnulls(rank, wake_at, leased_until) = case when finished_at is null then 1 else 0 end);

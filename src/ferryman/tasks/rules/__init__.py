@@ -1,1 +1,1 @@
-"""What should happen to a task, as pure functions."""
+"""What should happen to a task; pure decisions."""

@@ -46,7 +46,7 @@ claimed as (
     from clock
     where task.id = any(array(
         select pick.id
-        from unnest(:queues::text[], :tenants::text[], :rooms::integer[]) as lane (queue, tenant, room)
+        from clock, unnest(:queues::text[], :tenants::text[], :rooms::integer[]) as lane (queue, tenant, room)
         cross join lateral (
             select ready.id
             from ferryman.tasks as ready
@@ -54,6 +54,7 @@ claimed as (
               and ready.tenant = lane.tenant
               and ready.rank is not null
               and ready.name = any(:names::text[])
+              and ready.ends_at > clock.now
             order by ready.rank, ready.id
             limit lane.room
             for update skip locked
@@ -61,7 +62,7 @@ claimed as (
     ))
       and task.state = 'ready'
     returning task.id, task.epoch, task.tenant, task.task_id, task.queue, task.name, task.attempt, task.max_retries,
-              task.timeout_ms, task.callback, task.traceparent, task.backoff, task.payload
+              task.timeout_ms, task.callback, task.callback_ref, task.traceparent, task.backoff, task.payload
 ),
 told as (
     insert into ferryman.events (at, subject, attempt, tenant, kind, from_state, to_state, subject_name, reason_code, reason_message)
@@ -74,5 +75,17 @@ told as (
     select clock.now, claimed.id, claimed.attempt, claimed.tenant, 'task', 'ready', 'running', claimed.task_id, null, null
     from claimed, clock
 )
-select id, epoch, tenant, task_id, queue, name, attempt, max_retries, timeout_ms, callback, traceparent, backoff, payload
+select id, epoch, tenant, task_id, queue, name, attempt, max_retries, timeout_ms, callback, callback_ref,
+       traceparent, backoff, payload
 from claimed
+union all
+-- Last, one row about what was settled: how many and, when some were stale, which.
+select null, tally.settled, null, case when tally.settled < :sent::bigint then (
+           select string_agg(word.id::text, ',')
+           from (select unnest(:won_ids::uuid[]) as id
+                 union all
+                 select id from jsonb_to_recordset(:lost::jsonb) as given (id uuid)) as word
+           where not exists (select from won where won.id = word.id)
+             and not exists (select from lost where lost.id = word.id)) end,
+       null, null, null, null, null, null, null, null, null, null
+from (select (select count(*) from won) + (select count(*) from lost) as settled) as tally

@@ -1,0 +1,156 @@
+"""The synchronous client, for scripts: a thread that runs the async one. There is no second implementation."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+from uuid import UUID
+
+from ferryman.app.ferryman import Ferryman
+from ferryman.app.tasks import Handle
+from ferryman.kernel import errors
+from ferryman.tasks.intake.result import Progress
+from ferryman.tasks.model import TaskRecord
+
+Value = TypeVar("Value")
+
+
+class Client:
+    """Create tasks and ask about them from plain code: `with Client(app) as client: client.create(...)`."""
+
+    def __init__(self, app: Ferryman | str | None = None) -> None:
+        """Take an app, or the address of a database."""
+        self._app = app if isinstance(app, Ferryman) else Ferryman(app)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> Self:
+        """Start the thread, and open the app on it."""
+        started = threading.Event()
+        self._thread = threading.Thread(target=self._main, args=(started,), name="ferryman-client", daemon=True)
+        self._thread.start()
+        started.wait()
+        try:
+            self._run(self._app.open())
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """Close the app, and end the thread."""
+        try:
+            self._run(self._app.close())
+        finally:
+            self._end()
+
+    def _main(self, started: threading.Event) -> None:
+        loop = asyncio.new_event_loop()
+        asyncio.set_event_loop(loop)
+        self._loop = loop
+        loop.call_soon(started.set)
+        try:
+            loop.run_forever()
+        finally:
+            loop.close()
+
+    def _end(self) -> None:
+        loop, self._loop = self._loop, None
+        if loop is not None:
+            loop.call_soon_threadsafe(loop.stop)
+        if self._thread is not None:
+            self._thread.join(5)
+
+    def _run(self, work: Coroutine[Any, Any, Value]) -> Value:
+        if self._loop is None:
+            work.close()
+            raise errors.NotOpen("Use the client inside `with Client(app) as client:`.")
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def create(self, task: Any, given: Any = None, /, **options: Any) -> BlockingHandle:
+        """Create a task; the options are those of `app.tasks.create`."""
+        return BlockingHandle(self, self._run(self._app.tasks.create(task, given, **options)))
+
+    def create_many(self, task: Any, payloads: Iterable[Any], **options: Any) -> Sequence[BlockingHandle]:
+        """Create many tasks of one name, all or none."""
+        return [
+            BlockingHandle(self, each) for each in self._run(self._app.tasks.create_many(task, payloads, **options))
+        ]
+
+    def accept(self, asked: Mapping[str, Any]) -> BlockingHandle:
+        """Create a task from a request in the form of the source."""
+        return BlockingHandle(self, self._run(self._app.tasks.accept(asked)))
+
+    def get(self, task_id: str | UUID) -> BlockingHandle:
+        """Find a task."""
+        return BlockingHandle(self, self._run(self._app.tasks.get(task_id)))
+
+    def list(self, **filters: Any) -> Sequence[TaskRecord]:
+        """Read a page of tasks, newest first."""
+        return self._run(self._app.tasks.list(**filters))
+
+    def cancel(self, *task_ids: str | UUID, reason: str | None = None) -> Sequence[UUID]:
+        """Cancel tasks that have not ended."""
+        return self._run(self._app.tasks.cancel(*task_ids, reason=reason))
+
+    def run(self, work: Coroutine[Any, Any, Value]) -> Value:
+        """Run any coroutine of the app's and wait for it."""
+        return self._run(work)
+
+
+class BlockingHandle:
+    """One task, in its creator's hands."""
+
+    def __init__(self, client: Client, handle: Handle) -> None:
+        """Wrap the async handle."""
+        self._client = client
+        self._handle = handle
+        self.idempotent_hit = handle.idempotent_hit
+
+    @property
+    def task(self) -> TaskRecord:
+        """The record as it was when last read."""
+        return self._handle.task
+
+    @property
+    def id(self) -> UUID:
+        """The task's key."""
+        return self._handle.id
+
+    @property
+    def task_id(self) -> str:
+        """The name its creator gave it, or the text of its key."""
+        return self._handle.task_id
+
+    def answer(self) -> dict[str, Any]:
+        """Return the answer to the create, in the form of the source."""
+        return self._handle.answer()
+
+    def refresh(self) -> TaskRecord:
+        """Read the task as it is now."""
+        return self._client.run(self._handle.refresh())
+
+    def result(self, *, timeout: float | None = None) -> Any:
+        """Wait for the end and return what the handler returned."""
+        return self._client.run(self._handle.result(timeout=timeout))
+
+    def cancel(self, *, reason: str | None = None) -> bool:
+        """Cancel the task; tell whether it was still live."""
+        return self._client.run(self._handle.cancel(reason=reason))
+
+    def watch(self) -> Iterator[Progress]:
+        """Give the progress whenever it changes, until the end."""
+        words = self._handle.watch().__aiter__()
+        while (word := self._client.run(_next(words))) is not None:
+            yield word
+
+
+async def _next(words: Any) -> Progress | None:
+    try:
+        word: Progress = await anext(words)
+    except StopAsyncIteration:
+        return None
+    return word

@@ -1,0 +1,186 @@
+"""The object users hold: decorators that register work, and doors to create it and to ask about it (S2)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Self, TypeVar, overload
+
+from ferryman.app import wiring
+from ferryman.app.registry import Registry
+from ferryman.app.tasks import Tasks
+from ferryman.kernel import errors, migrate
+from ferryman.kernel.doorbell import Doorbell
+from ferryman.kernel.pool import Database
+from ferryman.kernel.settings import Settings
+from ferryman.tasks.ports import Owners, Settles
+from ferryman.tasks.rules.request import DEFAULT_NAME, Defaults
+
+log = logging.getLogger("ferryman")
+
+Handled = TypeVar("Handled", bound=Callable[..., Any])
+
+
+class Ferryman:
+    """One application on one database.
+
+    Without a database_url, here or in the environment, the embedded PostgreSQL of this directory is used and migrated.
+    """
+
+    def __init__(
+        self, database_url: str | None = None, *, settings: Settings | None = None, doorbell: Doorbell | None = None,
+        **overrides: Any,
+    ) -> None:  # fmt: skip
+        """Read the settings; nothing is connected yet. Overrides are settings by name, such as tenant='acme'."""
+        if database_url is not None:
+            overrides["database_url"] = database_url
+        self.settings = settings if settings is not None and not overrides else Settings.load(overrides)
+        self._handlers = Registry(
+            Defaults(timeout_ms=_ms(self.settings.tasks.timeout), max_retries=self.settings.tasks.max_retries)
+        )
+        self._settlers: dict[str, Settles] = {}
+        self._given_doorbell = doorbell
+        self._opened: wiring.Opened | None = None
+
+    # What can be done
+
+    @overload
+    def task(self, function: Handled, /) -> Handled: ...
+
+    @overload
+    def task(
+        self,
+        /,
+        *,
+        name: str | None = None,
+        queue: str | None = None,
+        priority: int | None = None,
+        timeout: timedelta | float | None = None,
+        max_retries: int | None = None,
+        backoff: Any = None,
+        process: bool = False,
+        default: bool = False,
+    ) -> Callable[[Handled], Handled]: ...
+
+    def task(
+        self,
+        function: Any = None,
+        /,
+        *,
+        name: str | None = None,
+        queue: str | None = None,
+        priority: int | None = None,
+        timeout: timedelta | float | None = None,
+        max_retries: int | None = None,
+        backoff: Any = None,
+        process: bool = False,
+        default: bool = False,
+    ) -> Any:
+        """Register a function as the handler of tasks; it stays an ordinary function.
+
+        An async function runs on the worker's event loop, a plain one in a thread or, with `process=True`, in a child
+        process. `default=True` makes it the handler of requests that name none. The other options are those of `create`
+        and hold for each task of this name that does not say otherwise.
+        """
+
+        def register(given: Handled) -> Handled:
+            self._handlers.add(
+                given,
+                name=DEFAULT_NAME if default and name is None else name,
+                process=process,
+                queue=queue,
+                priority=priority,
+                timeout=timeout,
+                max_retries=max_retries,
+                backoff=backoff,
+            )
+            return given
+
+        return register if function is None else register(function)
+
+    def declare(self, name: str, **options: Any) -> None:
+        """Know of a handler that runs in other processes, so that its tasks can be created here."""
+        self._handlers.declare(name, **options)
+
+    def on_end(self, kind: str, owner: Settles) -> None:
+        """Let an owner settle the ends of tasks that carry this kind of callback."""
+        self._settlers[kind] = owner
+
+    # Opening and closing
+
+    async def open(self) -> Self:
+        """Connect to the database; a wrong address or missing tables are told here."""
+        if self._opened is None:
+            self._opened = await wiring.open_app(
+                self.settings, self._handlers, Owners(self._settlers), doorbell=self._given_doorbell
+            )
+        return self
+
+    async def close(self) -> None:
+        """Let go of everything that was opened."""
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            await opened.close()
+
+    async def __aenter__(self) -> Self:
+        """Open the app."""
+        return await self.open()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        """Close the app."""
+        await self.close()
+
+    @property
+    def _open(self) -> wiring.Opened:
+        if self._opened is None:
+            raise errors.NotOpen()
+        return self._opened
+
+    @property
+    def tasks(self) -> Tasks:
+        """The door to tasks."""
+        return self._open.tasks
+
+    @property
+    def database(self) -> Database:
+        """The pool behind the doors; a handler may use it for its own tables."""
+        return self._open.database
+
+    @property
+    def doorbell(self) -> Doorbell:
+        """The doorbell of this process."""
+        return self._open.doorbell
+
+    async def migrate(self) -> list[str]:
+        """Bring the database's tables up to this version; return what was applied."""
+        return await migrate.migrate(await wiring.address(self.settings), schema=self.settings.schema)
+
+    # Working
+
+    async def work(self, *, stop: asyncio.Event | None = None, **terms: Any) -> None:
+        """Run a worker, with its watchdog, until `stop` is set or the caller is cancelled.
+
+        Terms are those of the settings' section `worker`, such as concurrency=20 or queues=["mail"].
+        """
+        await wiring.work(self._open, stop or asyncio.Event(), **terms)
+
+    @asynccontextmanager
+    async def worker(self, **terms: Any) -> AsyncIterator[None]:
+        """Run a worker beside the caller, as long as the block lasts."""
+        stop = asyncio.Event()
+        working = asyncio.create_task(self.work(stop=stop, **terms))
+        try:
+            yield
+        finally:
+            stop.set()
+            await working
+
+
+def _ms(duration: timedelta) -> int:
+    return round(duration.total_seconds() * 1000)

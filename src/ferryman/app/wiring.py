@@ -1,0 +1,181 @@
+"""The only place where the parts meet: what is opened with an app, and what runs in a worker."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from dataclasses import dataclass
+from datetime import timedelta
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from ferryman.app import tasks as doors
+from ferryman.app.registry import Registry
+from ferryman.kernel import db, errors, migrate, watchdog
+from ferryman.kernel.doorbell import Doorbell, NoDoorbell
+from ferryman.kernel.doorbell_pg import PostgresDoorbell
+from ferryman.kernel.pool import Database, Line
+from ferryman.kernel.settings import Settings
+from ferryman.tasks import watch
+from ferryman.tasks.ports import Owners
+from ferryman.tasks.work.worker import Terms, Worker
+
+log = logging.getLogger("ferryman")
+
+_KEEP = db.load("ferryman.kernel", "settings/keep")
+
+EMBEDDED_FOLDER = Path(".ferryman") / "postgres"
+PATIENCE = timedelta(seconds=10)
+
+
+@dataclass
+class Opened:
+    """An app's connections and doors."""
+
+    settings: Settings
+    url: str
+    handlers: Registry
+    owners: Owners
+    database: Database
+    doorbell: Doorbell
+    tasks: doors.Tasks
+
+    def line(self, **settings: str) -> Line:
+        """Make a connection of our own."""
+        return Line(self.url, schema=self.settings.schema, settings=settings or None)
+
+    async def close(self) -> None:
+        """Let go, doors first."""
+        await self.tasks.close()
+        await self.doorbell.close()
+        await self.database.close()
+
+
+async def address(settings: Settings) -> str:
+    """Return where the database is; without an address, start the embedded one of this directory."""
+    if settings.database_url is not None:
+        return settings.database_url
+    from ferryman.app.embedded import Embedded
+
+    log.warning("no database_url is set: using the embedded PostgreSQL in %s", EMBEDDED_FOLDER)
+    return await asyncio.to_thread(Embedded(EMBEDDED_FOLDER).start)
+
+
+async def open_app(settings: Settings, handlers: Registry, owners: Owners, *, doorbell: Doorbell | None) -> Opened:
+    """Connect, and open the doors."""
+    url = await address(settings)
+    if settings.database_url is None:
+        await migrate.migrate(url, schema=settings.schema)
+    database = Database(url, schema=settings.schema, size=settings.pool.size)
+    await database.open()
+    try:
+        await check(url, settings.schema)
+        bell = doorbell or make_doorbell(settings, url)
+        await bell.open()
+    except BaseException:
+        await database.close()
+        raise
+    tasks = doors.Tasks(
+        database,
+        Line(url, schema=settings.schema),
+        bell,
+        handlers,
+        owners,
+        tenant=settings.tenant,
+        ends_after=settings.tasks.ends_after,
+        payload_limit=settings.tasks.payload_limit,
+        poll=settings.worker.poll,
+        patience=PATIENCE,
+    )
+    return Opened(settings, url, handlers, owners, database, bell, tasks)
+
+
+async def check(url: str, schema: str) -> None:
+    """Refuse a database that does not have the tables this version needs."""
+    missing = await migrate.pending(url, schema=schema)
+    if missing:
+        raise errors.DatabaseNotMigrated(f"The database lacks {', '.join(missing)}.", missing=missing)
+
+
+def make_doorbell(settings: Settings, url: str) -> Doorbell:
+    """Return the doorbell that the settings ask for."""
+    if settings.doorbell == "none":
+        return NoDoorbell()
+    if settings.doorbell == "nats":
+        from ferryman.kernel.doorbell_nats import NatsDoorbell
+
+        if settings.nats_url is None:
+            raise errors.SettingsInvalid("doorbell: 'nats' needs nats_url.", field="nats_url")
+        return NatsDoorbell(settings.nats_url, schema=settings.schema)
+    return PostgresDoorbell(url, listen_url=settings.listen_url, schema=settings.schema)
+
+
+async def work(opened: Opened, stop: asyncio.Event, **terms: Any) -> None:
+    """Run a worker and its watchdog until told to stop."""
+    worker = opened.settings.worker
+    agreed = Terms(
+        queues=terms.pop("queues", worker.queues),
+        concurrency=terms.pop("concurrency", worker.concurrency),
+        claim_max=terms.pop("claim_max", worker.claim_max),
+        lanes=terms.pop("lanes", worker.lanes),
+        lease=terms.pop("lease", worker.lease),
+        grace=terms.pop("grace", worker.grace),
+        poll=terms.pop("poll", worker.poll),
+        result_limit=opened.settings.tasks.payload_limit,
+        version=this_version(),
+    )
+    if terms:
+        raise errors.SettingsInvalid(f"{min(terms)}: a worker has no such term.", field=min(terms))
+    line = opened.line(**watchdog.SETTINGS)
+    in_force = {"watchdog.interval_seconds": worker.watchdog_interval.total_seconds()}
+    await db.many(line, _KEEP, values=json.dumps(in_force))
+    dog = watchdog.Watchdog(
+        line,
+        rules(opened),
+        interval=worker.watchdog_interval,
+        lease=agreed.lease,
+        settings={
+            "worker.watchdog_interval_seconds": worker.watchdog_interval.total_seconds(),
+            "worker.lease_sweep_seconds": worker.lease_sweep.total_seconds(),
+        },
+    )
+    watching = asyncio.create_task(dog.run())
+    try:
+        await Worker(
+            opened.handlers.handlers,
+            opened.owners,
+            opened.doorbell,
+            line=opened.line,
+            session=opened.database.session,
+            terms=agreed,
+        ).run(stop)
+    finally:
+        dog.stop()
+        await asyncio.wait([watching], timeout=5)
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+        await line.close()
+
+
+def rules(opened: Opened) -> list[watchdog.Rule]:
+    """Return every rule of every domain."""
+    worker = opened.settings.worker
+    return [
+        *watch.rules(
+            opened.owners,
+            opened.doorbell,
+            sweep=worker.lease_sweep,
+            interval=worker.watchdog_interval,
+        ),
+        watchdog.W16,
+    ]
+
+
+def this_version() -> str:
+    """Return the version that is installed."""
+    try:
+        return version("ferryman")
+    except PackageNotFoundError:
+        return "0"

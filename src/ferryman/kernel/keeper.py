@@ -1,0 +1,131 @@
+"""The keeper of leases: says for a worker that it lives.
+
+It has a thread, an event loop and a connection of its own, because a handler may block the loop it runs on, or hold every
+connection of the pool, and must not lose its lease by that (K5). What is refused is not ours any more (cancelled, reaped,
+taken over): the keeper tells the pump, which aborts the handler. A lease is never renewed past the end of the attempt, so a
+handler that blocks for ever is still taken from this worker in time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from ferryman.kernel import errors, faults
+from ferryman.kernel.loop import Holding
+from ferryman.kernel.pool import Line
+
+log = logging.getLogger("ferryman.keeper")
+
+Renew = Callable[[Line, Sequence[UUID], Sequence[int]], Awaitable[Collection[UUID]]]
+Beat = Callable[[Line], Awaitable[None]]
+
+
+class Keeper:
+    """Renew what a pump holds, every third of a lease."""
+
+    def __init__(
+        self,
+        line: Callable[[], Line],
+        *,
+        held: Mapping[UUID, Holding[Any]],
+        renew: Renew,
+        beat: Beat,
+        refused: Callable[[Collection[UUID]], None],
+        lease: timedelta,
+    ) -> None:
+        """Take what to renew and whom to tell; `line` makes the connection, on the keeper's own loop."""
+        self._make_line = line
+        self._held = held
+        self._renew = renew
+        self._beat = beat
+        self._refused = refused
+        self._third = lease.total_seconds() / 3
+        self._home: asyncio.AbstractEventLoop | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._look: asyncio.Event | None = None
+        self._stopping = False
+        self._all = False
+        self._thread = threading.Thread(target=self._main, name="ferryman-keeper", daemon=True)
+
+    def start(self) -> None:
+        """Begin; called on the loop that the handlers run on."""
+        self._home = asyncio.get_running_loop()
+        self._thread.start()
+
+    def check(self) -> None:
+        """Look at every lease now: somebody may have cancelled a task that is held here."""
+        self._all = True
+        self._rouse()
+
+    async def stop(self) -> None:
+        """End the thread; nothing is renewed after that."""
+        self._stopping = True
+        self._rouse()
+        await asyncio.get_running_loop().run_in_executor(None, self._thread.join, 5.0)
+
+    def _rouse(self) -> None:
+        loop, look = self._loop, self._look
+        if loop is not None and look is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(look.set)
+
+    def _main(self) -> None:
+        asyncio.run(self._keep())
+
+    async def _keep(self) -> None:
+        self._loop, self._look = asyncio.get_running_loop(), asyncio.Event()
+        line = self._make_line()
+        next_beat = 0.0
+        try:
+            while not self._stopping:
+                try:
+                    if time.monotonic() >= next_beat:
+                        await self._beat(line)
+                        next_beat = time.monotonic() + self._third
+                    await self._renew_due(line)
+                except errors.FerrymanError as error:
+                    log.warning("leases could not be renewed", extra={"code": error.code, "reason": error.message})
+                except Exception:
+                    log.exception("leases could not be renewed")  # and will be tried again: the thread must not die
+                await self._rest(next_beat)
+        finally:
+            await line.close()
+
+    async def _rest(self, next_beat: float) -> None:
+        look = self._look
+        assert look is not None
+        # Twice a third's pace, so that a lease claimed just after a round is renewed well before its end.
+        pause = min(self._third / 2, max(0.05, next_beat - time.monotonic()))
+        try:
+            await asyncio.wait_for(look.wait(), pause)
+        except TimeoutError:
+            return
+        look.clear()
+
+    async def _renew_due(self, line: Line) -> None:
+        everything, self._all = self._all, False
+        now = time.monotonic()
+        due = [each for each in list(self._held.values()) if everything or now - each.renewed >= self._third]
+        if not due:
+            return
+        due.sort(key=lambda each: each.item.id.int)
+        faults.point("renew.before")
+        kept = await self._renew(line, [each.item.id for each in due], [each.item.epoch for each in due])
+        for each in due:
+            if each.item.id in kept:
+                each.renewed = now
+        lost = [each for each in due if each.item.id not in kept]
+        if lost and self._home is not None and not self._home.is_closed():
+            # A claim that was settled meanwhile is refused too: only what is still held by the same claim is aborted.
+            self._home.call_soon_threadsafe(self._tell, lost)
+
+    def _tell(self, lost: list[Holding[Any]]) -> None:
+        still = [each.item.id for each in lost if self._held.get(each.item.id) is each]
+        if still:
+            self._refused(still)

@@ -1,0 +1,211 @@
+"""Settings: one frozen value, checked once when it is made, that knows where each part came from.
+
+`load` reads, first wins: arguments, the environment (`FERRYMAN_WORKER__LEASE=10s`), a TOML file
+(`FERRYMAN_CONFIG`, else `ferryman.toml` in the working directory), defaults. An unknown key is an
+error that names the near ones. Durations are timedelta here, and seconds or a text like "30s"
+outside; keys that end in `_seconds` keep the names of the sources. Passwords are never shown.
+
+By hand rather than with pydantic-settings: that import alone takes as long as all of ours may.
+"""
+
+import os
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import Field, dataclass, field, fields, is_dataclass
+from datetime import timedelta
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any, Final, Self, TypeAlias
+
+from ferryman.kernel import errors, faults, payload, setting
+from ferryman.kernel.lease import SHORTEST
+from ferryman.kernel.setting import Section, choice, count, duration, name, names, url
+
+PREFIX: Final = "FERRYMAN_"
+CONFIG: Final = "FERRYMAN_CONFIG"
+FILE: Final = "ferryman.toml"
+DOORBELLS: Final = ("postgres", "nats", "none")
+
+
+NOTHING: Final = timedelta(0)
+TENTH: Final = timedelta(seconds=0.1)
+
+# The sources' name; inside it is a timedelta and needs no unit.
+Interval: TypeAlias = Annotated[timedelta, duration(least=TENTH, key="watchdog_interval_seconds")]
+PostgresUrl: TypeAlias = Annotated[str | None, url("postgresql", "postgres")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Worker(Section):
+    """What one worker process does at once, and how long it holds on."""
+
+    concurrency: Annotated[int, count(most=100_000)] = 100
+    threads: Annotated[int, count(most=10_000)] = 32
+    claim_max: Annotated[int, count(most=10_000)] = 250
+    lease: Annotated[timedelta, duration(least=SHORTEST)] = timedelta(seconds=30)
+    grace: Annotated[timedelta, duration(least=NOTHING)] = timedelta(seconds=20)
+    poll: Annotated[timedelta, duration(least=timedelta(milliseconds=10))] = timedelta(seconds=1)
+    queues: Annotated[tuple[str, ...], names()] = ("default",)
+    watchdog_interval: Interval = timedelta(seconds=5)
+    lease_sweep: Annotated[timedelta, duration(least=TENTH, key="lease_sweep_seconds")] = timedelta(seconds=1)
+    lanes: Annotated[int, count(most=64)] = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pmo(Section):
+    """What the watchdog of agents and batches does."""
+
+    watchdog_interval: Interval = timedelta(seconds=5)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tasks(Section):
+    """What a task gets when its creator does not say."""
+
+    timeout: Annotated[timedelta, duration(least=timedelta(milliseconds=1))] = timedelta(minutes=5)
+    max_retries: Annotated[int, count(least=0, most=10_000)] = 3
+    ends_after: Annotated[timedelta, duration(least=timedelta(seconds=1))] = timedelta(days=30)
+    retention: Annotated[timedelta, duration(least=NOTHING)] = timedelta(days=7)
+    payload_limit: Annotated[int, count(most=128 * 1024 * 1024)] = payload.LIMIT
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pool(Section):
+    """Connections for callers; the worker's own lanes are beside it."""
+
+    size: Annotated[int, count(most=1000)] = 10
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Settings(Section):
+    """Everything that can be set. `database_url` None means none was given."""
+
+    database_url: PostgresUrl = None
+    listen_url: PostgresUrl = None
+    nats_url: Annotated[str | None, url("nats", "tls", "ws", "wss")] = None
+    doorbell: Annotated[str, choice(*DOORBELLS)] = ""
+    tenant: Annotated[str, name()] = "default"
+    schema: Annotated[str, setting.schema()] = "ferryman"
+    worker: Worker = field(default_factory=Worker)
+    pmo: Pmo = field(default_factory=Pmo)
+    tasks: Tasks = field(default_factory=Tasks)
+    pool: Pool = field(default_factory=Pool)
+    origins: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.doorbell:
+            chosen = "nats" if self.nats_url else "postgres"
+            object.__setattr__(self, "doorbell", chosen)
+        if self.doorbell == "nats" and not self.nats_url:
+            raise setting.refusal("doorbell", "postgres or none, or a nats_url beside it", "nats")
+
+    @classmethod
+    def load(
+        cls,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        environ: Mapping[str, str] | None = None,
+        file: Path | None = None,
+    ) -> Self:
+        """Return the settings of this process; `arguments` may be nested by section."""
+        around = os.environ if environ is None else environ
+        given: dict[str, tuple[Any, str]] = {}
+        for found in (_from_file(file, around), _from_environment(around), _flat(arguments or {})):
+            given |= found
+        return cls._made(given)
+
+    @classmethod
+    def _made(cls, given: Mapping[str, tuple[Any, str]]) -> Self:
+        sections: dict[type, dict[str, Any]] = {}
+        for key, part, owner in _parts():
+            if key in given:
+                value, origin = given[key]
+                read = setting.read(part, value, told=f"{key} ({origin})")
+                sections.setdefault(owner, {})[part.name] = read
+        inner: dict[str, Any] = {
+            part.name: part.type(**sections.get(part.type, {}))
+            for part in fields(cls)
+            if isinstance(part.type, type) and is_dataclass(part.type)
+        }
+        origins = {key: origin for key, (_, origin) in given.items()}
+        return cls(**sections.get(Settings, {}), **inner, origins=origins)
+
+    def sources(self) -> dict[str, tuple[str, str]]:
+        """Return for every key its value as shown to people, and where it came from."""
+        shown = {}
+        for key, part, owner in _parts():
+            holder = self if owner is Settings else getattr(self, key.partition(".")[0])
+            value = getattr(holder, part.name)
+            shown[key] = (setting.show(value), self.origins.get(key, "default"))
+        return shown
+
+    def __repr__(self) -> str:
+        told = ", ".join(f"{key}={value}" for key, (value, _) in self.sources().items())
+        return f"Settings({told})"
+
+
+def _parts() -> Iterator[tuple[str, Field[Any], type]]:
+    """Give every key with its field and the class that holds it."""
+    for part in fields(Settings):
+        if isinstance(part.type, type) and is_dataclass(part.type):
+            for inner in fields(part.type):
+                yield f"{part.name}.{setting.key(inner)}", inner, part.type
+        elif setting.kind(part) is not None:
+            yield part.name, part, Settings
+
+
+def _flat(given: Mapping[str, Any], origin: str = "argument") -> dict[str, tuple[Any, str]]:
+    """Return nested values by dotted key; None means not given."""
+    flat: dict[str, Any] = {}
+    for key, value in given.items():
+        if isinstance(value, Mapping):
+            flat |= {f"{key}.{inner}": item for inner, item in value.items()}
+        elif isinstance(value, setting.Section):
+            held = {setting.key(part): getattr(value, part.name) for part in fields(value)}
+            flat |= {f"{key}.{inner}": item for inner, item in held.items()}
+        else:
+            flat[key] = value
+    _refuse_unknown(flat, origin)
+    return {key: (value, origin) for key, value in flat.items() if value is not None}
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
+    found = {}
+    for variable, value in environ.items():
+        if not variable.startswith(PREFIX) or variable in (CONFIG, *faults.VARIABLES) or setting.is_link(variable):
+            continue
+        key = variable.removeprefix(PREFIX).lower().replace("__", ".")
+        _refuse_unknown([key], f"environment {variable}")
+        # An empty variable is how many tools say "not set".
+        if value != "":
+            found[key] = (value, f"environment {variable}")
+    return found
+
+
+def _from_file(file: Path | None, environ: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
+    named = file or (Path(environ[CONFIG]) if environ.get(CONFIG) else None)
+    path = named or Path(FILE)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError as cause:
+        if named is None:
+            return {}
+        raise errors.SettingsInvalid(f"There is no settings file {path}.") from cause
+    except (OSError, UnicodeDecodeError) as cause:
+        message = f"The settings file {path} cannot be read: {cause}."
+        raise errors.SettingsInvalid(message) from cause
+    try:
+        return _flat(tomllib.loads(text), f"file {path}")
+    except tomllib.TOMLDecodeError as cause:
+        raise errors.SettingsInvalid(f"The settings file {path} is not TOML: {cause}.") from cause
+
+
+def _refuse_unknown(keys: Iterable[str], origin: str) -> None:
+    known = [key for key, _, _ in _parts()]
+    for key in keys:
+        if key not in known:
+            near = get_close_matches(key, known, n=3)
+            hint = f" Did you mean {' or '.join(near)}?" if near else ""
+            message = f"Unknown setting {key} ({origin}).{hint}"
+            raise errors.SettingsInvalid(message, field=key, near=near)

@@ -1,0 +1,2 @@
+select domain, id, tenant, state, rule, ends_by
+from ferryman.overdue

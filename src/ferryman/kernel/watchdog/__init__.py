@@ -1,0 +1,202 @@
+"""The watchdog: runs the rules that bring back or end what nobody else will (K9, K24, W20 to W23).
+
+A rule is data beside its domain: what it finds, what it does, how often. The watchdog looks; what is found is acted on
+through the domain's normal functions, as a set. Any number of watchdogs may run: a rule locks what it finds and skips
+what is locked, or its act looks again under lock, so each finding is acted on once.
+
+A look costs one statement, and all rules that are due share one transaction until one of them finds something; that one
+acts and commits before the next rule looks. So an idle watchdog costs one transaction a sweep, and a rule that does
+something has a transaction of its own. A full set is looked for again at once, behind the rules that wait.
+
+After an outage living workers must be heard before their leases are judged: when no watchdog has ticked for three
+intervals, by a time kept in the database, the rules that reap are withheld for one lease.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from ferryman.kernel import db, retry, telemetry
+from ferryman.kernel.db import Tx
+from ferryman.kernel.watchdog.look import Ground, Look, OutOfTime
+from ferryman.kernel.watchdog.rule import Outcome, Report, Rule, active
+
+__all__ = ["W16", "Ground", "OutOfTime", "Outcome", "Report", "Rule", "Watchdog", "active", "late", "tick"]
+
+log = telemetry.logger("watchdog")
+
+INTERVAL = timedelta(seconds=5)
+LEASE = timedelta(seconds=30)
+SILENT_INTERVALS = 3
+LATE_INTERVALS = 2
+
+# For the watchdog's own line: a statement that hangs on one finding fails by itself, inside the rule's time budget, so that
+# the set can be halved. Through a pooler that refuses these the budget alone holds.
+SETTINGS = {"statement_timeout": "4s", "lock_timeout": "2s"}
+
+AWAY = retry.Backoff(base=timedelta(milliseconds=200), cap=timedelta(seconds=5), jitter=0.5)
+
+# A rule that is nearly due comes along with those that are, so that idle looks share their transaction.
+EARLY = 0.2
+
+_TICK = db.load("ferryman.kernel", "watchdog/tick")
+_LATE = db.load("ferryman.kernel", "watchdog/late")
+_OVERDUE = db.load("ferryman.kernel", "watchdog/overdue")
+
+
+async def tick(ground: Ground, rules: Iterable[Rule]) -> Report:
+    """Run each rule now, whatever its time and whatever outage there was; a rule that fails as a whole raises."""
+    looks = [Look(rule) for rule in rules]
+    outcomes, failures = await _round(ground, looks)
+    while again := [look for look in looks if look.again]:
+        more, failed = await _round(ground, again)
+        outcomes, failures = outcomes + more, failures + failed
+    if failures:
+        raise failures[0]
+    return Report(tuple(outcomes))
+
+
+async def late(tx: Tx, *, interval: timedelta = INTERVAL) -> timedelta | None:
+    """Return how long no watchdog has ticked, if that is an alarm."""
+    row = await db.one(tx, _LATE, allowed=interval * LATE_INTERVALS)
+    return None if row is None else row["silent"]
+
+
+async def _round(ground: Ground, looks: Sequence[Look]) -> tuple[list[Outcome], list[Exception]]:
+    """Look with each in turn; those that find nothing share a transaction."""
+    waiting = list(looks)
+    outcomes: list[Outcome] = []
+    failures: list[Exception] = []
+    while waiting:
+        idle: list[tuple[Look, Outcome]] = []
+        look: Look | None = None
+        try:
+            async with ground.transaction() as tx:
+                while waiting:
+                    look = waiting.pop(0)
+                    idle.append((look, await look.go(tx)))
+                    if idle[-1][1].found:
+                        break
+        except Exception as error:
+            if look is None:
+                raise  # no transaction could be had: the database is away
+            look.failed(error)
+            failures.append(error)
+            idle = [(each, outcome) for each, outcome in idle if each is not look]
+        for each, outcome in idle:
+            each.committed(outcome)
+            outcomes.append(outcome)
+    return outcomes, failures
+
+
+class Watchdog:
+    """Run rules for ever, each in its own time."""
+
+    def __init__(
+        self,
+        ground: Ground,
+        rules: Iterable[Rule],
+        *,
+        interval: timedelta = INTERVAL,
+        lease: timedelta = LEASE,
+        settings: Mapping[str, float] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Take the rules; `settings` (seconds by name) may switch some off."""
+        self._clock = clock
+        self._ground = ground
+        self._looks = [Look(rule, clock) for rule in active(rules, settings or {})]
+        self._interval = interval
+        self._lease = lease
+        self._tick_due = 0.0
+        self._grace_until = 0.0
+        self._stopping = asyncio.Event()
+
+    @property
+    def rules(self) -> Sequence[Rule]:
+        """The rules that run."""
+        return [look.rule for look in self._looks]
+
+    @property
+    def due(self) -> float:
+        """When there is something to do again, by the clock given."""
+        return min([self._tick_due, *(look.due for look in self._looks)])
+
+    def stop(self) -> None:
+        """Let the round in progress end, then return from `run`."""
+        self._stopping.set()
+
+    async def run(self) -> None:
+        """Do rounds until told to stop; a database that went away is waited for."""
+        failures = 0
+        while not self._stopping.is_set():
+            try:
+                await self.tick()
+            except Exception as error:  # noqa: BLE001 - a watchdog does not die of what it meets
+                failures += 1
+                wait = AWAY.delay(failures).total_seconds()
+                log.warning("the watchdog waits %.1f s: %s", wait, error, extra={"failures": failures})
+            else:
+                failures = 0
+                wait = self.due - self._clock()
+            await self._rest(wait)
+
+    async def tick(self) -> Report:
+        """Do one round: the rules that are due, or nearly."""
+        now = self._clock()
+        if now >= self._tick_due:
+            await self._live(now)
+        due = sorted((look for look in self._looks if look.due_by(now, early=EARLY)), key=lambda look: look.due)
+        withheld = [look for look in due if look.rule.reaps and self._grace_until > now]
+        for look in withheld:
+            look.due = self._grace_until
+            telemetry.withheld(look.rule.name)
+        outcomes, _told = await _round(self._ground, [look for look in due if look not in withheld])
+        telemetry.ticked()
+        return Report(tuple(outcomes), tuple(look.rule.name for look in withheld))
+
+    async def _live(self, now: float) -> None:
+        """Say in the database that a watchdog lives, and learn of an outage before anything is reaped."""
+        row = await db.one(self._ground, _TICK, silence=self._interval * SILENT_INTERVALS, lease=self._lease)
+        if row is None:
+            raise LookupError("ferryman.watchdog has lost its row")
+        self._grace_until = now + row["grace_seconds"]
+        self._tick_due = now + self._interval.total_seconds()
+
+    async def _rest(self, seconds: float) -> None:
+        if seconds <= 0:
+            return
+        try:
+            await asyncio.wait_for(self._stopping.wait(), timeout=seconds)
+        except TimeoutError:
+            return
+
+
+async def _count_overdue(tx: Tx, _limit: int) -> Sequence[Any]:
+    rows = await db.many(tx, _OVERDUE)
+    telemetry.overdue((row["domain"], row["rule"], row["count"]) for row in rows)
+    for row in rows:
+        told = {"rule": row["rule"], "domain": row["domain"], "count": row["count"]}
+        log.error(
+            "%s of %s are past the time by which %s ends them", row["count"], row["domain"], row["rule"], extra=told
+        )
+    return ()
+
+
+async def _nothing(_tx: Tx, _findings: Sequence[Any]) -> int:
+    return 0
+
+
+W16 = Rule(
+    name="W16",
+    finds="any row in a live state past the time by which its rule ends it",
+    does="raises the alarm (a metric, a log line, a line of `doctor`): it is a defect of ours",
+    setting="watchdog.overdue_seconds",
+    every=timedelta(seconds=30),
+    find=_count_overdue,
+    act=_nothing,
+)

@@ -1,0 +1,133 @@
+"""One look of one rule: find, act as a set, leave the bad ones aside.
+
+A set that fails is halved, in savepoints, until the bad findings are alone. They are told, counted and left alone for a
+while, and the next look reaches as far beyond them, so that they cannot fill it. A set that uses up its time is taken back
+as a whole and tried at half its size.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import AbstractAsyncContextManager
+from datetime import timedelta
+from typing import Any, Protocol
+
+from ferryman.kernel import faults, retry, telemetry
+from ferryman.kernel.db import Tx
+from ferryman.kernel.watchdog.rule import Outcome, Rule
+
+log = telemetry.logger("watchdog")
+
+ASIDE = retry.Backoff(base=timedelta(seconds=5), cap=timedelta(minutes=5))
+
+
+class Ground(Tx, Protocol):
+    """What the watchdog stands on: a line of its own, or a test's transaction."""
+
+    def transaction(self) -> AbstractAsyncContextManager[Ground]:
+        """Open a transaction, or a savepoint inside one."""
+
+
+class OutOfTime(Exception):
+    """A rule used up its time budget; what it did in this transaction is taken back."""
+
+
+class Look:
+    """One rule, and what is remembered of it between looks."""
+
+    def __init__(self, rule: Rule, clock: Callable[[], float] = time.monotonic) -> None:
+        self.rule = rule
+        self._clock = clock
+        self.due = 0.0
+        self._room = rule.limit
+        self._aside: dict[Hashable, tuple[int, float]] = {}  # how often it failed, until when it is left alone
+        self._looked: Sequence[Any] = ()
+        self._full = False
+        self.again = False
+        self._done: list[Any] = []
+        self._spoiled: list[tuple[Hashable, Exception]] = []
+
+    def due_by(self, now: float, *, early: float) -> bool:
+        """Say whether its time has come, or nearly."""
+        return self.due <= now + early * self.rule.every.total_seconds()
+
+    async def go(self, tx: Ground) -> Outcome:
+        """Find and act, in a transaction that the caller commits."""
+        self._looked, self._full, self._done, self._spoiled = (), False, [], []
+        reach = self._room + len(self._aside)
+        try:
+            async with asyncio.timeout(self.rule.budget.total_seconds()):
+                self._looked = await self.rule.find(tx, reach)
+                self._full = len(self._looked) >= reach
+                self._forget_gone()
+                if not self._looked:
+                    return Outcome(self.rule.name)
+                await faults.apoint("watchdog.found")
+                acted = await self._act(tx, [each for each in self._looked if self._fit(each)])
+                await faults.apoint("watchdog.acted")
+        except TimeoutError:
+            raise OutOfTime(f"{self.rule.name} used up its {self.rule.budget.total_seconds():g} s") from None
+        return Outcome(self.rule.name, len(self._looked), acted, len(self._spoiled))
+
+    async def _act(self, tx: Ground, findings: Sequence[Any]) -> int:
+        acted = 0
+        parts = [findings] if findings else []
+        while parts:
+            part = parts.pop()
+            try:
+                async with tx.transaction():
+                    acted += await self.rule.act(tx, part)
+            except Exception as error:  # noqa: BLE001 - halved until the one bad finding stands alone
+                await tx.fetch("select 1")  # fails if the connection is gone, which is no finding's fault
+                half = len(part) // 2
+                if half:
+                    parts += [part[half:], part[:half]]
+                else:
+                    self._spoiled.append((self.rule.key(part[0]), error))
+            else:
+                self._done.extend(part)
+        return acted
+
+    def committed(self, outcome: Outcome) -> None:
+        """Tell of a look whose transaction has committed."""
+        telemetry.acted(self.rule.name, outcome.acted)
+        for key, error in self._spoiled:
+            self._put_aside(key, error)
+        if self._done and self.rule.after is not None:
+            self.rule.after(self._done)
+        self._room = min(self.rule.limit, self._room * 2)
+        # Without progress a full set would be found again and again: somebody else holds it, or all of it is bad.
+        self.again = self._full and outcome.acted > 0
+        self.due = self._clock() + (0 if self.again else self.rule.every.total_seconds())
+
+    def failed(self, error: Exception) -> None:
+        """Tell of a look that was taken back as a whole; the next one is smaller if time was the matter."""
+        self.again = False
+        self.due = self._clock() + self.rule.every.total_seconds()
+        fit = [each for each in self._looked if self._fit(each)]
+        if isinstance(error, OutOfTime) and len(fit) == 1:
+            self._put_aside(self.rule.key(fit[0]), error)
+            return
+        if isinstance(error, OutOfTime):
+            self._room = max(1, min(self._room, len(fit) or self._room) // 2)
+        telemetry.spoiled(self.rule.name)
+        log.error("the rule %s failed: %s", self.rule.name, error, exc_info=error, extra={"rule": self.rule.name})
+
+    def _fit(self, finding: Any) -> bool:
+        _tries, until = self._aside.get(self.rule.key(finding), (0, 0.0))
+        return self._clock() >= until
+
+    def _put_aside(self, key: Hashable, error: Exception) -> None:
+        tries = self._aside.get(key, (0, 0.0))[0] + 1
+        self._aside[key] = (tries, self._clock() + ASIDE.delay(tries).total_seconds())
+        telemetry.spoiled(self.rule.name)
+        told = {"rule": self.rule.name, "finding": str(key)}
+        log.error("the rule %s could not act on %s", self.rule.name, key, exc_info=error, extra=told)
+
+    def _forget_gone(self) -> None:
+        """What a look that saw everything did not find has been helped by somebody else."""
+        if self._aside and not self._full:
+            seen = {self.rule.key(each) for each in self._looked}
+            self._aside = {key: value for key, value in self._aside.items() if key in seen}

@@ -1,0 +1,1 @@
+"""What comes in: creates, cancels, and questions about tasks."""

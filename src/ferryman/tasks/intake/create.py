@@ -1,0 +1,79 @@
+"""Creating tasks: idempotent, in sets, in one round trip when nothing was there before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from ferryman.kernel import errors
+from ferryman.kernel.db import Row, Tx
+from ferryman.tasks import store
+from ferryman.tasks.model import Created, Draft, NewTask, TaskRecord
+from ferryman.tasks.rules import request
+from ferryman.tasks.states import TaskState
+
+Answer = Created | errors.TaskDuplicate
+
+# A create that meets a task which is deleted before it can be read is sent again; retention is not that fast twice.
+TRIES = 3
+
+
+async def create(tx: Tx, drafts: Sequence[Draft], *, ends_after: timedelta) -> list[Answer]:
+    """Create tasks, and answer for each with what exists now: born, met, or in conflict (T12)."""
+    answers: dict[int, Answer] = {}
+    waiting = list(range(len(drafts)))
+    for _ in range(TRIES):
+        born = await store.create(tx, [drafts[n].task for n in waiting], ends_after=ends_after)
+        by_id = {row["id"]: row for row in born}
+        met = []
+        for n in waiting:
+            row = by_id.pop(drafts[n].task.id, None)
+            if row is None:
+                met.append(n)
+            else:
+                answers[n] = Created(_newborn(drafts[n].task, row), idempotent_hit=False)
+        waiting = met
+        if waiting:
+            waiting = await _meet(tx, drafts, waiting, answers)
+        if not waiting:
+            break
+    for n in waiting:
+        answers[n] = errors.TaskDuplicate(
+            "A task with this task_id exists and cannot be shown.", conflict_fields=["task_id"]
+        )
+    return [answers[n] for n in range(len(drafts))]
+
+
+async def _meet(tx: Tx, drafts: Sequence[Draft], waiting: list[int], answers: dict[int, Answer]) -> list[int]:
+    """Answer those that met an existing task; return those for which nothing was found any more."""
+    found: dict[int, dict[str, TaskRecord]] = {}
+    for place, hit, task in await store.existing(tx, [drafts[n].task for n in waiting]):
+        found.setdefault(waiting[place], {})[hit] = task
+    for n, hits in found.items():
+        answers[n] = _compare(drafts[n], hits)
+    return [n for n in waiting if n not in found]
+
+
+def _compare(draft: Draft, hits: dict[str, TaskRecord]) -> Answer:
+    by_id, by_key = hits.get("task_id"), hits.get("idempotency_key")
+    existing = by_id or by_key
+    assert existing is not None
+    if by_id is not None and by_key is not None and by_id.id != by_key.id:
+        fields = ["task_id", "idempotency_key"]
+    else:
+        fields = request.conflicts(draft, existing)
+    if fields:
+        return errors.TaskDuplicate(conflict_fields=fields, existing=existing.as_json())
+    # Our own id, made here: this very create was sent twice because its first answer was lost.
+    repeated = existing.id == draft.task.id and "task_id" not in draft.given
+    return Created(existing, idempotent_hit=not repeated)
+
+
+def _newborn(task: NewTask, row: Row) -> TaskRecord:
+    born = row["created_at"]
+    return TaskRecord(
+        task.id, task.task_id or str(task.id), task.tenant, task.name, task.queue, task.priority, task.schedule_type,
+        task.scheduled_at, TaskState(row["state"]), 1, task.max_retries, task.timeout_ms, task.idempotency_key,
+        task.idempotency_scope, None, None, row["due_at"], row["ends_at"], born, born, None, None, None, None,
+        task.payload, None,
+    )  # fmt: skip

@@ -1,0 +1,157 @@
+"""Waiting for tasks to end, and for their progress, without busy polling (T18).
+
+All waiters of a process share one look: a ring about `done` names the tasks that ended (a hint; without names: any), and
+one statement reads the ends of those that somebody here waits for. A slow poll looks in any case, so a lost ring only
+costs time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import AbstractAsyncContextManager
+from typing import NamedTuple
+from uuid import UUID
+
+from ferryman.kernel import errors
+from ferryman.kernel.db import Tx
+from ferryman.kernel.doorbell import Doorbell
+from ferryman.tasks import store
+from ferryman.tasks.states import TASK, TaskState
+
+log = logging.getLogger("ferryman.tasks")
+
+
+class End(NamedTuple):
+    """How a task ended."""
+
+    state: TaskState
+    result: str | None
+    code: str | None
+    reason: str | None
+    attempt: int
+
+
+class Progress(NamedTuple):
+    """How far a task is: a percentage and a word, and its state."""
+
+    percent: int | None
+    message: str | None
+    state: TaskState
+
+
+class Waiting:
+    """Everybody in this process who waits for a task."""
+
+    def __init__(
+        self, session: Callable[[], AbstractAsyncContextManager[Tx]], doorbell: Doorbell, *, poll: float
+    ) -> None:
+        """Read through sessions of the pool; listen at the doorbell while somebody waits."""
+        self._session = session
+        self._doorbell = doorbell
+        self._poll = poll
+        self._ends: dict[UUID, asyncio.Future[End]] = {}
+        self._watched: dict[UUID, asyncio.Event] = {}
+        self._wake = asyncio.Event()
+        self._looker: asyncio.Task[None] | None = None
+
+    async def end(self, id: UUID) -> End:
+        """Wait until the task has ended."""
+        future = self._ends.get(id)
+        if future is None:
+            future = self._ends[id] = asyncio.get_running_loop().create_future()
+        self._look()
+        return await asyncio.shield(future)
+
+    async def watch(self, id: UUID) -> AsyncIterator[Progress]:
+        """Give the task's progress whenever it changes, until it has ended."""
+        changed = self._watched.setdefault(id, asyncio.Event())
+        stop = self._doorbell.listen("progress", lambda hints: changed.set() if _concerns(hints, id) else None)
+        ended = self._doorbell.listen("done", lambda hints: changed.set() if _concerns(hints, id) else None)
+        last: Progress | None = None
+        try:
+            while True:
+                changed.clear()
+                async with self._session() as tx:
+                    rows = await store.progress(tx, [id])
+                if not rows:
+                    raise errors.TaskNotFound(id=str(id))
+                now = Progress(rows[0]["percent"], rows[0]["message"], TaskState(rows[0]["state"]))
+                if now != last:
+                    last = now
+                    yield now
+                if now.state in TASK.terminal:
+                    return
+                await _within(changed.wait(), self._poll)
+        finally:
+            stop()
+            ended()
+            self._watched.pop(id, None)
+
+    def _look(self) -> None:
+        self._wake.set()
+        if self._looker is None:
+            self._looker = asyncio.get_running_loop().create_task(self._run())
+
+    async def _run(self) -> None:
+        stop = self._doorbell.listen("done", self._heard)
+        try:
+            while self._ends:
+                self._wake.clear()
+                try:
+                    await self._read()
+                except errors.FerrymanError as error:
+                    if not error.retryable:
+                        self._fail(error)
+                        return
+                    log.warning("ends could not be read", extra={"code": error.code})
+                if self._ends:
+                    await _within(self._wake.wait(), self._poll)
+        finally:
+            stop()
+            self._looker = None
+
+    def _heard(self, hints: frozenset[str]) -> None:
+        if not hints or any(str(id) in hints for id in self._ends):
+            self._wake.set()
+
+    async def _read(self) -> None:
+        async with self._session() as tx:
+            rows = await store.finished(tx, self._ends)
+        for row in rows:
+            future = self._ends.pop(row["id"], None)
+            if future is None or future.done():
+                continue
+            if row["state"] is None:
+                future.set_exception(errors.TaskNotFound(id=str(row["id"])))
+                continue
+            state = TaskState(row["state"])
+            end = End(state, row["result"], row["last_error_code"], row["last_error_reason"], row["attempt"])
+            future.set_result(end)
+
+    def _fail(self, error: errors.FerrymanError) -> None:
+        waiting, self._ends = self._ends, {}
+        for future in waiting.values():
+            if not future.done():
+                future.set_exception(error)
+
+    async def close(self) -> None:
+        """Let nobody wait any more."""
+        self._fail(errors.NotOpen("The app was closed while somebody waited for a task."))
+        if self._looker is not None:
+            self._looker.cancel()
+            await asyncio.wait([self._looker])
+
+
+def _concerns(hints: Iterable[str], id: UUID) -> bool:
+    named = frozenset(hints)
+    return not named or str(id) in named
+
+
+async def _within(awaitable: Awaitable[object], seconds: float) -> bool:
+    try:
+        await asyncio.wait_for(awaitable, seconds)
+    except TimeoutError:
+        return False
+    return True

@@ -1,0 +1,54 @@
+"""What others must provide: the owner of a callback settles what a finished task owes it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+from ferryman.kernel.db import Tx
+from ferryman.tasks.model import Ended
+
+
+class Settles(Protocol):
+    """The owner of one kind of callback (a tool call, an async task, a batch's child).
+
+    Both phases run in the transaction that ends the tasks, for the whole set of that kind at once, on the worker's path
+    and on the watchdog's alike. `lock` comes before any task row is written, because the order of locks is parent
+    before child, then id: the other order deadlocks against a parent that stops its children. A set that raises is split
+    until the one task that cannot be settled stands alone.
+    """
+
+    async def lock(self, tx: Tx, refs: Sequence[str]) -> None:
+        """Lock the parents named by these callback references, in the order of their ids."""
+
+    async def settle(self, tx: Tx, ended: Sequence[Ended]) -> None:
+        """Write what these ends owe their owners."""
+
+
+class Owners:
+    """Who settles which kind of callback; filled once, where the domains meet."""
+
+    def __init__(self, settlers: Mapping[str, Settles] | None = None) -> None:
+        """Take the owners by the kind that tasks carry."""
+        self._settlers = dict(settlers or {})
+
+    def knows(self, kind: str) -> bool:
+        """Tell whether a task may carry this kind of callback here."""
+        return kind in self._settlers
+
+    async def lock(self, tx: Tx, owed: Iterable[tuple[str, str | None]]) -> None:
+        """Lock the parents of a set, kind by kind in one order."""
+        refs: dict[str, set[str]] = defaultdict(set)
+        for kind, ref in owed:
+            refs[kind].add(ref or "")
+        for kind in sorted(refs):
+            await self._settlers[kind].lock(tx, sorted(refs[kind]))
+
+    async def settle(self, tx: Tx, ended: Iterable[Ended]) -> None:
+        """Tell each owner the ends of its tasks, a whole set at once."""
+        sets: dict[str, list[Ended]] = defaultdict(list)
+        for each in ended:
+            sets[each.callback].append(each)
+        for kind in sorted(sets):
+            await self._settlers[kind].settle(tx, sets[kind])

@@ -1,0 +1,35 @@
+-- pending | ready | running -> cancelled
+-- Ordered by id, the order in which everybody locks tasks. A running handler learns of it because its renewal is refused.
+with clock as materialized (
+    select ferryman.clock() as now
+),
+held as materialized (
+    select task.id, task.state
+    from ferryman.tasks as task, clock
+    where task.id = any(:ids::uuid[])
+      and task.state in ('pending', 'ready', 'running')
+      and (:tenant::text is null or task.tenant = :tenant::text)
+      and (:owing::boolean or task.callback is null)
+      and (not :expired::boolean or (task.ends_at <= clock.now and task.leased_until is null))
+    order by task.id
+    for update of task
+),
+moved as (
+    update ferryman.tasks as task
+    set state = 'cancelled', finished_at = clock.now, updated_at = clock.now, rank = null, wake_at = null,
+        lease_owner = null, leased_until = null,
+        last_error_code = coalesce(:code::text, task.last_error_code),
+        last_error_reason = case when :code::text is null then task.last_error_reason else :reason::text end
+    from clock, held
+    where task.id = held.id
+      and task.state in ('pending', 'ready', 'running')
+    returning task.id, task.tenant, task.task_id, task.name, task.state, task.attempt, :code::text as code, :reason::text as reason,
+              null::text as result, task.callback, task.callback_ref, task.queue, held.state as from_state
+),
+told as (
+    insert into ferryman.events (at, subject, attempt, tenant, kind, from_state, to_state, subject_name, reason_code, reason_message)
+    select clock.now, moved.id, moved.attempt, moved.tenant, 'task', moved.from_state, 'cancelled', moved.task_id, moved.code, moved.reason
+    from moved, clock
+)
+select id, tenant, task_id, name, state, attempt, code, reason, result, callback, callback_ref, queue, from_state
+from moved

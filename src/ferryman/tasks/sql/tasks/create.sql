@@ -1,0 +1,54 @@
+-- (nothing) -> pending | ready
+-- Born `ready` if due, else `pending`. A row whose id, task_id or key exists already is not born and not in the answer:
+-- the caller then reads what is there (existing.sql). A birth is an event, not a move.
+with clock as materialized (
+    select ferryman.clock() as now
+),
+word as (
+    -- A column that is the same for the whole set comes once, beside an empty array: arrays are what a set costs the client.
+    select given.id, given.payload, given.schedule_type, given.scheduled_at, given.ends_at, given.task_id,
+        given.idempotency_key, given.idempotency_scope, given.callback, given.callback_ref, given.traceparent, given.backoff,
+        coalesce(given.tenant, :tenant) as tenant,
+        coalesce(given.queue, :queue) as queue,
+        coalesce(given.name, :name) as name,
+        coalesce(given.priority, :priority::smallint) as priority,
+        coalesce(given.timeout_ms, :timeout_ms::bigint) as timeout_ms,
+        coalesce(given.max_retries, :max_retries::integer) as max_retries,
+        coalesce(given.scheduled_at, clock.now) as due_at,
+        clock.now
+    from clock, unnest(
+        :ids::uuid[], :tenants::text[], :queues::text[], :names::text[], :payloads::text[], :priorities::smallint[],
+        :timeouts::bigint[], :retries::integer[], :schedule_types::text[], :scheduled::timestamptz[], :ends::timestamptz[],
+        :task_ids::text[], :keys::text[], :scopes::text[], :callbacks::text[], :refs::text[], :traces::text[], :backoffs::text[]
+    ) as given (
+        id, tenant, queue, name, payload, priority, timeout_ms, max_retries, schedule_type, scheduled_at, ends_at,
+        task_id, idempotency_key, idempotency_scope, callback, callback_ref, traceparent, backoff
+    )
+),
+born as (
+    insert into ferryman.tasks (
+        id, tenant, queue, name, payload, priority, timeout_ms, max_retries, schedule_type, scheduled_at, task_id,
+        idempotency_key, idempotency_scope, callback, callback_ref, traceparent, backoff,
+        due_at, ends_at, state, rank, wake_at, created_at, updated_at
+    )
+    select id, tenant, queue, name, payload::jsonb, priority, timeout_ms, max_retries, schedule_type, scheduled_at, task_id,
+        idempotency_key, idempotency_scope, callback, callback_ref, traceparent, backoff::jsonb,
+        due_at,
+        coalesce(ends_at, greatest(due_at, now) + :ends_after::interval),
+        case when due_at > now then 'pending' else 'ready' end,
+        -- A time long past does not jump the queue: it is due now.
+        case when due_at > now then null else now + priority * interval '60 s' end,
+        case when due_at > now then due_at end,
+        now,
+        now
+    from word
+    on conflict do nothing
+    returning id, tenant, task_id, state, due_at, ends_at, created_at
+),
+told as (
+    insert into ferryman.events (at, subject, attempt, tenant, kind, to_state, subject_name)
+    select created_at, id, 1, tenant, 'task', state, task_id
+    from born
+)
+select id, state, due_at, ends_at, created_at
+from born

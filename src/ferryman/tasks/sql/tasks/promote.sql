@@ -1,0 +1,44 @@
+-- pending -> ready
+-- What has come due enters the order of claiming: born for later, or backing off (that one is ready already, and moving to
+-- the same state is no move). Bounded; the answer says when to look again.
+with clock as materialized (
+    select ferryman.clock() as now
+),
+due as materialized (
+    select task.id, task.state
+    from ferryman.tasks as task, clock
+    where task.wake_at <= clock.now
+    order by task.wake_at
+    limit :limit
+    for update of task skip locked
+),
+promoted as (
+    update ferryman.tasks as task
+    set state = 'ready', rank = task.due_at + task.priority * interval '60 s', wake_at = null, updated_at = clock.now
+    from clock
+    where task.id = any(array(select due.id from due where due.state = 'pending'))
+      and task.state = 'pending'
+    returning task.id, task.tenant, task.task_id, task.queue, task.attempt
+),
+woken as (
+    update ferryman.tasks as task
+    set rank = task.due_at + task.priority * interval '60 s', wake_at = null, updated_at = clock.now
+    from clock
+    where task.id = any(array(select due.id from due where due.state = 'ready'))
+      and task.state = 'ready'
+    returning task.tenant, task.queue
+),
+told as (
+    insert into ferryman.events (at, subject, attempt, tenant, kind, from_state, to_state, subject_name)
+    select clock.now, promoted.id, promoted.attempt, promoted.tenant, 'task', 'pending', 'ready', promoted.task_id
+    from promoted, clock
+)
+select (select count(*) from due) as count,
+       array(select distinct queue || chr(31) || tenant from (
+           select queue, tenant from promoted union all select queue, tenant from woken) as lane) as lanes,
+       (select extract(epoch from task.wake_at - clock.now)::float8
+        from ferryman.tasks as task
+        where task.wake_at > clock.now
+        order by task.wake_at
+        limit 1) as next_seconds
+from clock

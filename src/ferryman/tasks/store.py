@@ -1,0 +1,280 @@
+"""One function per statement on the tables of tasks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from ferryman.kernel.db import Row, Tx, load, many, one
+from ferryman.tasks.model import Claimed, Ended, NewTask, Outcome, TaskRecord
+from ferryman.tasks.states import SUCCEEDED, TaskState
+
+PACKAGE = "ferryman.tasks"
+
+_TURN = load(PACKAGE, "tasks/turn")
+_CREATE = load(PACKAGE, "tasks/create")
+_EXISTING = load(PACKAGE, "tasks/existing")
+_GET = load(PACKAGE, "tasks/get")
+_LIST = load(PACKAGE, "tasks/list")
+_FINISHED = load(PACKAGE, "tasks/finished")
+_LANES = load(PACKAGE, "tasks/lanes")
+_SETTLE = load(PACKAGE, "tasks/settle")
+_CANCEL = load(PACKAGE, "tasks/cancel")
+_CALLBACKS = load(PACKAGE, "tasks/callbacks")
+_PROMOTE = load(PACKAGE, "tasks/promote")
+_RENEW = load(PACKAGE, "tasks/renew")
+_RECLAIM = load(PACKAGE, "tasks/reclaim")
+_LAPSED = load(PACKAGE, "tasks/lapsed")
+_EXPIRED = load(PACKAGE, "tasks/expired")
+_DEPTH = load(PACKAGE, "tasks/depth")
+_REPORT = load(PACKAGE, "task_progress/report")
+_PROGRESS = load(PACKAGE, "task_progress/read")
+_APPEND_LOG = load(PACKAGE, "task_logs/append")
+_READ_LOG = load(PACKAGE, "task_logs/read")
+_BEAT = load(PACKAGE, "workers/beat")
+_LEAVE = load(PACKAGE, "workers/leave")
+
+# The columns of a new task: the array that carries it, and the parameter that carries it once when all are alike.
+_CREATE_COLUMNS = (
+    ("ids", None), ("tenants", "tenant"), ("queues", "queue"), ("names", "name"), ("payloads", None),
+    ("priorities", "priority"), ("timeouts", "timeout_ms"), ("retries", "max_retries"), ("schedule_types", None),
+    ("scheduled", None), ("ends", None), ("task_ids", None), ("keys", None), ("scopes", None), ("callbacks", None),
+    ("refs", None), ("traces", None), ("backoffs", None),
+)  # fmt: skip
+
+
+async def create(tx: Tx, tasks: Sequence[NewTask], *, ends_after: timedelta) -> Sequence[Row]:
+    """Give birth to tasks; those that met an existing one are not in the answer."""
+    columns: dict[str, Any] = {}
+    for (array, scalar), values in zip(_CREATE_COLUMNS, zip(*tasks, strict=True), strict=True):
+        first = values[0]
+        alike = (scalar is not None or first is None) and values.count(first) == len(values)
+        columns[array] = [] if alike else values
+        if scalar is not None:
+            columns[scalar] = first if alike else None
+    return await many(tx, _CREATE, ends_after=ends_after, **columns)
+
+
+async def existing(tx: Tx, tasks: Sequence[NewTask]) -> list[tuple[int, str, TaskRecord]]:
+    """Read what each of these tasks met: its place in the sequence, by what it was met, and the task that is there."""
+    rows = await many(
+        tx,
+        _EXISTING,
+        tenants=[task.tenant for task in tasks],
+        ids=[task.id for task in tasks],
+        task_ids=[task.task_id for task in tasks],
+        keys=[task.idempotency_key for task in tasks],
+        scopes=[task.idempotency_scope for task in tasks],
+    )
+    return [(row["nth"] - 1, row["hit"], record(row)) for row in rows]
+
+
+def record(row: Row) -> TaskRecord:
+    """Read a whole task from its row."""
+    values = {name: row[name] for name in TaskRecord._fields}
+    values["state"] = TaskState(values["state"])
+    return TaskRecord(**values)
+
+
+async def get(tx: Tx, *, tenant: str, id: UUID | None, task_id: str | None) -> TaskRecord | None:
+    """Read one task of a tenant."""
+    row = await one(tx, _GET, tenant=tenant, id=id, task_id=task_id)
+    return None if row is None else record(row)
+
+
+async def list_page(
+    tx: Tx, *, tenant: str, state: str | None, queue: str | None, name: str | None, before: UUID | None, limit: int
+) -> list[TaskRecord]:
+    """Read a page of a tenant's tasks, newest first."""
+    rows = await many(tx, _LIST, tenant=tenant, state=state, queue=queue, name=name, before=before, limit=limit)
+    return [record(row) for row in rows]
+
+
+async def finished(tx: Tx, ids: Collection[UUID]) -> Sequence[Row]:
+    """Read the ends of those tasks that have ended."""
+    return await many(tx, _FINISHED, ids=list(ids))
+
+
+async def lanes(tx: Tx, queues: Sequence[str], *, limit: int) -> list[tuple[str, str]]:
+    """Find the (queue, tenant) pairs that have something to claim."""
+    return [(row["queue"], row["tenant"]) for row in await many(tx, _LANES, queues=list(queues), limit=limit)]
+
+
+async def turn(
+    tx: Tx,
+    outcomes: Sequence[Outcome],
+    *,
+    owner: UUID,
+    lanes: Sequence[tuple[str, str, int]],
+    names: Sequence[str],
+    lease: timedelta,
+    margin: timedelta,
+) -> tuple[list[Claimed], list[UUID]]:
+    """Settle a set and claim the next; answer with the claimed and with those outcomes that were stale."""
+    won = sorted((each for each in outcomes if each.state is SUCCEEDED), key=_by_id)
+    lost = sorted((each for each in outcomes if each.state is not SUCCEEDED), key=_by_id)
+    rows = await many(
+        tx,
+        _TURN,
+        won_ids=[each.id for each in won],
+        won_epochs=[each.epoch for each in won],
+        # Rows beyond the end of an array get null: a set without results sends none.
+        won_results=[each.result for each in won] if any(each.result is not None for each in won) else [],
+        lost=_words(lost) if lost else "[]",
+        sent=len(outcomes),
+        owner=owner,
+        queues=[lane[0] for lane in lanes],
+        tenants=[lane[1] for lane in lanes],
+        rooms=[lane[2] for lane in lanes],
+        names=names,
+        lease=lease,
+        margin=margin,
+    )
+    stale = rows[-1]["task_id"]
+    return (
+        [Claimed(*row) for row in rows[:-1]],  # type: ignore[misc]  # a row is a sequence in the order of the columns
+        [UUID(text) for text in stale.split(",")] if stale else [],
+    )
+
+
+def _by_id(outcome: Outcome) -> int:
+    return outcome.id.int
+
+
+def _words(outcomes: Sequence[Outcome]) -> str:
+    return json.dumps(
+        [
+            {
+                "id": str(each.id),
+                "epoch": each.epoch,
+                "owner": str(each.owner),
+                "state": each.state.value,
+                "result": each.result,
+                "code": each.code,
+                "reason": each.reason,
+                "used": each.used,
+                "delay": each.delay,
+            }
+            for each in outcomes
+        ]
+    )
+
+
+async def settle(tx: Tx, outcomes: Sequence[Outcome], *, lapsed: bool = False) -> list[Row]:
+    """Settle a set inside a transaction; answer with those that were not stale.
+
+    With `lapsed` only those whose lease has passed are touched: the watchdog's word against a holder that may still renew.
+    """
+    return list(await many(tx, _SETTLE, outcomes=_words(sorted(outcomes, key=_by_id)), lapsed=lapsed))
+
+
+async def cancel(
+    tx: Tx,
+    ids: Collection[UUID],
+    *,
+    tenant: str | None = None,
+    owing: bool = True,
+    expired: bool = False,
+    code: str | None = None,
+    reason: str | None = None,
+) -> list[Row]:
+    """Cancel live tasks.
+
+    Without `owing` those that carry a callback are left alone; with `expired` only those that still wait at their end.
+    """
+    return list(
+        await many(tx, _CANCEL, ids=list(ids), tenant=tenant, owing=owing, expired=expired, code=code, reason=reason)
+    )
+
+
+async def callbacks(tx: Tx, ids: Collection[UUID]) -> list[tuple[str, str]]:
+    """Read whom the ends of these tasks are owed to: (kind, reference)."""
+    return [(row["callback"], row["callback_ref"]) for row in await many(tx, _CALLBACKS, ids=list(ids))]
+
+
+def ended(row: Row) -> Ended:
+    """Read an end from a row of settle or cancel."""
+    return Ended(
+        id=row["id"],
+        tenant=row["tenant"],
+        task_id=row["task_id"],
+        name=row["name"],
+        state=TaskState(row["state"]),
+        attempt=row["attempt"],
+        code=row["code"],
+        reason=row["reason"],
+        result=row["result"],
+        callback=row["callback"],
+        callback_ref=row["callback_ref"],
+    )
+
+
+async def promote(tx: Tx, *, limit: int) -> tuple[int, list[str], float | None]:
+    """Let in what has come due: how many, in which lanes, and in how many seconds the next will be due."""
+    row = await one(tx, _PROMOTE, limit=limit)
+    assert row is not None
+    return row["count"], row["lanes"], row["next_seconds"]
+
+
+async def renew(
+    tx: Tx, ids: Sequence[UUID], epochs: Sequence[int], *, owner: UUID, lease: timedelta, margin: timedelta
+) -> set[UUID]:
+    """Renew leases; what is not in the answer was refused."""
+    rows = await many(tx, _RENEW, ids=list(ids), epochs=list(epochs), owner=owner, lease=lease, margin=margin)
+    return {row["id"] for row in rows}
+
+
+async def reclaim(tx: Tx, *, owner: UUID, held: Collection[UUID]) -> int:
+    """Hand back what is leased to an owner that does not know of it."""
+    return len(await many(tx, _RECLAIM, owner=owner, held=list(held)))
+
+
+async def lapsed(tx: Tx, limit: int) -> Sequence[Row]:
+    """Find running tasks whose lease has passed."""
+    return await many(tx, _LAPSED, limit=limit)
+
+
+async def expired(tx: Tx, limit: int) -> Sequence[Row]:
+    """Find waiting tasks whose time is over."""
+    return await many(tx, _EXPIRED, limit=limit)
+
+
+async def depth(tx: Tx) -> Sequence[Row]:
+    """Count live tasks by queue and state."""
+    return await many(tx, _DEPTH)
+
+
+async def report(tx: Tx, words: Sequence[tuple[UUID, int, int, str | None]]) -> set[UUID]:
+    """Write the latest progress of running tasks; one word per task."""
+    ids, epochs, percents, messages = (list(column) for column in zip(*words, strict=True))
+    rows = await many(tx, _REPORT, ids=ids, epochs=epochs, percents=percents, messages=messages)
+    return {row["id"] for row in rows}
+
+
+async def progress(tx: Tx, ids: Collection[UUID]) -> Sequence[Row]:
+    """Read how far tasks are."""
+    return await many(tx, _PROGRESS, ids=list(ids))
+
+
+async def append_log(tx: Tx, lines: Sequence[tuple[UUID, int, str, str]]) -> None:
+    """Keep what handlers said."""
+    ids, attempts, levels, messages = (list(column) for column in zip(*lines, strict=True))
+    await many(tx, _APPEND_LOG, ids=ids, attempts=attempts, levels=levels, messages=messages)
+
+
+async def read_log(tx: Tx, task: UUID, *, tenant: str, after: int, limit: int) -> Sequence[Row]:
+    """Read the log of one task."""
+    return await many(tx, _READ_LOG, task=task, tenant=tenant, after=after, limit=limit)
+
+
+async def beat(tx: Tx, **worker: Any) -> None:
+    """Say that a worker lives."""
+    await many(tx, _BEAT, **worker)
+
+
+async def leave(tx: Tx, boot_id: UUID) -> None:
+    """Say that a worker goes."""
+    await many(tx, _LEAVE, boot_id=boot_id)

@@ -1,0 +1,105 @@
+"""What is repaired: the watchdog's rules for tasks, acting through the normal functions; and what must always be true."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from ferryman.kernel import errors, payload, retry
+from ferryman.kernel.db import Row, Tx
+from ferryman.kernel.doorbell import Doorbell
+from ferryman.kernel.invariants import Invariant, declare
+from ferryman.kernel.watchdog import Rule
+from ferryman.tasks import store
+from ferryman.tasks.intake.cancel import end
+from ferryman.tasks.model import Outcome
+from ferryman.tasks.ports import Owners
+from ferryman.tasks.rules import ending
+from ferryman.tasks.work.settle import settle
+
+TIMED_OUT = "start_to_close timeout"
+
+_HERE = "ferryman.tasks"
+
+TASK_INVARIANTS: tuple[Invariant, ...] = (
+    declare(_HERE, "running_is_leased", "A task is running if and only if somebody holds its lease."),
+    declare(_HERE, "claimed_has_a_fence", "Each claim was counted and fenced."),
+    declare(_HERE, "live_has_a_clock", "Every live task has a time by which a rule ends it."),
+    declare(_HERE, "one_place_to_wait", "A live task is claimable, or waits for a time, or is leased.", deep=True),
+    declare(_HERE, "ended_is_finished", "A task has a time of finishing if and only if it has ended.", deep=True),
+    declare(_HERE, "attempts_within_cap", "No task has used more attempts than it was given.", deep=True),
+    declare(_HERE, "live_is_bounded", "Every live task is listed with the rule that ends it.", deep=True),
+    declare(_HERE, "one_row_per_key", "One idempotency key has made one task.", deep=True),
+    declare(_HERE, "row_and_log_agree", "A task's row and its last event tell the same state and attempt.", deep=True),
+    declare(_HERE, "one_end", "A task ends once, and nothing follows.", deep=True),
+    declare(_HERE, "legal_moves", "Only legal moves are in the log.", deep=True),
+    declare(_HERE, "unbroken_log", "Each move begins where the one before ended.", deep=True),
+    declare(_HERE, "claims_are_logged", "Every claim of a task is in the log.", deep=True),
+    declare(_HERE, "one_tenant", "A task and its events belong to one tenant.", deep=True),
+)
+
+
+def rules(owners: Owners, doorbell: Doorbell, *, sweep: timedelta, interval: timedelta) -> list[Rule]:
+    """Return the rules that end every task whose worker or time is gone."""
+
+    async def reap(tx: Tx, lapsed: Sequence[Row]) -> int:
+        return len(await settle(tx, owners, [_judge(row) for row in lapsed], lapsed=True))
+
+    async def expire(tx: Tx, waiting: Sequence[Row]) -> int:
+        ids = [row["id"] for row in waiting]
+        code = errors.TaskExpired.code
+        return len(await end(tx, owners, ids, expired=True, code=code, reason="still waiting at its ends_at"))
+
+    def ring(found: Sequence[Row]) -> None:
+        doorbell.ring("ready")
+        doorbell.ring("done", [str(row["id"]) for row in found])
+
+    return [
+        Rule(
+            name="W13",
+            finds="a running task whose lease or timeout has passed",
+            does="ends the attempt as TASK_TIMEOUT: another try, or failed at its cap",
+            setting="worker.lease_sweep_seconds",
+            every=sweep,
+            find=store.lapsed,
+            act=reap,
+            reaps=True,
+            only_bound=True,
+            after=ring,
+        ),
+        Rule(
+            name="T21",
+            finds="a task that still waits at its ends_at",
+            does="cancels it as TASK_EXPIRED",
+            setting="worker.watchdog_interval_seconds",
+            every=interval,
+            find=store.expired,
+            act=expire,
+            only_bound=True,
+            after=ring,
+        ),
+    ]
+
+
+def _judge(row: Row) -> Outcome:
+    stored: Any = None if row["backoff"] is None else payload.decode(row["backoff"])
+    verdict = ending.ending(
+        attempt=row["attempt"],
+        max_retries=row["max_retries"],
+        code=ending.TIMEOUT,
+        reason=TIMED_OUT if row["timed_out"] else ending.LEASE_EXPIRED,
+        backoff=retry.Backoff.parse(stored),
+    )
+    return Outcome(
+        id=row["id"],
+        epoch=row["epoch"],
+        owner=row["lease_owner"],
+        state=verdict.state,
+        code=verdict.code,
+        reason=verdict.reason,
+        used=ending.uses(verdict),
+        delay=verdict.delay.total_seconds(),
+        callback=row["callback"],
+        callback_ref=row["callback_ref"],
+    )

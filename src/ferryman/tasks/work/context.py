@@ -1,0 +1,93 @@
+"""What a running handler can know and say of its task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from uuid import UUID
+
+from ferryman.kernel import errors
+from ferryman.tasks.model import Claimed
+from ferryman.tasks.rules.ending import readable
+
+Report = Callable[[Claimed, int, str | None], None]
+Say = Callable[[Claimed, str, str], None]
+
+PERCENT_MAX = 100
+LEVELS = ("debug", "info", "warning", "error")
+
+_current: ContextVar[Context] = ContextVar("ferryman_context")
+
+
+class Context:
+    """The task that runs here."""
+
+    __slots__ = ("_report", "_say", "_told", "task")
+
+    def __init__(self, task: Claimed, *, report: Report, say: Say) -> None:
+        """Belong to one claim."""
+        self.task = task
+        self._report = report
+        self._say = say
+        self._told = False  # read and written whole by any thread
+
+    @property
+    def id(self) -> UUID:
+        """The task's key."""
+        return self.task.id
+
+    @property
+    def task_id(self) -> str:
+        """The name its creator gave it, or the text of its key."""
+        return self.task.task_id or str(self.task.id)
+
+    @property
+    def tenant(self) -> str:
+        """The tenant it belongs to."""
+        return self.task.tenant
+
+    @property
+    def attempt(self) -> int:
+        """The number of this try, from 1."""
+        return self.task.attempt
+
+    @property
+    def ended(self) -> bool:
+        """Whether this attempt has been ended from outside (timeout, cancel, lost lease): what it returns is ignored."""
+        return self._told
+
+    def check(self) -> None:
+        """Raise if this attempt has been ended from outside; for loops in plain functions, which cannot be interrupted."""
+        if self._told:
+            raise errors.TaskCancelled("This attempt has been ended from outside.")
+
+    def progress(self, percent: float, message: str | None = None) -> None:
+        """Tell how far the work is, 0 to 100; the latest word is kept."""
+        if isinstance(percent, bool) or not 0 <= percent <= PERCENT_MAX:
+            raise errors.TaskInvalidRequest(f"progress: expected 0 to 100, got {percent!r}.", field="percent")
+        self._report(self.task, int(percent), None if message is None else readable(str(message)))
+
+    def log(self, message: str, *, level: str = "info") -> None:
+        """Keep a line in the task's log."""
+        if level not in LEVELS:
+            raise errors.TaskInvalidRequest(
+                f"level: expected one of {', '.join(LEVELS)}, got {level!r}.", field="level"
+            )
+        self._say(self.task, level, readable(str(message)))
+
+    def end(self) -> None:
+        """Tell the handler that its attempt is over."""
+        self._told = True
+
+
+def current() -> Context:
+    """Return the context of the handler that is running here."""
+    try:
+        return _current.get()
+    except LookupError:
+        raise errors.NotOpen("There is no running task here: current() is for handlers.") from None
+
+
+def enter(context: Context) -> None:
+    """Make a context the current one, in the handler's own task or thread."""
+    _current.set(context)

@@ -1,0 +1,115 @@
+"""What tasks do for the pump: a turn, and a run."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from datetime import timedelta
+from uuid import UUID
+
+from ferryman.kernel import faults, telemetry
+from ferryman.kernel.doorbell import MAX_HINTS, Doorbell
+from ferryman.kernel.pool import Line
+from ferryman.tasks import store
+from ferryman.tasks.model import Claimed, Outcome
+from ferryman.tasks.ports import Owners
+from ferryman.tasks.states import READY, TASK
+from ferryman.tasks.work.handlers import Handler
+from ferryman.tasks.work.lanes import Lanes
+from ferryman.tasks.work.run import Runner
+from ferryman.tasks.work.settle import settle
+
+LANES_MAX = 1000
+
+
+class TaskCrew:
+    """Claim, run and settle tasks for one worker."""
+
+    def __init__(
+        self,
+        handlers: Mapping[str, Handler],
+        runner: Runner,
+        owners: Owners,
+        doorbell: Doorbell,
+        *,
+        owner: UUID,
+        queues: Sequence[str],
+        lease: timedelta,
+        margin: timedelta,
+    ) -> None:
+        """Serve these queues under one boot id."""
+        self._runner = runner
+        self._owners = owners
+        self._doorbell = doorbell
+        self._owner = owner
+        self._queues = list(queues)
+        self._names = sorted(handlers)
+        self._lease = lease
+        self._margin = margin
+        self.lanes = Lanes(queues)
+        self.run = runner.run
+        self.hand_back = runner.hand_back
+        self.spoil = runner.spoil
+
+    async def turn(self, line: Line, outcomes: Sequence[Outcome], room: int) -> tuple[Sequence[Claimed], bool]:
+        """Settle what has finished, and claim the next set."""
+        began = time.perf_counter()
+        plain = [each for each in outcomes if each.callback is None]
+        if len(plain) < len(outcomes):
+            await self._settle_owing(line, [each for each in outcomes if each.callback is not None])
+        if room > 0 and self.lanes.unsure:
+            self.lanes.found(await store.lanes(line, self._queues, limit=LANES_MAX))
+        lanes = self.lanes.share(room)
+        if not plain and not lanes:
+            return (), False
+        claimed, stale = await store.turn(
+            line,
+            plain,
+            owner=self._owner,
+            lanes=lanes,
+            names=self._names,
+            lease=self._lease,
+            margin=self._margin,
+        )
+        telemetry.turned("task", time.perf_counter() - began, settled=len(plain), claimed=len(claimed))
+        if stale:
+            telemetry.fenced("task", "settle", len(stale))
+        if plain:
+            faults.point("settle.committed")
+            self._tell(plain)
+        return claimed, self.lanes.claimed(lanes, [(task.queue, task.tenant) for task in claimed])
+
+    async def _settle_owing(self, line: Line, outcomes: Sequence[Outcome]) -> None:
+        async with line.transaction() as tx:
+            rows = await settle(tx, self._owners, outcomes)
+        if len(rows) < len(outcomes):
+            telemetry.fenced("task", "settle", len(outcomes) - len(rows))
+        faults.point("settle.committed")
+        self._tell(outcomes)
+
+    def _tell(self, outcomes: Sequence[Outcome]) -> None:
+        done = [each.id for each in outcomes if each.state in TASK.terminal]
+        if done:
+            # Too many to name: whoever waits looks.
+            self._doorbell.ring("done", map(str, done) if len(done) <= MAX_HINTS else ())
+        again = [each.delay for each in outcomes if each.state is READY]
+        if again:
+            self._doorbell.ring("due" if any(again) else "ready")
+        for (state, code), count in Counter((each.state, each.code) for each in outcomes).items():
+            telemetry.ended("task", state.value, code, count)
+
+    def doubt(self) -> None:
+        """Look at the index at the next turn."""
+        self.lanes.unsure = True
+
+    async def reclaim(self, line: Line, held: Collection[UUID]) -> int:
+        """Hand back what is leased to this worker but not held by it."""
+        return await store.reclaim(line, owner=self._owner, held=held)
+
+    async def renew(self, line: Line, ids: Sequence[UUID], epochs: Sequence[int]) -> set[UUID]:
+        """Renew leases; what is not in the answer was refused."""
+        kept = await store.renew(line, ids, epochs, owner=self._owner, lease=self._lease, margin=self._margin)
+        if len(kept) < len(ids):
+            telemetry.fenced("task", "renew", len(ids) - len(kept))
+        return kept

@@ -1,0 +1,149 @@
+"""Running one claimed task: every way it can end is an outcome."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from collections.abc import Mapping
+from typing import Any, assert_never
+from uuid import UUID
+
+from ferryman.kernel import errors, faults, payload, retry, telemetry
+from ferryman.tasks.model import Claimed, Outcome
+from ferryman.tasks.rules import ending
+from ferryman.tasks.states import FAILED, READY, SUCCEEDED
+from ferryman.tasks.work import child, context
+from ferryman.tasks.work.deadlines import Deadline, Deadlines
+from ferryman.tasks.work.handlers import Handler, Kind
+from ferryman.tasks.work.threads import Threads
+
+log = logging.getLogger("ferryman.tasks")
+
+NOTHING = "null"
+
+
+class Runner:
+    """Call handlers; each in its own error boundary."""
+
+    def __init__(
+        self, handlers: Mapping[str, Handler], *, owner: UUID, limit: int, report: context.Report, say: context.Say
+    ) -> None:
+        """Run for one worker; `limit` bounds the size of a result."""
+        self._handlers = handlers
+        self._owner = owner
+        self._limit = limit
+        self._report = report
+        self._say = say
+        self._threads = Threads()
+        self._deadlines = Deadlines()
+
+    async def run(self, task: Claimed) -> Outcome:
+        """Run a task to the end of this attempt."""
+        told = context.Context(task, report=self._report, say=self._say)
+        timer = self._deadlines.begin(task.timeout_ms / 1000)
+        try:
+            faults.point("handler.started")
+            handler = self._handlers.get(task.name)
+            if handler is None:
+                raise errors.TaskUnknownHandler(f"No handler is named {task.name} in this worker.")
+            arguments = handler.fit(task.payload)
+            with telemetry.span(task.name, task.traceparent, {"ferryman.task_id": told.task_id}):
+                result = await self._call(handler, arguments, told)
+            faults.point("handler.returned")
+            if timer.expired:  # the handler caught its cancellation and returned all the same
+                return self._timed_out(task)
+            return self._won(task, result)
+        except asyncio.CancelledError as error:
+            return self._interrupted(task, timer, error)
+        except errors.DoNotRetry as error:
+            return self._lost(task, ending.EXECUTION_FAILED, error.reason, again=False)
+        except (errors.TaskInvalidPayload, errors.TaskUnknownHandler, errors.TaskInvalidResult) as error:
+            return self._lost(task, error.code, error.message, again=False)
+        except BaseException as error:
+            log.debug("a handler raised", exc_info=error, extra={"task": str(task.id), "handler": task.name})
+            return self._lost(task, ending.EXECUTION_FAILED, _told(error))
+        finally:
+            self._deadlines.end(timer)
+            told.end()
+
+    async def _call(self, handler: Handler, arguments: dict[str, Any], told: context.Context) -> Any:
+        if handler.context is not None:
+            arguments[handler.context] = told
+        match handler.kind:
+            case Kind.ASYNC:
+                context.enter(told)
+                return await handler.function(**arguments)
+            case Kind.THREAD:
+                context.enter(told)
+                return await self._threads.run(functools.partial(handler.function, **arguments))
+            case Kind.PROCESS:
+                return await child.run(handler.function, told.task.payload)
+            case other:
+                assert_never(other)
+
+    def _won(self, task: Claimed, result: Any) -> Outcome:
+        text = None if result is None else payload.encode(result, limit=self._limit, error=errors.TaskInvalidResult)
+        return Outcome(
+            task.id, task.epoch, self._owner, SUCCEEDED, text, callback=task.callback, callback_ref=task.callback_ref
+        )
+
+    def _interrupted(self, task: Claimed, timer: Deadline, error: asyncio.CancelledError) -> Outcome:
+        if timer.expired:
+            return self._timed_out(task)
+        if error.args:
+            # Told by the pump: the lease is gone or the worker stops. What is sent for it is fenced or was sent already.
+            return self.hand_back(task)
+        return self._lost(task, ending.EXECUTION_FAILED, "the handler was cancelled from inside")
+
+    def _timed_out(self, task: Claimed) -> Outcome:
+        return self._lost(task, ending.TIMEOUT, f"start_to_close timeout after {task.timeout_ms} ms")
+
+    def hand_back(self, task: Claimed) -> Outcome:
+        """Return a task that was not done here; no attempt is used."""
+        return Outcome(task.id, task.epoch, self._owner, READY)
+
+    def _lost(self, task: Claimed, code: str, reason: str, *, again: bool = True) -> Outcome:
+        try:
+            stored = retry.Backoff.parse(None if task.backoff is None else payload.decode(task.backoff))
+        except errors.FerrymanError:
+            stored = retry.DEFAULT  # written by another program; the task's own end must not depend on it
+        verdict = ending.ending(
+            attempt=task.attempt, max_retries=task.max_retries, code=code, reason=reason, backoff=stored, again=again
+        )
+        return Outcome(
+            id=task.id,
+            epoch=task.epoch,
+            owner=self._owner,
+            state=verdict.state,
+            code=verdict.code,
+            reason=verdict.reason,
+            used=ending.uses(verdict),
+            delay=verdict.delay.total_seconds(),
+            callback=task.callback,
+            callback_ref=task.callback_ref,
+        )
+
+    def spoil(self, outcome: Outcome, error: Exception) -> Outcome | None:
+        """Replace an outcome that PostgreSQL refuses by one that it cannot refuse."""
+        if outcome.state is FAILED and outcome.code == errors.TaskInvalidResult.code:
+            return None
+        return outcome._replace(
+            state=FAILED,
+            result=None,
+            code=errors.TaskInvalidResult.code,
+            reason=ending.readable(f"the outcome could not be stored: {error}"),
+            used=0,
+        )
+
+    def close(self) -> None:
+        """Let idle threads go."""
+        self._threads.close()
+
+
+def _told(error: BaseException) -> str:
+    try:
+        said = str(error)
+    except Exception:  # noqa: BLE001 - a handler's exception may be broken too
+        said = "(its message cannot be read)"
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__

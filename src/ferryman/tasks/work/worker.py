@@ -1,0 +1,166 @@
+"""A worker of tasks: the pump with its lanes, its keeper and its sweep, from the first beat to the drain (K17)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from datetime import timedelta
+from typing import NamedTuple
+
+from ferryman.kernel import ids
+from ferryman.kernel.db import Tx
+from ferryman.kernel.doorbell import Doorbell
+from ferryman.kernel.keeper import Keeper
+from ferryman.kernel.lease import MARGIN
+from ferryman.kernel.loop import Pump
+from ferryman.kernel.pool import Line
+from ferryman.tasks import store
+from ferryman.tasks.model import Claimed, Outcome
+from ferryman.tasks.ports import Owners
+from ferryman.tasks.work.crew import TaskCrew
+from ferryman.tasks.work.due import Sweep
+from ferryman.tasks.work.handlers import Handler
+from ferryman.tasks.work.run import Runner
+from ferryman.tasks.work.words import Words
+
+log = logging.getLogger("ferryman.worker")
+
+
+class Terms(NamedTuple):
+    """How a worker works."""
+
+    queues: Sequence[str]
+    concurrency: int
+    claim_max: int
+    lanes: int
+    lease: timedelta
+    grace: timedelta
+    poll: timedelta
+    result_limit: int
+    version: str
+
+
+class Worker:
+    """Claim, run and settle tasks until stopped."""
+
+    def __init__(
+        self,
+        handlers: Mapping[str, Handler],
+        owners: Owners,
+        doorbell: Doorbell,
+        *,
+        line: Callable[[], Line],
+        session: Callable[[], AbstractAsyncContextManager[Tx]],
+        terms: Terms,
+    ) -> None:
+        """Hold leases under a boot id of its own; `line` makes connections, `session` borrows one from the pool."""
+        self.boot_id = ids.boot_id()
+        self._handlers = handlers
+        self._doorbell = doorbell
+        self._terms = terms
+        self._words = Words(session, doorbell)
+        self._runner = Runner(
+            handlers,
+            owner=self.boot_id,
+            limit=terms.result_limit,
+            report=self._words.report,
+            say=self._words.say,
+        )
+        self._crew = TaskCrew(
+            handlers,
+            self._runner,
+            owners,
+            doorbell,
+            owner=self.boot_id,
+            queues=terms.queues,
+            lease=terms.lease,
+            margin=MARGIN,
+        )
+        self._lines = [line() for _ in range(terms.lanes + 1)]
+        self.pump: Pump[Claimed, Outcome] = Pump(
+            self._crew,
+            self._lines[1:],
+            concurrency=terms.concurrency,
+            claim_max=terms.claim_max,
+            poll=terms.poll.total_seconds(),
+        )
+        self._sweep = Sweep(self._lines[0], doorbell, poll=terms.poll.total_seconds())
+        self._keeper = Keeper(
+            line,
+            held=self.pump.held,
+            renew=self._crew.renew,
+            beat=self._beat,
+            refused=self.pump.abort,
+            lease=terms.lease,
+        )
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Work until told to stop; then finish what runs, within the grace period, and hand back the rest."""
+        hushes = [self._doorbell.listen("ready", self._ready), self._doorbell.listen("cancel", self._cancelled)]
+        self._keeper.start()
+        sweep = asyncio.create_task(self._sweep.run())
+        pump = asyncio.create_task(self.pump.run())
+        log.info("working", extra={"boot_id": str(self.boot_id), "queues": list(self._terms.queues)})
+        waiter = asyncio.create_task(stop.wait())
+        try:
+            await asyncio.wait([waiter, pump, sweep], return_when=asyncio.FIRST_COMPLETED)
+            await self._drain(pump, self._terms.grace)
+        except asyncio.CancelledError:
+            # No time is left: what runs is handed back at once instead of waiting for its lease to pass.
+            await self._drain(pump, timedelta(0))
+            raise
+        finally:
+            waiter.cancel()
+            for hush in hushes:
+                hush()
+            for task in (sweep, pump):
+                task.cancel()
+            await asyncio.gather(sweep, pump, return_exceptions=True)
+            await self._close()
+
+    async def _drain(self, pump: asyncio.Task[None], grace: timedelta) -> None:
+        if pump.done():
+            pump.result()  # a pump never ends by itself: let its error out
+        handed_back = await self.pump.stop(grace.total_seconds())
+        # The rest is one settling turn; if the database is away, leases end what could not be handed back.
+        await asyncio.wait([pump], timeout=self._terms.lease.total_seconds())
+        await self._words.close()
+        log.info("stopped", extra={"boot_id": str(self.boot_id), "handed_back": handed_back})
+
+    async def _close(self) -> None:
+        await self._keeper.stop()
+        self._runner.close()
+        try:
+            await asyncio.wait_for(store.leave(self._lines[0], self.boot_id), 2)
+        except Exception as error:
+            log.debug("could not say goodbye", exc_info=error)
+        for line in self._lines:
+            await line.close()
+
+    def _ready(self, hints: frozenset[str]) -> None:
+        if self._crew.lanes.heard(hints):
+            self.pump.look()
+
+    def _cancelled(self, hints: frozenset[str]) -> None:
+        if not hints or any(str(id) in hints for id in self.pump.held):
+            self._keeper.check()
+
+    async def _beat(self, line: Line) -> None:
+        await store.beat(
+            line,
+            boot_id=self.boot_id,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            version=self._terms.version,
+            queues=list(self._terms.queues),
+            handlers=sorted(self._handlers),
+            settings=json.dumps(
+                {"lease_seconds": self._terms.lease.total_seconds(), "concurrency": self._terms.concurrency}
+            ),
+            lease=self._terms.lease,
+        )

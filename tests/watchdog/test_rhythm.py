@@ -1,0 +1,123 @@
+"""When the watchdog looks, what that costs, and when it must not reap."""
+
+import asyncio
+import itertools
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from importlib import resources
+
+import pytest
+
+from ferryman.kernel import watchdog
+from ferryman.kernel.db import Row, Tx
+from ferryman.kernel.pool import Database, Line
+from ferryman.kernel.watchdog import Watchdog
+from tests.watchdog.ward import HEAL, HOUR, SECOND, Counted, admit, healed, lines, running, signalled
+
+REAP = replace(HEAL, name="reap", reaps=True, every=timedelta(0))
+
+
+async def silent_for(db: Database, time: timedelta) -> None:
+    async with db.session() as session:
+        await session.fetch("update ferryman.watchdog set ticked_at = clock_timestamp() - $1::interval", time)
+
+
+@pytest.mark.contract("K24")
+async def test_after_an_outage_nothing_is_reaped_for_one_lease(ward: Database, line: Line) -> None:
+    await admit(ward, 1)
+    await silent_for(ward, timedelta(seconds=16))
+
+    report = await Watchdog(line, [REAP, replace(HEAL, name="look", act=REAP.act, limit=1)]).tick()
+
+    assert report.withheld == ("reap",)
+    assert report.acted("look") == 1
+
+
+@pytest.mark.contract("K24")
+async def test_a_short_silence_is_no_outage(ward: Database, line: Line) -> None:
+    await admit(ward, 1)
+    await silent_for(ward, timedelta(seconds=14))
+
+    report = await Watchdog(line, [REAP]).tick()
+
+    assert (report.withheld, report.acted("reap")) == ((), 1)
+
+
+@pytest.mark.contract("K24")
+async def test_another_watchdog_keeps_to_the_grace_that_the_first_gave(ward: Database, database_url: str) -> None:
+    await admit(ward, 1)
+    await silent_for(ward, HOUR)
+    async with lines(database_url, 2) as [one, two]:
+        await Watchdog(one, [REAP]).tick()
+        report = await Watchdog(two, [REAP]).tick()
+
+    assert report.withheld == ("reap",)
+
+
+@pytest.mark.contract("K24")
+async def test_reaping_goes_on_when_the_grace_is_over(ward: Database, line: Line) -> None:
+    await admit(ward, 1)
+    await silent_for(ward, HOUR)
+    rule, enough = signalled(REAP)
+
+    async with running(Watchdog(line, [replace(rule, every=HOUR)], lease=timedelta(milliseconds=50))):
+        await asyncio.wait_for(enough.wait(), timeout=10)
+
+    assert await healed(ward) == {1: 1}
+
+
+@pytest.mark.contract("W23")
+async def test_a_watchdog_that_is_late_is_an_alarm(ward: Database, line: Line) -> None:
+    await Watchdog(line, []).tick()
+    assert await watchdog.late(line) is None
+
+    await silent_for(ward, timedelta(seconds=11))
+
+    late = await watchdog.late(line)
+    assert late is not None
+    assert late > timedelta(seconds=10)
+
+
+@pytest.mark.contract("W20")
+async def test_an_idle_watchdog_costs_little_more_than_one_transaction_a_second(ward: Database, line: Line) -> None:
+    counted = Counted(line)
+    now = 1000.0
+    sweep = replace(HEAL, name="sweep", every=SECOND)
+    others = [replace(HEAL, name=f"other {n}", every=timedelta(seconds=5 + n / 3)) for n in range(15)]
+    dog = Watchdog(counted, [sweep, *others], clock=lambda: now)
+
+    while now < 1060:
+        await dog.tick()
+        now = dog.due + 0.003  # a tick takes a moment
+
+    assert counted.transactions <= 1.5 * 60
+
+
+@pytest.mark.contract("W20")
+async def test_a_rule_is_never_looked_at_later_than_its_time(ward: Database, line: Line) -> None:
+    now, looked = 1000.0, []
+
+    async def note(_tx: Tx, _limit: int) -> Sequence[Row]:
+        looked.append(now)
+        return ()
+
+    slow = [replace(HEAL, name=f"other {n}", every=timedelta(seconds=5 + n / 3)) for n in range(5)]
+    dog = Watchdog(line, [*slow, replace(HEAL, name="sweep", every=SECOND, find=note)], clock=lambda: now)
+    while now < 1030:
+        await dog.tick()
+        now = dog.due
+
+    assert max(later - earlier for earlier, later in itertools.pairwise(looked)) <= 1.0
+
+
+@pytest.mark.contract("W22")
+def test_the_watchdog_itself_writes_nothing_but_its_own_tick() -> None:
+    written = re.compile(r"(?:update|insert into|delete from)\s+(ferryman\.\w+)")
+    kernel = resources.files("ferryman.kernel")
+    files = [*(kernel / "watchdog").iterdir(), *(kernel / "sql" / "watchdog").iterdir()]
+
+    assert {name for file in files if file.is_file() for name in written.findall(file.read_text())} == {
+        "ferryman.watchdog"
+    }

@@ -1,0 +1,188 @@
+"""The runner on real PostgreSQL: what is found is acted on once, and nothing bad stops it."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from urllib.parse import urlsplit, urlunsplit
+
+import pytest
+
+from ferryman.kernel import faults, telemetry, watchdog
+from ferryman.kernel.db import Row, Tx
+from ferryman.kernel.pool import Database, Line
+from ferryman.kernel.watchdog import Report, Watchdog
+from tests.watchdog.ward import HEAL, admit, heal, healed, lines, running, signalled
+
+
+async def test_what_is_found_is_acted_on_and_counted(ward: Database, line: Line) -> None:
+    await admit(ward, 3)
+    before = telemetry.ACTIONS.of("heal")._value.get()
+
+    report = await watchdog.tick(line, [HEAL])
+
+    assert report.acted("heal") == 3
+    assert await healed(ward) == {1: 1, 2: 1, 3: 1}
+    assert telemetry.ACTIONS.of("heal")._value.get() == before + 3
+
+
+@pytest.mark.contract("W23")
+async def test_one_bad_row_does_not_stop_the_others(
+    ward: Database, line: Line, caplog: pytest.LogCaptureFixture
+) -> None:
+    await admit(ward, 20, incurable=[7])
+
+    with caplog.at_level(logging.ERROR, logger="ferryman.watchdog"):
+        report = await watchdog.tick(line, [HEAL])
+
+    assert (report.acted(), report.spoiled()) == (19, 1)
+    assert await healed(ward) == {number: int(number != 7) for number in range(1, 21)}
+    assert [record.__dict__["finding"] for record in caplog.records] == ["7"]
+
+
+@pytest.mark.contract("W23")
+async def test_bad_rows_cannot_fill_the_set(ward: Database, line: Line) -> None:
+    await admit(ward, 8, incurable=[1, 2, 3])
+    dog = Watchdog(line, [replace(HEAL, limit=3, every=timedelta(0))])
+
+    spoiled = [(await dog.tick()).spoiled() for _ in range(4)]
+
+    assert [number for number, times in (await healed(ward)).items() if times] == [4, 5, 6, 7, 8]
+    assert spoiled == [3, 0, 0, 0]
+
+
+@pytest.mark.contract("W23")
+async def test_a_finding_whose_owner_is_locked_does_not_stop_the_others(ward: Database, database_url: str) -> None:
+    await admit(ward, 4)
+
+    async def heal_with_owner(tx: Tx, found: Sequence[Row]) -> int:
+        await tx.fetch("select from owners where id = any($1) for update", [row["id"] for row in found])
+        return await heal(tx, found)
+
+    async with ward.session() as session:
+        await session.fetch("create table owners (id bigint primary key)")
+        await session.fetch("insert into owners select id from patients")
+    impatient = Line(database_url, settings={"lock_timeout": "50ms"})
+    async with ward.transaction() as other:
+        await other.fetch("select from owners where id = 2 for update")
+        report = await watchdog.tick(impatient, [replace(HEAL, act=heal_with_owner)])
+    await impatient.close()
+
+    assert (report.acted(), report.spoiled()) == (3, 1)
+
+
+@pytest.mark.contract("W23")
+async def test_a_finding_that_hangs_is_put_aside(ward: Database, line: Line) -> None:
+    await admit(ward, 8)
+
+    async def hang_at_two(tx: Tx, found: Sequence[Row]) -> int:
+        if any(row["id"] == 2 for row in found):
+            await tx.fetch("select pg_sleep(60)")
+        return await heal(tx, found)
+
+    rule = replace(HEAL, act=hang_at_two, every=timedelta(0), budget=timedelta(milliseconds=100))
+    dog = Watchdog(line, [rule])
+    for _ in range(100):  # a busy machine may take some looks more
+        await dog.tick()
+        if sum((await healed(ward)).values()) == 7:
+            break
+
+    assert [number for number, times in (await healed(ward)).items() if not times] == [2]
+
+
+@pytest.mark.contract("W23")
+async def test_a_rule_that_fails_as_a_whole_does_not_stop_the_others(ward: Database, line: Line) -> None:
+    await admit(ward, 2)
+
+    async def find_nowhere(tx: Tx, limit: int) -> Sequence[Row]:
+        return await tx.fetch("select $1::integer / 0", limit)
+
+    broken = replace(HEAL, name="broken", find=find_nowhere)
+    report = await Watchdog(line, [broken, HEAL]).tick()
+
+    assert report.acted("heal") == 2
+    with pytest.raises(Exception, match="division by zero"):
+        await watchdog.tick(line, [broken])
+
+
+async def test_two_watchdogs_act_on_each_finding_once(ward: Database, database_url: str) -> None:
+    await admit(ward, 10)
+    gate = faults.Gate()
+    async with lines(database_url, 2) as [one, two]:
+        with faults.armed({"watchdog.found": gate}):
+            first = asyncio.create_task(watchdog.tick(one, [replace(HEAL, limit=4)]))
+            await gate.reached.wait()
+        second: Report = await watchdog.tick(two, [HEAL])
+        gate.open()
+        report: Report = await first
+
+    assert (report.acted(), second.acted()) == (4, 6)
+    assert set((await healed(ward)).values()) == {1}
+
+
+async def test_a_full_set_is_looked_for_again_at_once(ward: Database, line: Line) -> None:
+    await admit(ward, 7)
+    rule, enough = signalled(replace(HEAL, limit=2), 7)
+
+    async with running(Watchdog(line, [rule])):
+        await asyncio.wait_for(enough.wait(), timeout=10)
+
+    assert set((await healed(ward)).values()) == {1}
+
+
+async def test_what_is_found_and_never_helped_is_not_looked_for_for_ever(ward: Database, line: Line) -> None:
+    await admit(ward, 5)
+
+    async def look_away(_tx: Tx, _found: Sequence[Row]) -> int:
+        return 0
+
+    report = await watchdog.tick(line, [replace(HEAL, act=look_away, limit=2)])
+
+    assert [outcome.found for outcome in report.outcomes] == [2]
+
+
+async def test_nobody_is_told_before_the_commit(ward: Database, line: Line) -> None:
+    await admit(ward, 1)
+    told: list[int] = []
+    rule = replace(HEAL, after=lambda done: told.extend(row["id"] for row in done), every=timedelta(0))
+    dog = Watchdog(line, [rule])
+
+    with faults.armed("watchdog.acted=raise@1"):
+        await dog.tick()
+        assert (told, await healed(ward)) == ([], {1: 0})
+        await dog.tick()
+
+    assert (told, await healed(ward)) == ([1], {1: 1})
+
+
+async def test_a_setting_of_zero_switches_a_rule_off_unless_nothing_else_ends_the_state(line: Line) -> None:
+    only = replace(HEAL, name="only", setting="ward.only_seconds", only_bound=True)
+    off = {"ward.heal_seconds": 0.0, "ward.only_seconds": -1.0}
+
+    assert [rule.name for rule in Watchdog(line, [HEAL, only], settings=off).rules] == ["only"]
+
+
+def test_two_rules_of_one_name_are_refused() -> None:
+    with pytest.raises(ValueError, match="heal"):
+        watchdog.active([HEAL, HEAL], {})
+
+
+async def test_the_database_goes_away_and_comes_back(
+    ward: Database, database_url: str, line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = urlsplit(database_url)
+    name = place.path.removeprefix("/")
+    rule, enough = signalled(replace(HEAL, every=timedelta(milliseconds=20)), 2)
+    away = asyncio.Event()
+    monkeypatch.setattr(watchdog.log, "warning", lambda *_said, **_ids: away.set())
+    async with lines(urlunsplit(place._replace(path="/postgres"))) as [admin], running(Watchdog(line, [rule])):
+        await admit(ward, 1)
+        await admin.fetch(f"alter database {name} allow_connections false")
+        await admin.fetch("select pg_terminate_backend(pid) from pg_stat_activity where datname = $1", name)
+        await asyncio.wait_for(away.wait(), timeout=10)
+        await admin.fetch(f"alter database {name} allow_connections true")
+        await admit(ward, 1)
+        await asyncio.wait_for(enough.wait(), timeout=10)
+
+    assert set((await healed(ward)).values()) == {1}
