@@ -54,7 +54,7 @@ async def address(settings: Settings) -> str:
     """Return where the database is; without an address, start the embedded one of this directory."""
     if settings.database_url is not None:
         return settings.database_url
-    from ferryman.app.embedded import Embedded  # noqa: PLC0415 - only for those who have no server
+    from ferryman.app.embedded import Embedded
 
     log.warning("no database_url is set: using the embedded PostgreSQL in %s", EMBEDDED_FOLDER)
     return await asyncio.to_thread(Embedded(EMBEDDED_FOLDER).start)
@@ -101,7 +101,7 @@ def make_doorbell(settings: Settings, url: str) -> Doorbell:
     if settings.doorbell == "none":
         return NoDoorbell()
     if settings.doorbell == "nats":
-        from ferryman.kernel.doorbell_nats import NatsDoorbell  # noqa: PLC0415 - an extra
+        from ferryman.kernel.doorbell_nats import NatsDoorbell
 
         if settings.nats_url is None:
             raise errors.SettingsInvalid("doorbell: 'nats' needs nats_url.", field="nats_url")

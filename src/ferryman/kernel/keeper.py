@@ -102,7 +102,7 @@ class Keeper:
         pause = min(self._third / 2, max(0.05, next_beat - time.monotonic()))
         try:
             await asyncio.wait_for(look.wait(), pause)
-        except asyncio.TimeoutError:
+        except TimeoutError:
             return
         look.clear()
 

@@ -135,7 +135,7 @@ class Pump(Generic[Item, Outcome]):
     async def _rest(self) -> None:
         try:
             await asyncio.wait_for(self._wake.wait(), self._pause)
-        except asyncio.TimeoutError:
+        except TimeoutError:
             return
 
     def _doubt(self) -> None:

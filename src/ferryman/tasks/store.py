@@ -186,9 +186,7 @@ async def cancel(
     Without `owing` those that carry a callback are left alone; with `expired` only those that still wait at their end.
     """
     return list(
-        await many(
-            tx, _CANCEL, ids=list(ids), tenant=tenant, owing=owing, expired=expired, code=code, reason=reason
-        )
+        await many(tx, _CANCEL, ids=list(ids), tenant=tenant, owing=owing, expired=expired, code=code, reason=reason)
     )
 
 

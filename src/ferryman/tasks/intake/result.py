@@ -148,6 +148,6 @@ def _concerns(hints: Iterable[str], id: UUID) -> bool:
 async def _within(awaitable: Awaitable[object], seconds: float) -> bool:
     try:
         await asyncio.wait_for(awaitable, seconds)
-    except asyncio.TimeoutError:
+    except TimeoutError:
         return False
     return True

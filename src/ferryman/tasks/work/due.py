@@ -61,5 +61,5 @@ class Sweep:
     async def _rest(self, pause: float) -> None:
         try:
             await asyncio.wait_for(self._wake.wait(), pause)
-        except asyncio.TimeoutError:
+        except TimeoutError:
             return

@@ -133,7 +133,7 @@ class Worker:
         self._runner.close()
         try:
             await asyncio.wait_for(store.leave(self._lines[0], self.boot_id), 2)
-        except Exception as error:  # noqa: BLE001 - going is not the moment to fail; the row ages by itself
+        except Exception as error:
             log.debug("could not say goodbye", exc_info=error)
         for line in self._lines:
             await line.close()
@@ -155,6 +155,8 @@ class Worker:
             version=self._terms.version,
             queues=list(self._terms.queues),
             handlers=sorted(self._handlers),
-            settings=json.dumps({"lease_seconds": self._terms.lease.total_seconds(), "concurrency": self._terms.concurrency}),
+            settings=json.dumps(
+                {"lease_seconds": self._terms.lease.total_seconds(), "concurrency": self._terms.concurrency}
+            ),
             lease=self._terms.lease,
         )
