@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from dataclasses import dataclass
 from datetime import timedelta
@@ -12,7 +13,7 @@ from typing import Any
 
 from ferryman.app import tasks as doors
 from ferryman.app.registry import Registry
-from ferryman.kernel import errors, migrate, watchdog
+from ferryman.kernel import db, errors, migrate, watchdog
 from ferryman.kernel.doorbell import Doorbell, NoDoorbell
 from ferryman.kernel.doorbell_pg import PostgresDoorbell
 from ferryman.kernel.pool import Database, Line
@@ -22,6 +23,8 @@ from ferryman.tasks.ports import Owners
 from ferryman.tasks.work.worker import Terms, Worker
 
 log = logging.getLogger("ferryman")
+
+_KEEP = db.load("ferryman.kernel", "settings/keep")
 
 EMBEDDED_FOLDER = Path(".ferryman") / "postgres"
 PATIENCE = timedelta(seconds=10)
@@ -126,6 +129,8 @@ async def work(opened: Opened, stop: asyncio.Event, **terms: Any) -> None:
     if terms:
         raise errors.SettingsInvalid(f"{min(terms)}: a worker has no such term.", field=min(terms))
     line = opened.line(**watchdog.SETTINGS)
+    in_force = {"watchdog.interval_seconds": worker.watchdog_interval.total_seconds()}
+    await db.many(line, _KEEP, values=json.dumps(in_force))
     dog = watchdog.Watchdog(
         line,
         rules(opened),

@@ -106,12 +106,16 @@ class Worker:
         sweep = asyncio.create_task(self._sweep.run())
         pump = asyncio.create_task(self.pump.run())
         log.info("working", extra={"boot_id": str(self.boot_id), "queues": list(self._terms.queues)})
+        waiter = asyncio.create_task(stop.wait())
         try:
-            waiter = asyncio.create_task(stop.wait())
             await asyncio.wait([waiter, pump, sweep], return_when=asyncio.FIRST_COMPLETED)
-            waiter.cancel()
-            await self._drain(pump)
+            await self._drain(pump, self._terms.grace)
+        except asyncio.CancelledError:
+            # No time is left: what runs is handed back at once instead of waiting for its lease to pass.
+            await self._drain(pump, timedelta(0))
+            raise
         finally:
+            waiter.cancel()
             for hush in hushes:
                 hush()
             for task in (sweep, pump):
@@ -119,10 +123,10 @@ class Worker:
             await asyncio.gather(sweep, pump, return_exceptions=True)
             await self._close()
 
-    async def _drain(self, pump: asyncio.Task[None]) -> None:
+    async def _drain(self, pump: asyncio.Task[None], grace: timedelta) -> None:
         if pump.done():
             pump.result()  # a pump never ends by itself: let its error out
-        handed_back = await self.pump.stop(self._terms.grace.total_seconds())
+        handed_back = await self.pump.stop(grace.total_seconds())
         # The rest is one settling turn; if the database is away, leases end what could not be handed back.
         await asyncio.wait([pump], timeout=self._terms.lease.total_seconds())
         await self._words.close()
