@@ -60,7 +60,7 @@ class Runner:
             return self._lost(task, ending.EXECUTION_FAILED, error.reason, again=False)
         except (errors.TaskInvalidPayload, errors.TaskUnknownHandler, errors.TaskInvalidResult) as error:
             return self._lost(task, error.code, error.message, again=False)
-        except BaseException as error:  # noqa: BLE001 - SystemExit and KeyboardInterrupt of a handler end its task only
+        except BaseException as error:
             log.debug("a handler raised", exc_info=error, extra={"task": str(task.id), "handler": task.name})
             return self._lost(task, ending.EXECUTION_FAILED, _told(error))
         finally:
