@@ -15,6 +15,7 @@ from ferryman.app.registry import Registry
 from ferryman.kernel import errors, migrate, watchdog
 from ferryman.kernel.doorbell import Doorbell, NoDoorbell
 from ferryman.kernel.doorbell_pg import PostgresDoorbell
+from ferryman.kernel.invariants import KERNEL_INVARIANTS, Invariant
 from ferryman.kernel.pool import Database, Line
 from ferryman.kernel.settings import Settings
 from ferryman.tasks import watch
@@ -161,6 +162,11 @@ def rules(opened: Opened) -> list[watchdog.Rule]:
         ),
         watchdog.W16,
     ]
+
+
+def invariants() -> tuple[Invariant, ...]:
+    """Return what must always be true, of every domain."""
+    return (*KERNEL_INVARIANTS, *watch.TASK_INVARIANTS)
 
 
 def this_version() -> str:
