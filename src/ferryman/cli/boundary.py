@@ -13,8 +13,7 @@ from typing import Any
 
 from cyclopts import CycloptsError
 
-from ferryman.cli import exits
-from ferryman.cli.program import program
+from ferryman.cli import exits, program
 from ferryman.kernel import errors
 
 
@@ -39,7 +38,8 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    command, bound, _ = program.parse_args(list(arguments), print_error=False, exit_on_error=False)
+    given = program.ordered(arguments)
+    command, bound, _ = program.make(given).parse_args(given, print_error=False, exit_on_error=False)
     answer = command(*bound.args, **bound.kwargs)
     if inspect.iscoroutine(answer):
         answer = _run_async(answer)
