@@ -40,7 +40,7 @@ bite: $(READY) ## Delete each guard of each SQL statement; the suite must notice
 	@$(BIN)/python tools/bite.py $(ARGS)
 
 bench: $(READY) ## Measure beside the peers
-	@$(BIN)/python bench/run.py $(ARGS)
+	@$(BIN)/python -m bench.run $(ARGS)
 
 docs: $(READY) ## Write the generated pages of docs/ anew
 	@$(BIN)/python tools/pages.py

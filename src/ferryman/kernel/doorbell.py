@@ -191,7 +191,7 @@ class Carrier:
             self._hurry.clear()
             try:
                 await self._send(bundle)
-            except Exception as error:  # whatever it was, the ring is kept and nobody is failed by it
+            except Exception as error:  # noqa: BLE001 - whatever it was, the ring is kept and nobody is failed by it
                 failures += 1
                 LOG.debug("a ring could not be sent (%d in a row): %s", failures, error)
                 self.take(bundle)

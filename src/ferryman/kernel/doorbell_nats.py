@@ -95,7 +95,7 @@ class NatsDoorbell:
             self._ended.clear()
             try:
                 await self._attend()
-            except Exception as error:  # the keeper outlives whatever happens to its connection
+            except Exception as error:  # noqa: BLE001 - the keeper outlives whatever happens to its connection
                 failures += 1
                 await self._failed(error)
                 await asyncio.sleep(pause(failures))

@@ -131,7 +131,7 @@ class PostgresDoorbell:
         while True:
             try:
                 await self._attend()
-            except Exception as error:  # the keeper outlives whatever happens to its connection
+            except Exception as error:  # noqa: BLE001 - the keeper outlives whatever happens to its connection
                 failures, missed = failures + 1, True
                 LOG.log(_level(failures), "the doorbell does not hear (%d in a row): %s", failures, error)
                 self._tried.set()
@@ -167,7 +167,7 @@ class PostgresDoorbell:
                 continue
             try:
                 await self._probe()
-            except Exception as error:  # however it failed, it is made anew
+            except Exception as error:  # noqa: BLE001 - however it failed, it is made anew
                 LOG.debug("the doorbell's connection is dead: %s", error)
                 await self._listening.close()
                 return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from contextvars import ContextVar
 from uuid import UUID
@@ -30,7 +29,7 @@ class Context:
         self.task = task
         self._report = report
         self._say = say
-        self._told = threading.Event()
+        self._told = False  # read and written whole by any thread
 
     @property
     def id(self) -> UUID:
@@ -55,28 +54,30 @@ class Context:
     @property
     def ended(self) -> bool:
         """Whether this attempt has been ended from outside (timeout, cancel, lost lease): what it returns is ignored."""
-        return self._told.is_set()
+        return self._told
 
     def check(self) -> None:
         """Raise if this attempt has been ended from outside; for loops in plain functions, which cannot be interrupted."""
-        if self._told.is_set():
+        if self._told:
             raise errors.TaskCancelled("This attempt has been ended from outside.")
 
-    def progress(self, percent: int, message: str | None = None) -> None:
+    def progress(self, percent: float, message: str | None = None) -> None:
         """Tell how far the work is, 0 to 100; the latest word is kept."""
-        if isinstance(percent, bool) or not isinstance(percent, int | float) or not 0 <= percent <= PERCENT_MAX:
+        if isinstance(percent, bool) or not 0 <= percent <= PERCENT_MAX:
             raise errors.TaskInvalidRequest(f"progress: expected 0 to 100, got {percent!r}.", field="percent")
         self._report(self.task, int(percent), None if message is None else readable(str(message)))
 
     def log(self, message: str, *, level: str = "info") -> None:
         """Keep a line in the task's log."""
         if level not in LEVELS:
-            raise errors.TaskInvalidRequest(f"level: expected one of {', '.join(LEVELS)}, got {level!r}.", field="level")
+            raise errors.TaskInvalidRequest(
+                f"level: expected one of {', '.join(LEVELS)}, got {level!r}.", field="level"
+            )
         self._say(self.task, level, readable(str(message)))
 
     def end(self) -> None:
         """Tell the handler that its attempt is over."""
-        self._told.set()
+        self._told = True
 
 
 def current() -> Context:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from uuid import UUID
 
 from ferryman.kernel import faults, telemetry
-from ferryman.kernel.doorbell import Doorbell
+from ferryman.kernel.doorbell import MAX_HINTS, Doorbell
 from ferryman.kernel.pool import Line
 from ferryman.tasks import store
 from ferryman.tasks.model import Claimed, Outcome
@@ -88,13 +89,15 @@ class TaskCrew:
         self._tell(outcomes)
 
     def _tell(self, outcomes: Sequence[Outcome]) -> None:
-        done = [str(each.id) for each in outcomes if each.state in TASK.terminal]
+        done = [each.id for each in outcomes if each.state in TASK.terminal]
         if done:
-            self._doorbell.ring("done", done)
-        if any(each.state is READY for each in outcomes):
-            self._doorbell.ring("due" if any(each.delay for each in outcomes) else "ready")
-        for each in outcomes:
-            telemetry.ended("task", each.state.value, each.code)
+            # Too many to name: whoever waits looks.
+            self._doorbell.ring("done", map(str, done) if len(done) <= MAX_HINTS else ())
+        again = [each.delay for each in outcomes if each.state is READY]
+        if again:
+            self._doorbell.ring("due" if any(again) else "ready")
+        for (state, code), count in Counter((each.state, each.code) for each in outcomes).items():
+            telemetry.ended("task", state.value, code, count)
 
     def doubt(self) -> None:
         """Look at the index at the next turn."""
@@ -110,5 +113,3 @@ class TaskCrew:
         if len(kept) < len(ids):
             telemetry.fenced("task", "renew", len(ids) - len(kept))
         return kept
-
-

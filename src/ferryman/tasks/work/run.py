@@ -14,6 +14,7 @@ from ferryman.tasks.model import Claimed, Outcome
 from ferryman.tasks.rules import ending
 from ferryman.tasks.states import FAILED, READY, SUCCEEDED
 from ferryman.tasks.work import child, context
+from ferryman.tasks.work.deadlines import Deadline, Deadlines
 from ferryman.tasks.work.handlers import Handler, Kind
 from ferryman.tasks.work.threads import Threads
 
@@ -35,18 +36,18 @@ class Runner:
         self._report = report
         self._say = say
         self._threads = Threads()
+        self._deadlines = Deadlines()
 
     async def run(self, task: Claimed) -> Outcome:
         """Run a task to the end of this attempt."""
         told = context.Context(task, report=self._report, say=self._say)
-        timer = Timer(task.timeout_ms / 1000)
+        timer = self._deadlines.begin(task.timeout_ms / 1000)
         try:
             faults.point("handler.started")
             handler = self._handlers.get(task.name)
             if handler is None:
                 raise errors.TaskUnknownHandler(f"No handler is named {task.name} in this worker.")
             arguments = handler.fit(task.payload)
-            timer.start()
             with telemetry.span(task.name, task.traceparent, {"ferryman.task_id": told.task_id}):
                 result = await self._call(handler, arguments, told)
             faults.point("handler.returned")
@@ -59,11 +60,11 @@ class Runner:
             return self._lost(task, ending.EXECUTION_FAILED, error.reason, again=False)
         except (errors.TaskInvalidPayload, errors.TaskUnknownHandler, errors.TaskInvalidResult) as error:
             return self._lost(task, error.code, error.message, again=False)
-        except BaseException as error:  # noqa: BLE001 - SystemExit and KeyboardInterrupt of a handler end its task only
+        except BaseException as error:
             log.debug("a handler raised", exc_info=error, extra={"task": str(task.id), "handler": task.name})
             return self._lost(task, ending.EXECUTION_FAILED, _told(error))
         finally:
-            timer.stop()
+            self._deadlines.end(timer)
             told.end()
 
     async def _call(self, handler: Handler, arguments: dict[str, Any], told: context.Context) -> Any:
@@ -87,7 +88,7 @@ class Runner:
             task.id, task.epoch, self._owner, SUCCEEDED, text, callback=task.callback, callback_ref=task.callback_ref
         )
 
-    def _interrupted(self, task: Claimed, timer: Timer, error: asyncio.CancelledError) -> Outcome:
+    def _interrupted(self, task: Claimed, timer: Deadline, error: asyncio.CancelledError) -> Outcome:
         if timer.expired:
             return self._timed_out(task)
         if error.args:
@@ -138,33 +139,6 @@ class Runner:
     def close(self) -> None:
         """Let idle threads go."""
         self._threads.close()
-
-
-class Timer:
-    """The end of one attempt by its timeout: cancels the task that runs it, once."""
-
-    __slots__ = ("_handle", "_seconds", "expired")
-
-    def __init__(self, seconds: float) -> None:
-        """Do not run yet."""
-        self._seconds = seconds
-        self._handle: asyncio.TimerHandle | None = None
-        self.expired = False
-
-    def start(self) -> None:
-        """Begin to count."""
-        task = asyncio.current_task()
-        assert task is not None
-        self._handle = asyncio.get_running_loop().call_later(self._seconds, self._expire, task)
-
-    def _expire(self, task: asyncio.Task[Any]) -> None:
-        self.expired = True
-        task.cancel()
-
-    def stop(self) -> None:
-        """Count no longer."""
-        if self._handle is not None:
-            self._handle.cancel()
 
 
 def _told(error: BaseException) -> str:

@@ -46,7 +46,7 @@ claimed as (
     from clock
     where task.id = any(array(
         select pick.id
-        from unnest(:queues::text[], :tenants::text[], :rooms::integer[]) as lane (queue, tenant, room)
+        from clock, unnest(:queues::text[], :tenants::text[], :rooms::integer[]) as lane (queue, tenant, room)
         cross join lateral (
             select ready.id
             from ferryman.tasks as ready
@@ -54,6 +54,7 @@ claimed as (
               and ready.tenant = lane.tenant
               and ready.rank is not null
               and ready.name = any(:names::text[])
+              and ready.ends_at > clock.now
             order by ready.rank, ready.id
             limit lane.room
             for update skip locked
