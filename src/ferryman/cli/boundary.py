@@ -13,7 +13,7 @@ from typing import Any
 
 from cyclopts import CycloptsError
 
-from ferryman.cli import exits, program
+from ferryman.cli import exits, logs, program
 from ferryman.kernel import errors
 
 
@@ -38,6 +38,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _run(arguments: Sequence[str]) -> int:
+    logs.hush()
     given = program.ordered(arguments)
     command, bound, _ = program.make(given).parse_args(given, print_error=False, exit_on_error=False)
     answer = command(*bound.args, **bound.kwargs)

@@ -24,6 +24,7 @@ def begin(form: Form, *, level: str = "info") -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
+    logging.getLogger("ferryman").setLevel(logging.NOTSET)
 
 
 def hush() -> None:

@@ -112,9 +112,11 @@ def clean(text: str) -> str:
     )
 
 
-def moment(value: datetime) -> str:
+def moment(value: datetime, *, precise: bool = False) -> str:
     """Return a time as people read it, in UTC."""
-    return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S") + "Z"
+    utc = value.astimezone(UTC)
+    fraction = f".{utc.microsecond // 1000:03}" if precise else ""
+    return f"{utc:%Y-%m-%d %H:%M:%S}{fraction}Z"
 
 
 def seconds(value: float) -> str:

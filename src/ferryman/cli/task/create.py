@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from ferryman.app.tasks import Handle, Tasks
+from ferryman.app.tasks import Handle
 from ferryman.cli import exits
 from ferryman.cli.options import PLAIN, Options
 from ferryman.cli.task import wait as waiting
@@ -135,6 +135,3 @@ def _told(handle: Handle, options: Options) -> None:
     else:
         screen.print(f"{task.task_id}  {task.state.value}")
     screen.say(f"ferryman task show {task.task_id}", style="dim")
-
-
-__all__ = ["Tasks", "create", "length", "read"]
