@@ -33,7 +33,9 @@ TERMS = {
 class Ship:
     """One process (or one mother and her children), and the file it writes."""
 
-    def __init__(self, folder: Path, name: str, url: str, *, role: str = "worker", lives: Sequence[str] = (), **more: Any) -> None:
+    def __init__(
+        self, folder: Path, name: str, url: str, *, role: str = "worker", lives: Sequence[str] = (), **more: Any
+    ) -> None:
         self.history_file = folder / f"{name}.history"
         self.faults_file = folder / f"{name}.faults"
         self.output_file = folder / f"{name}.output"
