@@ -104,7 +104,7 @@ class Ratio:
             ratio=f"{ratio:.2f} ({min(paired):.2f}..{max(paired):.2f})",
             bar="" if self.bar is None else f"{sign} {self.bar:g}x",
             goal="" if self.goal is None else f"{sign} {self.goal:g}x",
-            verdict=sentence(self.weigh(ratio, self.bar), self.weigh(ratio, self.goal)) + (" (busy)" if busy else ""),
+            verdict=sentence(self.weigh(ratio, self.bar), self.weigh(ratio, self.goal), busy=busy),
         )
 
     def weigh(self, ratio: float, threshold: float | None) -> str | None:
@@ -137,15 +137,16 @@ class Limit:
             ours=statistics.median(values),
             ratio=f"({number(min(values))}..{number(max(values))})",
             bar=f"<= {self.most:g} {self.unit}",
-            verdict=sentence(MET if all(kept) else UNDECIDED if any(kept) else MISSED, None),
+            verdict=sentence(
+                MET if all(kept) else UNDECIDED if any(kept) else MISSED, None, busy=results.was_busy(self.figure, OURS)
+            ),
         )
 
 
-def sentence(bar: str | None, goal: str | None) -> str:
+def sentence(bar: str | None, goal: str | None, *, busy: bool) -> str:
     """Say the best that is certain."""
-    if goal == MET:
-        return "goal met"
-    return f"goal {goal}" if bar is None else f"bar {bar}"
+    said = f"goal {goal}" if goal == MET or bar is None else f"bar {bar}"
+    return f"{said} (busy)" if busy else said
 
 
 Checks = Sequence[Ratio | Limit]

@@ -106,6 +106,10 @@ class Ferryman:
         """Know of a handler that runs in other processes, so that its tasks can be created here."""
         self._handlers.declare(name, **options)
 
+    def handlers(self) -> list[str]:
+        """Name the handlers that run here."""
+        return sorted(self._handlers.handlers)
+
     def on_end(self, kind: str, owner: Settles) -> None:
         """Let an owner settle the ends of tasks that carry this kind of callback."""
         self._settlers[kind] = owner

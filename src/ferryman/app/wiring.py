@@ -16,6 +16,7 @@ from ferryman.app.registry import Registry
 from ferryman.kernel import db, errors, migrate, watchdog
 from ferryman.kernel.doorbell import Doorbell, NoDoorbell
 from ferryman.kernel.doorbell_pg import PostgresDoorbell
+from ferryman.kernel.invariants import KERNEL_INVARIANTS, Invariant
 from ferryman.kernel.pool import Database, Line
 from ferryman.kernel.settings import Settings
 from ferryman.tasks import watch
@@ -171,6 +172,11 @@ def rules(opened: Opened) -> list[watchdog.Rule]:
         ),
         watchdog.W16,
     ]
+
+
+def invariants() -> tuple[Invariant, ...]:
+    """Return what must always be true, of every domain."""
+    return (*KERNEL_INVARIANTS, *watch.TASK_INVARIANTS)
 
 
 def this_version() -> str:
