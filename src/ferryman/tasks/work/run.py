@@ -100,7 +100,7 @@ class Runner:
 
     def hand_back(self, task: Claimed) -> Outcome:
         """Return a task that was not done here; no attempt is used."""
-        return Outcome(task.id, task.epoch, self._owner, READY)
+        return Outcome(task.id, task.epoch, self._owner, READY, callback=task.callback, callback_ref=task.callback_ref)
 
     def _lost(self, task: Claimed, code: str, reason: str, *, again: bool = True) -> Outcome:
         try:
