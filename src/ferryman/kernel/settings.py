@@ -24,8 +24,6 @@ from ferryman.kernel.setting import Section, choice, count, duration, name, name
 PREFIX: Final = "FERRYMAN_"
 CONFIG: Final = "FERRYMAN_CONFIG"
 FILE: Final = "ferryman.toml"
-# Named like settings and read elsewhere: the file above, and the faults of a test (kernel/faults.py).
-NOT_SETTINGS: Final = frozenset({CONFIG, "FERRYMAN_FAULTS", "FERRYMAN_FAULTS_LOG"})
 DOORBELLS: Final = ("postgres", "nats", "none")
 
 
@@ -175,11 +173,7 @@ def _flat(given: Mapping[str, Any], origin: str = "argument") -> dict[str, tuple
 def _from_environment(environ: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
     found = {}
     for variable, value in environ.items():
-<<<<<<< HEAD
         if not variable.startswith(PREFIX) or variable in (CONFIG, *faults.VARIABLES) or setting.is_link(variable):
-=======
-        if not variable.startswith(PREFIX) or variable in NOT_SETTINGS or setting.is_link(variable):
->>>>>>> crash
             continue
         key = variable.removeprefix(PREFIX).lower().replace("__", ".")
         _refuse_unknown([key], f"environment {variable}")
