@@ -1,6 +1,7 @@
 """Starting ships, watching what they write, and signalling them."""
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -33,7 +34,9 @@ TERMS = {
 class Ship:
     """One process (or one mother and her children), and the file it writes."""
 
-    def __init__(self, folder: Path, name: str, url: str, *, role: str = "worker", lives: Sequence[str] = (), **more: Any) -> None:
+    def __init__(
+        self, folder: Path, name: str, url: str, *, role: str = "worker", lives: Sequence[str] = (), **more: Any
+    ) -> None:
         self.history_file = folder / f"{name}.history"
         self.faults_file = folder / f"{name}.faults"
         self.output_file = folder / f"{name}.output"
@@ -113,10 +116,8 @@ class Ship:
         process, self._process = self._process, None
         if process is None:
             return
-        try:
+        with contextlib.suppress(ProcessLookupError):  # all of them are gone already
             os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass  # all of them are gone already
         process.wait()
 
 

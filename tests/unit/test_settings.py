@@ -60,9 +60,7 @@ def test_the_defaults_are_those_of_the_contract() -> None:
 
 @pytest.mark.contract("S7")
 def test_arguments_win_over_environment_over_file_over_defaults(elsewhere: Path) -> None:
-    (elsewhere / "ferryman.toml").write_text(
-        'tenant = "file"\n[worker]\nlease = 11\nthreads = 1\nconcurrency = 1\n'
-    )
+    (elsewhere / "ferryman.toml").write_text('tenant = "file"\n[worker]\nlease = 11\nthreads = 1\nconcurrency = 1\n')
 
     made = load(
         {"worker": {"lease": "13s"}},
@@ -119,9 +117,7 @@ def test_another_file_can_be_named(elsewhere: Path) -> None:
         (b"[worker.lease]\nx = 1", r"worker.lease \(file .*: expected seconds"),
     ],
 )
-def test_a_bad_file_is_refused_by_name(
-    elsewhere: Path, content: bytes | None, complaint: str
-) -> None:
+def test_a_bad_file_is_refused_by_name(elsewhere: Path, content: bytes | None, complaint: str) -> None:
     path = elsewhere / "bad.toml"
     if content is not None:
         path.write_bytes(content)
@@ -137,8 +133,7 @@ def test_an_unknown_key_is_refused_with_the_near_ones() -> None:
 
     assert refused.value.details["near"][0] == "worker.concurrency"
     assert refused.value.message.startswith(
-        "Unknown setting worker.concurency (environment FERRYMAN_WORKER__CONCURENCY)."
-        " Did you mean worker.concurrency"
+        "Unknown setting worker.concurency (environment FERRYMAN_WORKER__CONCURENCY). Did you mean worker.concurrency"
     )
     with pytest.raises(errors.SettingsInvalid, match=r"Unknown setting xyzzy \(argument\)\. `"):
         load({"xyzzy": 1})
@@ -215,9 +210,7 @@ def test_the_doorbell_is_nats_when_there_is_nats_unless_told_otherwise() -> None
         ("NATS_URL", "bell.example", "expected an address that begins with nats://"),
     ],
 )
-def test_a_bad_value_is_refused_with_what_was_expected_and_got(
-    variable: str, value: str, complaint: str
-) -> None:
+def test_a_bad_value_is_refused_with_what_was_expected_and_got(variable: str, value: str, complaint: str) -> None:
     with pytest.raises(errors.SettingsInvalid, match=complaint) as refused:
         load(**{f"FERRYMAN_{variable}": value})
 

@@ -126,7 +126,7 @@ class Tasks:
         max_retries: int | None = None,
         backoff: Any = None,
         ends_at: datetime | None = None,
-    ) -> list[Handle]:
+    ) -> Sequence[Handle]:
         """Create many tasks of one name, all or none; the options hold for each."""
         like = self._draft(
             task,
@@ -249,7 +249,7 @@ class Tasks:
         name: str | None = None,
         before: UUID | None = None,
         limit: int = 50,
-    ) -> list[TaskRecord]:
+    ) -> Sequence[TaskRecord]:
         """Read a page of tasks, newest first; `before` is the id that the last page ended with."""
         async with self._db.session() as tx:
             return await read.page(
@@ -262,7 +262,7 @@ class Tasks:
         async with self._db.session() as tx:
             return await events.of(tx, id)
 
-    async def logs(self, task_id: str | UUID, *, after: int = 0, limit: int = 1000) -> list[read.LogLine]:
+    async def logs(self, task_id: str | UUID, *, after: int = 0, limit: int = 1000) -> Sequence[read.LogLine]:
         """Read what a task's handler said, in order."""
         id = (await self.record(task_id)).id
         async with self._db.session() as tx:
@@ -278,7 +278,7 @@ class Tasks:
 
     # What is stopped
 
-    async def cancel(self, *task_ids: str | UUID, reason: str | None = None) -> list[UUID]:
+    async def cancel(self, *task_ids: str | UUID, reason: str | None = None) -> Sequence[UUID]:
         """Cancel tasks that have not ended; return those that were cancelled now."""
         wanted = [await self._id(each) for each in task_ids]
         rows = await self._patiently(

@@ -17,15 +17,13 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Final, Self, TypeAlias
 
-from ferryman.kernel import errors, payload, setting
+from ferryman.kernel import errors, faults, payload, setting
 from ferryman.kernel.lease import SHORTEST
 from ferryman.kernel.setting import Section, choice, count, duration, name, names, url
 
 PREFIX: Final = "FERRYMAN_"
 CONFIG: Final = "FERRYMAN_CONFIG"
 FILE: Final = "ferryman.toml"
-# Named like settings and read elsewhere: the file above, and the faults of a test (kernel/faults.py).
-NOT_SETTINGS: Final = frozenset({CONFIG, "FERRYMAN_FAULTS", "FERRYMAN_FAULTS_LOG"})
 DOORBELLS: Final = ("postgres", "nats", "none")
 
 
@@ -49,9 +47,7 @@ class Worker(Section):
     poll: Annotated[timedelta, duration(least=timedelta(milliseconds=10))] = timedelta(seconds=1)
     queues: Annotated[tuple[str, ...], names()] = ("default",)
     watchdog_interval: Interval = timedelta(seconds=5)
-    lease_sweep: Annotated[timedelta, duration(least=TENTH, key="lease_sweep_seconds")] = timedelta(
-        seconds=1
-    )
+    lease_sweep: Annotated[timedelta, duration(least=TENTH, key="lease_sweep_seconds")] = timedelta(seconds=1)
     lanes: Annotated[int, count(most=64)] = 2
 
 
@@ -177,7 +173,7 @@ def _flat(given: Mapping[str, Any], origin: str = "argument") -> dict[str, tuple
 def _from_environment(environ: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
     found = {}
     for variable, value in environ.items():
-        if not variable.startswith(PREFIX) or variable in NOT_SETTINGS or setting.is_link(variable):
+        if not variable.startswith(PREFIX) or variable in (CONFIG, *faults.VARIABLES) or setting.is_link(variable):
             continue
         key = variable.removeprefix(PREFIX).lower().replace("__", ".")
         _refuse_unknown([key], f"environment {variable}")
