@@ -215,7 +215,16 @@ async def renew(
     tx: Tx, ids: Sequence[UUID], epochs: Sequence[int], *, owner: UUID, lease: timedelta, margin: timedelta
 ) -> set[UUID]:
     """Renew leases; what is not in the answer was refused."""
-    rows = await many(tx, _RENEW, ids=list(ids), epochs=list(epochs), owner=owner, lease=lease, margin=margin)
+    ordered = sorted(zip(ids, epochs, strict=True))  # the order in which everybody locks tasks
+    rows = await many(
+        tx,
+        _RENEW,
+        ids=[id for id, _ in ordered],
+        epochs=[epoch for _, epoch in ordered],
+        owner=owner,
+        lease=lease,
+        margin=margin,
+    )
     return {row["id"] for row in rows}
 
 
