@@ -43,9 +43,7 @@ def outcome(id: UUID, state: TaskState, **told: Any) -> Outcome:
     return Outcome(id, EPOCH, OWNER, state)._replace(**says[state] | told)
 
 
-async def turn(
-    tx: Session, *outcomes: Outcome, lanes: Any = (), names: Any = ("mail",)
-) -> tuple[list[Any], list[UUID]]:
+async def turn(tx: Tx, *outcomes: Outcome, lanes: Any = (), names: Any = ("mail",)) -> tuple[list[Any], list[UUID]]:
     return await store.turn(tx, outcomes, owner=OWNER, lanes=lanes, names=list(names), lease=LEASE, margin=MARGIN)
 
 
