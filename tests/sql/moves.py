@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from ferryman.kernel import ids
+from ferryman.kernel.db import Tx
 from ferryman.kernel.pool import Session
 from ferryman.tasks import store
 from ferryman.tasks.model import Outcome

@@ -55,7 +55,7 @@ async def test_a_list_goes_on_behind_the_last_id_of_a_page(given: Session) -> No
 
 
 @pytest.mark.contract("T18", "K12")
-async def test_only_the_ended_among_those_asked_for_are_told(given: Session) -> None:
+async def test_the_ended_and_the_unknown_among_those_asked_for_are_told(given: Session) -> None:
     ended = await plant(given, TASK, SUCCEEDED, result=[1])
     running = await plant(given, TASK, RUNNING)
     foreign = await plant(given, TASK, FAILED, tenant="acme")
@@ -63,7 +63,10 @@ async def test_only_the_ended_among_those_asked_for_are_told(given: Session) -> 
 
     rows = await store.finished(given, [ended, running, foreign], tenant="default")
 
-    assert [(row["id"], row["result"]) for row in rows] == [(ended, "[1]")]
+    assert {(row["id"], row["state"], row["result"]) for row in rows} == {
+        (ended, "succeeded", "[1]"),
+        (foreign, None, None),
+    }
 
 
 @pytest.mark.contract("T17")

@@ -200,9 +200,7 @@ BOUNDS = DECLARED["ends_by"]
         ({"table": "t" * 60}, "PostgreSQL would cut the name"),
     ],
 )
-def test_a_declaration_that_cannot_be_right_does_not_import(
-    changes: dict[str, Any], complaint: str
-) -> None:
+def test_a_declaration_that_cannot_be_right_does_not_import(changes: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ValueError, match=f"machine TASK: .*{complaint}"):
         declare(**changes)
 
@@ -230,13 +228,9 @@ def test_states_that_only_lead_to_each_other_are_refused() -> None:
 @pytest.mark.contract("K3")
 def test_the_constraints_tie_states_to_their_columns() -> None:
     assert TASK.constraints() == {
-        "tasks_state_known": (
-            "state in ('pending', 'ready', 'running', 'succeeded', 'failed', 'cancelled')"
-        ),
+        "tasks_state_known": ("state in ('pending', 'ready', 'running', 'succeeded', 'failed', 'cancelled')"),
         "tasks_leased_until_present": "(state in ('running')) = (leased_until is not null)",
-        "tasks_finished_at_present": (
-            "(state in ('succeeded', 'failed', 'cancelled')) = (finished_at is not null)"
-        ),
+        "tasks_finished_at_present": ("(state in ('succeeded', 'failed', 'cancelled')) = (finished_at is not null)"),
     }
 
 

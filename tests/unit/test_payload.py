@@ -20,9 +20,7 @@ from tests.corpus import bad_payloads
 whole = st.integers(-(2**63), 2**63 - 1)
 text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
 leaves = st.none() | st.booleans() | whole | st.floats(allow_nan=False, allow_infinity=False) | text
-good = st.recursive(
-    leaves, lambda inner: st.lists(inner) | st.dictionaries(text, inner), max_leaves=30
-)
+good = st.recursive(leaves, lambda inner: st.lists(inner) | st.dictionaries(text, inner), max_leaves=30)
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters()),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(st.characters()), inner),
@@ -48,9 +46,7 @@ def storable(value: Any) -> bool:
 
 
 @pytest.mark.contract("K13")
-@pytest.mark.parametrize(
-    ("value", "path"), [pytest.param(v, p, id=name) for name, v, p in bad_payloads.VALUES]
-)
+@pytest.mark.parametrize(("value", "path"), [pytest.param(v, p, id=name) for name, v, p in bad_payloads.VALUES])
 def test_a_bad_value_is_refused_and_its_path_named(value: Any, path: str) -> None:
     with pytest.raises(errors.TaskInvalidPayload) as refused:
         payload.encode(value)
@@ -60,9 +56,7 @@ def test_a_bad_value_is_refused_and_its_path_named(value: Any, path: str) -> Non
 
 
 @pytest.mark.contract("K13")
-@pytest.mark.parametrize(
-    ("raw", "path"), [pytest.param(t, p, id=name) for name, t, p in bad_payloads.TEXTS]
-)
+@pytest.mark.parametrize(("raw", "path"), [pytest.param(t, p, id=name) for name, t, p in bad_payloads.TEXTS])
 def test_a_bad_text_is_refused_and_its_path_named(raw: str | bytes, path: str) -> None:
     with pytest.raises(errors.TaskInvalidPayload) as refused:
         payload.check_text(raw)

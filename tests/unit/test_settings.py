@@ -39,7 +39,6 @@ def test_the_defaults_are_those_of_the_contract() -> None:
     assert (made.doorbell, made.tenant, made.schema) == ("postgres", "default", "ferryman")
     assert made.worker == Worker(
         concurrency=100,
-        threads=32,
         claim_max=250,
         lease=second(30),
         grace=second(20),
@@ -60,24 +59,22 @@ def test_the_defaults_are_those_of_the_contract() -> None:
 
 @pytest.mark.contract("S7")
 def test_arguments_win_over_environment_over_file_over_defaults(elsewhere: Path) -> None:
-    (elsewhere / "ferryman.toml").write_text(
-        'tenant = "file"\n[worker]\nlease = 11\nthreads = 1\nconcurrency = 1\n'
-    )
+    (elsewhere / "ferryman.toml").write_text('tenant = "file"\n[worker]\nlease = 11\nlanes = 1\nconcurrency = 1\n')
 
     made = load(
         {"worker": {"lease": "13s"}},
         FERRYMAN_WORKER__LEASE="12s",
-        FERRYMAN_WORKER__THREADS="2",
+        FERRYMAN_WORKER__LANES="3",
     )
 
     assert made.worker.lease == second(13)
-    assert made.worker.threads == 2
+    assert made.worker.lanes == 3
     assert made.worker.concurrency == 1
     assert made.tenant == "file"
     assert made.worker.claim_max == 250
     sources = made.sources()
     assert sources["worker.lease"] == ("13s", "argument")
-    assert sources["worker.threads"] == ("2", "environment FERRYMAN_WORKER__THREADS")
+    assert sources["worker.lanes"] == ("3", "environment FERRYMAN_WORKER__LANES")
     assert sources["worker.concurrency"] == ("1", "file ferryman.toml")
     assert sources["worker.claim_max"] == ("250", "default")
 
@@ -86,8 +83,14 @@ def test_arguments_win_over_environment_over_file_over_defaults(elsewhere: Path)
 def test_every_setting_has_a_source() -> None:
     sources = load().sources()
 
-    assert len(sources) == 23
+    assert len(sources) == 22
     assert {origin for _, origin in sources.values()} == {"default"}
+
+
+def test_a_plan_of_faults_in_the_environment_is_no_setting() -> None:
+    assert (
+        load(FERRYMAN_FAULTS="claim.sent=kill@1", FERRYMAN_FAULTS_LOG="faults", FERRYMAN_POOL__SIZE="3").pool.size == 3
+    )
 
 
 def test_the_process_environment_is_read_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,9 +118,7 @@ def test_another_file_can_be_named(elsewhere: Path) -> None:
         (b"[worker.lease]\nx = 1", r"worker.lease \(file .*: expected seconds"),
     ],
 )
-def test_a_bad_file_is_refused_by_name(
-    elsewhere: Path, content: bytes | None, complaint: str
-) -> None:
+def test_a_bad_file_is_refused_by_name(elsewhere: Path, content: bytes | None, complaint: str) -> None:
     path = elsewhere / "bad.toml"
     if content is not None:
         path.write_bytes(content)
@@ -133,8 +134,7 @@ def test_an_unknown_key_is_refused_with_the_near_ones() -> None:
 
     assert refused.value.details["near"][0] == "worker.concurrency"
     assert refused.value.message.startswith(
-        "Unknown setting worker.concurency (environment FERRYMAN_WORKER__CONCURENCY)."
-        " Did you mean worker.concurrency"
+        "Unknown setting worker.concurency (environment FERRYMAN_WORKER__CONCURENCY). Did you mean worker.concurrency"
     )
     with pytest.raises(errors.SettingsInvalid, match=r"Unknown setting xyzzy \(argument\)\. `"):
         load({"xyzzy": 1})
@@ -211,9 +211,7 @@ def test_the_doorbell_is_nats_when_there_is_nats_unless_told_otherwise() -> None
         ("NATS_URL", "bell.example", "expected an address that begins with nats://"),
     ],
 )
-def test_a_bad_value_is_refused_with_what_was_expected_and_got(
-    variable: str, value: str, complaint: str
-) -> None:
+def test_a_bad_value_is_refused_with_what_was_expected_and_got(variable: str, value: str, complaint: str) -> None:
     with pytest.raises(errors.SettingsInvalid, match=complaint) as refused:
         load(**{f"FERRYMAN_{variable}": value})
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 from uuid import UUID
@@ -74,9 +74,11 @@ class Client:
         """Create a task; the options are those of `app.tasks.create`."""
         return BlockingHandle(self, self._run(self._app.tasks.create(task, given, **options)))
 
-    def create_many(self, task: Any, payloads: Iterable[Any], **options: Any) -> list[BlockingHandle]:
+    def create_many(self, task: Any, payloads: Iterable[Any], **options: Any) -> Sequence[BlockingHandle]:
         """Create many tasks of one name, all or none."""
-        return [BlockingHandle(self, each) for each in self._run(self._app.tasks.create_many(task, payloads, **options))]
+        return [
+            BlockingHandle(self, each) for each in self._run(self._app.tasks.create_many(task, payloads, **options))
+        ]
 
     def accept(self, asked: Mapping[str, Any]) -> BlockingHandle:
         """Create a task from a request in the form of the source."""
@@ -86,11 +88,11 @@ class Client:
         """Find a task."""
         return BlockingHandle(self, self._run(self._app.tasks.get(task_id)))
 
-    def list(self, **filters: Any) -> list[TaskRecord]:
+    def list(self, **filters: Any) -> Sequence[TaskRecord]:
         """Read a page of tasks, newest first."""
         return self._run(self._app.tasks.list(**filters))
 
-    def cancel(self, *task_ids: str | UUID, reason: str | None = None) -> list[UUID]:
+    def cancel(self, *task_ids: str | UUID, reason: str | None = None) -> Sequence[UUID]:
         """Cancel tasks that have not ended."""
         return self._run(self._app.tasks.cancel(*task_ids, reason=reason))
 

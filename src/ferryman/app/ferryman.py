@@ -32,13 +32,21 @@ class Ferryman:
     """
 
     def __init__(
-        self, database_url: str | None = None, *, settings: Settings | None = None, doorbell: Doorbell | None = None,
-        **overrides: Any,
+        self, database_url: str | None = None, *, settings: Settings | None = None,
+        doorbell: Doorbell | str | None = None, **overrides: Any,
     ) -> None:  # fmt: skip
-        """Read the settings; nothing is connected yet. Overrides are settings by name, such as tenant='acme'."""
+        """Read the settings; nothing is connected yet. Overrides are settings by name, such as tenant='acme'.
+
+        Settings may also be given whole, and a doorbell ready made.
+        """
         if database_url is not None:
             overrides["database_url"] = database_url
-        self.settings = settings if settings is not None and not overrides else Settings.load(overrides)
+        if isinstance(doorbell, str):
+            overrides["doorbell"] = doorbell
+            doorbell = None
+        if settings is not None and overrides:
+            raise errors.SettingsInvalid("Give settings whole or by name, not both.", field=min(overrides))
+        self.settings = settings or Settings.load(overrides)
         self._handlers = Registry(
             Defaults(timeout_ms=_ms(self.settings.tasks.timeout), max_retries=self.settings.tasks.max_retries)
         )
@@ -54,6 +62,7 @@ class Ferryman:
     @overload
     def task(
         self,
+        /,
         *,
         name: str | None = None,
         queue: str | None = None,
@@ -66,26 +75,48 @@ class Ferryman:
     ) -> Callable[[Handled], Handled]: ...
 
     def task(
-        self, function: Handled | None = None, /, *, name: str | None = None, process: bool = False, default: bool = False,
-        **options: Any,
-    ) -> Handled | Callable[[Handled], Handled]:  # fmt: skip
+        self,
+        function: Any = None,
+        /,
+        *,
+        name: str | None = None,
+        queue: str | None = None,
+        priority: int | None = None,
+        timeout: timedelta | float | None = None,
+        max_retries: int | None = None,
+        backoff: Any = None,
+        process: bool = False,
+        default: bool = False,
+    ) -> Any:
         """Register a function as the handler of tasks; it stays an ordinary function.
 
         An async function runs on the worker's event loop, a plain one in a thread or, with `process=True`, in a child
         process. `default=True` makes it the handler of requests that name none. The other options are those of `create`
         and hold for each task of this name that does not say otherwise.
         """
-        if function is None:
-            return lambda given: self._register(given, name=name, process=process, default=default, **options)
-        return self._register(function, name=name, process=process, default=default, **options)
 
-    def _register(self, function: Handled, *, name: str | None, default: bool, **options: Any) -> Handled:
-        self._handlers.add(function, name=DEFAULT_NAME if default and name is None else name, **options)
-        return function
+        def register(given: Handled) -> Handled:
+            self._handlers.add(
+                given,
+                name=DEFAULT_NAME if default and name is None else name,
+                process=process,
+                queue=queue,
+                priority=priority,
+                timeout=timeout,
+                max_retries=max_retries,
+                backoff=backoff,
+            )
+            return given
+
+        return register if function is None else register(function)
 
     def declare(self, name: str, **options: Any) -> None:
         """Know of a handler that runs in other processes, so that its tasks can be created here."""
         self._handlers.declare(name, **options)
+
+    def handlers(self) -> list[str]:
+        """Name the handlers that run here."""
+        return sorted(self._handlers.handlers)
 
     def on_end(self, kind: str, owner: Settles) -> None:
         """Let an owner settle the ends of tasks that carry this kind of callback."""
@@ -111,7 +142,9 @@ class Ferryman:
         """Open the app."""
         return await self.open()
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
         """Close the app."""
         await self.close()
 

@@ -6,15 +6,15 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 from ferryman.kernel import errors, events, faults, ids, payload, telemetry
-from ferryman.kernel.db import Tx
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.gather import Gather
 from ferryman.kernel.loop import RECONNECT
-from ferryman.kernel.pool import Database
+from ferryman.kernel.pool import Database, Line
 from ferryman.tasks.intake import cancel, create, read
 from ferryman.tasks.intake.result import End, Progress, Waiting
 from ferryman.tasks.model import Created, Draft, TaskRecord
@@ -43,6 +43,7 @@ class Tasks:
     def __init__(
         self,
         db: Database,
+        line: Line,
         doorbell: Doorbell,
         known: Known,
         owners: Owners,
@@ -53,8 +54,9 @@ class Tasks:
         poll: timedelta,
         patience: timedelta,
     ) -> None:
-        """Belong to one tenant."""
+        """Belong to one tenant; creates that come at one time share the line."""
         self._db = db
+        self._line = line
         self._doorbell = doorbell
         self._known = known
         self._owners = owners
@@ -113,32 +115,60 @@ class Tasks:
         return Handle(self, await self._creates(draft))
 
     async def create_many(
-        self, task: str | Function, payloads: Iterable[Any], *, at: datetime | None = None, **options: Any
-    ) -> list[Handle]:
-        """Create many tasks of one name, all or none; options are those of `create` and hold for each."""
-        timed = {"schedule_type": None if at is None else request.AT, "scheduled_at": at}
-        options["timeout_ms"] = request.milliseconds(options.pop("timeout", None))
+        self,
+        task: str | Function,
+        payloads: Iterable[Any],
+        *,
+        at: datetime | None = None,
+        queue: str | None = None,
+        priority: int | None = None,
+        timeout: timedelta | float | None = None,
+        max_retries: int | None = None,
+        backoff: Any = None,
+        ends_at: datetime | None = None,
+    ) -> Sequence[Handle]:
+        """Create many tasks of one name, all or none; the options hold for each."""
+        like = self._draft(
+            task,
+            None,
+            schedule_type=None if at is None else request.AT,
+            scheduled_at=at,
+            queue=queue,
+            priority=priority,
+            timeout_ms=request.milliseconds(timeout),
+            max_retries=max_retries,
+            backoff=backoff,
+            ends_at=ends_at,
+        )
+        handler = self._known.find(task)[1]
         waiting = iter(payloads)
         created: list[Created] = []
         async with self._db.transaction() as tx:
-            drafts = [self._draft(task, each, **timed, **options) for _, each in zip(range(SET), waiting, strict=False)]
+            drafts = self._alike(like, handler, islice(waiting, SET))
             while drafts:
                 sent = asyncio.ensure_future(create.create(tx, drafts, ends_after=self._ends_after))
                 try:
                     await asyncio.sleep(0)  # PostgreSQL inserts this set while Python makes the next
-                    drafts = [
-                        self._draft(task, each, **timed, **options) for _, each in zip(range(SET), waiting, strict=False)
-                    ]
+                    drafts = self._alike(like, handler, islice(waiting, SET))
                 finally:
                     answers = await sent
                 created.extend(_all_created(answers))
         self._born(created)
         return [Handle(self, each) for each in created]
 
+    def _alike(self, like: Draft, handler: Handler | None, payloads: Iterable[Any]) -> list[Draft]:
+        drafts = []
+        for each in payloads:
+            text = payload.encode(each, limit=self._limit)
+            if handler is not None:
+                handler.fit(text)
+            drafts.append(Draft(like.task._replace(id=ids.new_id(), payload=text), like.given))
+        return drafts
+
     def _draft(self, task: str | Function | None, given: Any, **fields: Any) -> Draft:
         name, handler, defaults = self._known.find(task)
         text = payload.encode(given, limit=self._limit)
-        if handler is not None:
+        if handler is not None and given is not None:
             handler.fit(text)
         return request.draft(
             tenant=self.tenant, name=name, payload=text, defaults=defaults, traceparent=telemetry.carry(), **fields
@@ -165,8 +195,7 @@ class Tasks:
 
     async def _create_once(self, drafts: list[Draft]) -> list[Created | errors.TaskDuplicate]:
         faults.point("create.before")
-        async with self._db.session() as tx:
-            answers = await create.create(tx, drafts, ends_after=self._ends_after)
+        answers = await create.create(self._line, drafts, ends_after=self._ends_after)
         faults.point("create.committed")
         return answers
 
@@ -220,7 +249,7 @@ class Tasks:
         name: str | None = None,
         before: UUID | None = None,
         limit: int = 50,
-    ) -> list[TaskRecord]:
+    ) -> Sequence[TaskRecord]:
         """Read a page of tasks, newest first; `before` is the id that the last page ended with."""
         async with self._db.session() as tx:
             return await read.page(
@@ -231,9 +260,9 @@ class Tasks:
         """Read everything that happened to a task, in order."""
         id = (await self.record(task_id)).id
         async with self._db.session() as tx:
-            return await events.of(tx, id)
+            return await events.of(tx, id, tenant=self.tenant)
 
-    async def logs(self, task_id: str | UUID, *, after: int = 0, limit: int = 1000) -> list[read.LogLine]:
+    async def logs(self, task_id: str | UUID, *, after: int = 0, limit: int = 1000) -> Sequence[read.LogLine]:
         """Read what a task's handler said, in order."""
         id = (await self.record(task_id)).id
         async with self._db.session() as tx:
@@ -249,7 +278,7 @@ class Tasks:
 
     # What is stopped
 
-    async def cancel(self, *task_ids: str | UUID, reason: str | None = None) -> list[UUID]:
+    async def cancel(self, *task_ids: str | UUID, reason: str | None = None) -> Sequence[UUID]:
         """Cancel tasks that have not ended; return those that were cancelled now."""
         wanted = [await self._id(each) for each in task_ids]
         rows = await self._patiently(
@@ -272,6 +301,7 @@ class Tasks:
         """Send what is under way; let nobody wait any more."""
         await self._creates.drain()
         await self._waiting.close()
+        await self._line.close()
 
 
 class Handle:

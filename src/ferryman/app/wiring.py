@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from importlib.metadata import PackageNotFoundError, version
@@ -12,9 +14,10 @@ from typing import Any
 
 from ferryman.app import tasks as doors
 from ferryman.app.registry import Registry
-from ferryman.kernel import errors, migrate, watchdog
+from ferryman.kernel import db, errors, events, migrate, watchdog
 from ferryman.kernel.doorbell import Doorbell, NoDoorbell
 from ferryman.kernel.doorbell_pg import PostgresDoorbell
+from ferryman.kernel.invariants import KERNEL_INVARIANTS, Invariant
 from ferryman.kernel.pool import Database, Line
 from ferryman.kernel.settings import Settings
 from ferryman.tasks import watch
@@ -22,6 +25,8 @@ from ferryman.tasks.ports import Owners
 from ferryman.tasks.work.worker import Terms, Worker
 
 log = logging.getLogger("ferryman")
+
+_KEEP = db.load("ferryman.kernel", "settings/keep")
 
 EMBEDDED_FOLDER = Path(".ferryman") / "postgres"
 PATIENCE = timedelta(seconds=10)
@@ -54,7 +59,7 @@ async def address(settings: Settings) -> str:
     """Return where the database is; without an address, start the embedded one of this directory."""
     if settings.database_url is not None:
         return settings.database_url
-    from ferryman.app.embedded import Embedded  # noqa: PLC0415 - only for those who have no server
+    from ferryman.app.embedded import Embedded
 
     log.warning("no database_url is set: using the embedded PostgreSQL in %s", EMBEDDED_FOLDER)
     return await asyncio.to_thread(Embedded(EMBEDDED_FOLDER).start)
@@ -76,6 +81,7 @@ async def open_app(settings: Settings, handlers: Registry, owners: Owners, *, do
         raise
     tasks = doors.Tasks(
         database,
+        Line(url, schema=settings.schema),
         bell,
         handlers,
         owners,
@@ -100,7 +106,7 @@ def make_doorbell(settings: Settings, url: str) -> Doorbell:
     if settings.doorbell == "none":
         return NoDoorbell()
     if settings.doorbell == "nats":
-        from ferryman.kernel.doorbell_nats import NatsDoorbell  # noqa: PLC0415 - an extra
+        from ferryman.kernel.doorbell_nats import NatsDoorbell
 
         if settings.nats_url is None:
             raise errors.SettingsInvalid("doorbell: 'nats' needs nats_url.", field="nats_url")
@@ -125,6 +131,8 @@ async def work(opened: Opened, stop: asyncio.Event, **terms: Any) -> None:
     if terms:
         raise errors.SettingsInvalid(f"{min(terms)}: a worker has no such term.", field=min(terms))
     line = opened.line(**watchdog.SETTINGS)
+    in_force = {"watchdog.interval_seconds": worker.watchdog_interval.total_seconds()}
+    await db.many(line, _KEEP, values=json.dumps(in_force))
     dog = watchdog.Watchdog(
         line,
         rules(opened),
@@ -164,7 +172,35 @@ def rules(opened: Opened) -> list[watchdog.Rule]:
             interval=worker.watchdog_interval,
         ),
         watchdog.W16,
+        DAYS_OF_THE_LOG,
     ]
+
+
+async def _make_days(tx: db.Tx, _limit: int) -> Sequence[Any]:
+    made = await events.ensure_partitions(tx)
+    if made:
+        log.info("made days of the log", extra={"partitions": list(made)})
+    return ()
+
+
+async def _nothing(_tx: db.Tx, _found: Sequence[Any]) -> int:
+    return 0
+
+
+DAYS_OF_THE_LOG = watchdog.Rule(
+    name="K10",
+    finds="a day of the next week that has no partition in the log",
+    does="makes it, ahead of its time",
+    setting="worker.watchdog_interval_seconds",
+    every=timedelta(hours=1),
+    find=_make_days,
+    act=_nothing,
+)
+
+
+def invariants() -> tuple[Invariant, ...]:
+    """Return what must always be true, of every domain."""
+    return (*KERNEL_INVARIANTS, *watch.TASK_INVARIANTS)
 
 
 def this_version() -> str:

@@ -90,10 +90,7 @@ def _children(node: _Node, error: Refusal) -> list[_Node] | None:
     fault = _FAULTS.get(type(value))
     if fault is None:
         if isinstance(value, dict):
-            return [
-                _Node(item, node.depth + 1, _step(key, node, error), node)
-                for key, item in value.items()
-            ]
+            return [_Node(item, node.depth + 1, _step(key, node, error), node) for key, item in value.items()]
         if isinstance(value, list) or type(value) is tuple:
             return [_Node(item, node.depth + 1, f"[{i}]", node) for i, item in enumerate(value)]
         if isinstance(value, Enum):

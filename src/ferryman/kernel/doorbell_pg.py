@@ -22,7 +22,7 @@ import random
 import uuid
 from collections.abc import Callable, Iterable
 
-from ferryman.kernel import db, errors
+from ferryman.kernel import db, errors, telemetry
 from ferryman.kernel.doorbell import EVERYTHING, LOG, Bundle, Carrier, Heard, Local, pause, stop
 from ferryman.kernel.pool import Line
 
@@ -112,15 +112,17 @@ class PostgresDoorbell:
         payloads = [payload(self._origin, topic, hints) for topic, hints in bundle.items()]
         await db.many(self._ringing, RING, channel=self._channel, payloads=payloads)
         self.sent += len(payloads)
+        for topic in bundle:
+            telemetry.rung("postgres", topic)
 
     def _hear(self, text: str) -> None:
         match parse(text):
             case (self._origin, _, _):
                 self._echo.set()
             case (_, topic, hints):
-                if topic != PROBE_TOPIC:
+                if self._local.tell(topic, hints):
                     self.heard += 1
-                self._local.tell(topic, hints)
+                    telemetry.heard("postgres", topic)
             case None:
                 self.heard += 1
                 self._local.tell_all()
@@ -131,7 +133,7 @@ class PostgresDoorbell:
         while True:
             try:
                 await self._attend()
-            except Exception as error:  # the keeper outlives whatever happens to its connection
+            except Exception as error:  # noqa: BLE001 - the keeper outlives whatever happens to its connection
                 failures, missed = failures + 1, True
                 LOG.log(_level(failures), "the doorbell does not hear (%d in a row): %s", failures, error)
                 self._tried.set()
@@ -140,6 +142,7 @@ class PostgresDoorbell:
             if missed:
                 LOG.info("the doorbell hears again")
                 self.healed += 1
+                telemetry.healed("postgres")
                 self._carrier.hurry()
                 self._local.tell_all()
             self._tried.set()
@@ -167,7 +170,7 @@ class PostgresDoorbell:
                 continue
             try:
                 await self._probe()
-            except Exception as error:  # however it failed, it is made anew
+            except Exception as error:  # noqa: BLE001 - however it failed, it is made anew
                 LOG.debug("the doorbell's connection is dead: %s", error)
                 await self._listening.close()
                 return

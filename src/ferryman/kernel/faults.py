@@ -49,6 +49,9 @@ REGISTRY: Mapping[str, str] = {
 
 EXIT_CODE = 70
 
+# Variables that are not settings.
+VARIABLES = (PLAN, LOG) = ("FERRYMAN_FAULTS", "FERRYMAN_FAULTS_LOG")
+
 
 class FaultInjected(Exception):
     """A test asked for this error here."""
@@ -245,9 +248,9 @@ class Gate:
 
 
 def _arm_from_environment() -> None:
-    plan = os.environ.get("FERRYMAN_FAULTS", "")
+    plan = os.environ.get(PLAN, "")
     if plan:
-        arm(plan, log=os.environ.get("FERRYMAN_FAULTS_LOG"))
+        arm(plan, log=os.environ.get(LOG))
 
 
 _arm_from_environment()

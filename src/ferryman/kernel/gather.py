@@ -22,7 +22,9 @@ class Gather(Generic[Thing, Answer]):
     `send` itself raises, all callers of that set get the exception.
     """
 
-    def __init__(self, send: Callable[[list[Thing]], Awaitable[Sequence[Answer | Exception]]], *, most: int = 500) -> None:
+    def __init__(
+        self, send: Callable[[list[Thing]], Awaitable[Sequence[Answer | Exception]]], *, most: int = 500
+    ) -> None:
         """Bound a set to `most` things."""
         self._send = send
         self._most = most

@@ -91,6 +91,8 @@ class Keeper:
                     await self._renew_due(line)
                 except errors.FerrymanError as error:
                     log.warning("leases could not be renewed", extra={"code": error.code, "reason": error.message})
+                except Exception:
+                    log.exception("leases could not be renewed")  # and will be tried again: the thread must not die
                 await self._rest(next_beat)
         finally:
             await line.close()
@@ -102,7 +104,7 @@ class Keeper:
         pause = min(self._third / 2, max(0.05, next_beat - time.monotonic()))
         try:
             await asyncio.wait_for(look.wait(), pause)
-        except asyncio.TimeoutError:
+        except TimeoutError:
             return
         look.clear()
 

@@ -10,8 +10,8 @@ never depends on a ring. Leases are renewed elsewhere (kernel/keeper.py), on a t
 handler can block this event loop.
 
 When the database goes away, outcomes are kept and sent again with backoff; their fence makes the repeat harmless. A turn
-whose answer never came may have claimed tasks that nobody here knows of, so the next turn that succeeds is followed by
-`reclaim`, which hands those back.
+whose answer never came may have claimed tasks that nobody here knows of. So after a failure turns go one at a time until
+one succeeds, and that one is followed by `reclaim`, which hands back what is leased to this worker and not held by it.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class Crew(Protocol[Item, Outcome]):
     async def turn(self, line: Line, outcomes: Sequence[Outcome], room: int) -> tuple[Sequence[Item], bool]:
         """Settle these outcomes and claim up to `room`; tell also whether there is more to claim."""
 
-    async def run(self, item: Item) -> Outcome:
-        """Do the work; every way it can end is an outcome."""
+    async def run(self, item: Item) -> Outcome | None:
+        """Do the work; every way it can end is an outcome, or None when the claim was lost meanwhile."""
 
     async def reclaim(self, line: Line, held: Collection[UUID]) -> int:
         """Hand back what is leased to this worker but not held by it."""
@@ -135,7 +135,7 @@ class Pump(Generic[Item, Outcome]):
     async def _rest(self) -> None:
         try:
             await asyncio.wait_for(self._wake.wait(), self._pause)
-        except asyncio.TimeoutError:
+        except TimeoutError:
             return
 
     def _doubt(self) -> None:
@@ -166,7 +166,7 @@ class Pump(Generic[Item, Outcome]):
         return len(rest)
 
     def _begin_turns(self) -> None:
-        while self._idle and (self._outcomes or self._wants_more()):
+        while self._idle and (self._outcomes or self._wants_more()) and not (self._lost_sight and self._turns):
             outcomes, self._outcomes = self._outcomes, []
             room = self._room()
             self._look = False
@@ -187,6 +187,7 @@ class Pump(Generic[Item, Outcome]):
         try:
             faults.point("settle.before" if outcomes else "claim.sent")
             items, more = await self._crew.turn(line, outcomes, room)
+            outcomes = []
             faults.point("claim.committed")
             if items:
                 self._pause = POLL_LEAST
@@ -261,5 +262,6 @@ class Pump(Generic[Item, Outcome]):
         # Handed back, or claimed anew, while the handler was still ending: this claim has had its outcome.
         if self.held.get(item.id) is holding:
             del self.held[item.id]
-            self._outcomes.append(outcome)
+            if outcome is not None:
+                self._outcomes.append(outcome)
             self._wake.set()

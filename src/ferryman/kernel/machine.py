@@ -47,9 +47,7 @@ class Move(Generic[State]):
     repair: bool = False
 
 
-def move(
-    name: str, *, out_of: Iterable[State], to: State, fenced: bool = False, repair: bool = False
-) -> Move[State]:
+def move(name: str, *, out_of: Iterable[State], to: State, fenced: bool = False, repair: bool = False) -> Move[State]:
     """Declare a move; `fenced` compares owner and epoch, `repair` is the watchdog's."""
     return Move(name, tuple(out_of), to, fenced, repair)
 

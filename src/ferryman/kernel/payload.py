@@ -1,11 +1,11 @@
-"""JSON at the door (K13, K25).
+r"""JSON at the door (K13, K25).
 
 What is stored must come back the same from PostgreSQL and mean the same in any language. So NaN and
 the infinities, NUL characters, lone surrogates, integers beyond signed 64 bits, deep nesting and
 great size are refused here, with the path of the culprit, and nothing is stored.
 
 The ordinary case must cost next to nothing. orjson writes the text; the text itself then shows
-whether anything could be wrong: a NaN is written as null, a NUL as \\u0000, nesting needs brackets,
+whether anything could be wrong: a NaN is written as null, a NUL as \u0000, nesting needs brackets,
 and a large integer makes orjson raise in its strict mode. Only then is the value walked, in
 `culprit`: the walk alone decides, the hints may be wrong on the safe side.
 
@@ -44,9 +44,7 @@ _SHAPE: Final = bytes.maketrans(b"123456789E+", b"000000000e-")
 _MANY_DIGITS: Final = b"0" * _MOST_DIGITS
 
 
-def encode(
-    value: Any, *, limit: int = LIMIT, error: culprit.Refusal = errors.TaskInvalidPayload
-) -> str:
+def encode(value: Any, *, limit: int = LIMIT, error: culprit.Refusal = errors.TaskInvalidPayload) -> str:
     """Return the JSON text to store, or refuse with the path of what cannot be stored."""
     try:
         text = orjson.dumps(value, culprit.plain, _STRICT)
@@ -59,9 +57,7 @@ def encode(
     return text.decode()
 
 
-def check_text(
-    raw: str | bytes, *, limit: int = LIMIT, error: culprit.Refusal = errors.TaskInvalidPayload
-) -> str:
+def check_text(raw: str | bytes, *, limit: int = LIMIT, error: culprit.Refusal = errors.TaskInvalidPayload) -> str:
     """Return JSON text that came from outside as it is, if it can be stored.
 
     A key given twice is allowed; PostgreSQL keeps the last, as JSON readers do.
@@ -87,9 +83,7 @@ def decode(text: str | bytes, *, error: culprit.Refusal = errors.TaskInvalidPayl
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError as cause:
-        raise error(
-            f"The text cannot be read as JSON: {cause}.", path="$", position=cause.pos
-        ) from cause
+        raise error(f"The text cannot be read as JSON: {cause}.", path="$", position=cause.pos) from cause
 
 
 def _dump(value: Any, error: culprit.Refusal) -> bytes:
@@ -146,16 +140,12 @@ _FINITE = json.JSONEncoder(allow_nan=False, check_circular=False, default=_opene
 
 
 def _too_large(size: int, limit: int, error: culprit.Refusal) -> errors.FerrymanError:
-    return error(
-        f"The value takes {size} bytes; {limit} are allowed.", path="$", size=size, limit=limit
-    )
+    return error(f"The value takes {size} bytes; {limit} are allowed.", path="$", size=size, limit=limit)
 
 
 def _read(text: bytes) -> Any:
     """Read valid text with every number as it was written and no key lost."""
-    return json.loads(
-        text, parse_int=_read_int, parse_float=_read_float, object_pairs_hook=_read_pairs
-    )
+    return json.loads(text, parse_int=_read_int, parse_float=_read_float, object_pairs_hook=_read_pairs)
 
 
 def _read_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

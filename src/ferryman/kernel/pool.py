@@ -19,7 +19,7 @@ from typing import Any
 
 import asyncpg
 
-from ferryman.kernel import errors
+from ferryman.kernel import errors, telemetry
 from ferryman.kernel.db import SCHEMA, Row
 
 CONNECT_TIMEOUT_SECONDS = 5.0
@@ -226,6 +226,8 @@ class Line:
         connection = self._connection
         if connection is None or connection.is_closed():
             with translated():
+                if connection is not None:
+                    telemetry.reconnected("line")
                 connection = self._connection = await _connect(self.url, self._settings)
                 connection.add_termination_listener(self._terminated)
                 for channel in self._listening:

@@ -17,7 +17,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Final, Self, TypeAlias
 
-from ferryman.kernel import errors, payload, setting
+from ferryman.kernel import errors, faults, payload, setting
 from ferryman.kernel.lease import SHORTEST
 from ferryman.kernel.setting import Section, choice, count, duration, name, names, url
 
@@ -40,16 +40,13 @@ class Worker(Section):
     """What one worker process does at once, and how long it holds on."""
 
     concurrency: Annotated[int, count(most=100_000)] = 100
-    threads: Annotated[int, count(most=10_000)] = 32
     claim_max: Annotated[int, count(most=10_000)] = 250
     lease: Annotated[timedelta, duration(least=SHORTEST)] = timedelta(seconds=30)
     grace: Annotated[timedelta, duration(least=NOTHING)] = timedelta(seconds=20)
     poll: Annotated[timedelta, duration(least=timedelta(milliseconds=10))] = timedelta(seconds=1)
     queues: Annotated[tuple[str, ...], names()] = ("default",)
     watchdog_interval: Interval = timedelta(seconds=5)
-    lease_sweep: Annotated[timedelta, duration(least=TENTH, key="lease_sweep_seconds")] = timedelta(
-        seconds=1
-    )
+    lease_sweep: Annotated[timedelta, duration(least=TENTH, key="lease_sweep_seconds")] = timedelta(seconds=1)
     lanes: Annotated[int, count(most=64)] = 2
 
 
@@ -175,7 +172,7 @@ def _flat(given: Mapping[str, Any], origin: str = "argument") -> dict[str, tuple
 def _from_environment(environ: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
     found = {}
     for variable, value in environ.items():
-        if not variable.startswith(PREFIX) or variable == CONFIG or setting.is_link(variable):
+        if not variable.startswith(PREFIX) or variable in (CONFIG, *faults.VARIABLES) or setting.is_link(variable):
             continue
         key = variable.removeprefix(PREFIX).lower().replace("__", ".")
         _refuse_unknown([key], f"environment {variable}")

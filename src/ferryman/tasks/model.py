@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -80,7 +80,7 @@ SHOWN = tuple(name for name in TaskRecord._fields if name not in {"payload", "re
 
 def _plain(value: object) -> object:
     if isinstance(value, datetime):
-        return value.astimezone(timezone.utc).isoformat().replace("+00:00", "Z")
+        return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
     if isinstance(value, TaskState):
         return value.value
     return str(value) if isinstance(value, UUID) else value

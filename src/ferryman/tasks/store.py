@@ -36,16 +36,27 @@ _APPEND_LOG = load(PACKAGE, "task_logs/append")
 _READ_LOG = load(PACKAGE, "task_logs/read")
 _BEAT = load(PACKAGE, "workers/beat")
 _LEAVE = load(PACKAGE, "workers/leave")
+_WORKERS = load(PACKAGE, "workers/list")
+_ORPHANS = load(PACKAGE, "tasks/orphans")
 
+# The columns of a new task: the array that carries it, and the parameter that carries it once when all are alike.
 _CREATE_COLUMNS = (
-    "ids tenants queues names payloads priorities timeouts retries schedule_types scheduled ends task_ids keys scopes "
-    "callbacks refs traces backoffs"
-).split()
+    ("ids", None), ("tenants", "tenant"), ("queues", "queue"), ("names", "name"), ("payloads", None),
+    ("priorities", "priority"), ("timeouts", "timeout_ms"), ("retries", "max_retries"), ("schedule_types", None),
+    ("scheduled", None), ("ends", None), ("task_ids", None), ("keys", None), ("scopes", None), ("callbacks", None),
+    ("refs", None), ("traces", None), ("backoffs", None),
+)  # fmt: skip
 
 
 async def create(tx: Tx, tasks: Sequence[NewTask], *, ends_after: timedelta) -> Sequence[Row]:
     """Give birth to tasks; those that met an existing one are not in the answer."""
-    columns: dict[str, Any] = dict(zip(_CREATE_COLUMNS, map(list, zip(*tasks, strict=True)), strict=True))
+    columns: dict[str, Any] = {}
+    for (array, scalar), values in zip(_CREATE_COLUMNS, zip(*tasks, strict=True), strict=True):
+        first = values[0]
+        alike = (scalar is not None or first is None) and values.count(first) == len(values)
+        columns[array] = [] if alike else values
+        if scalar is not None:
+            columns[scalar] = first if alike else None
     return await many(tx, _CREATE, ends_after=ends_after, **columns)
 
 
@@ -112,7 +123,8 @@ async def turn(
         _TURN,
         won_ids=[each.id for each in won],
         won_epochs=[each.epoch for each in won],
-        won_results=[each.result for each in won],
+        # Rows beyond the end of an array get null: a set without results sends none.
+        won_results=[each.result for each in won] if any(each.result is not None for each in won) else [],
         lost=_words(lost) if lost else "[]",
         sent=len(outcomes),
         owner=owner,
@@ -176,9 +188,7 @@ async def cancel(
     Without `owing` those that carry a callback are left alone; with `expired` only those that still wait at their end.
     """
     return list(
-        await many(
-            tx, _CANCEL, ids=list(ids), tenant=tenant, owing=owing, expired=expired, code=code, reason=reason
-        )
+        await many(tx, _CANCEL, ids=list(ids), tenant=tenant, owing=owing, expired=expired, code=code, reason=reason)
     )
 
 
@@ -279,3 +289,13 @@ async def beat(tx: Tx, **worker: Any) -> None:
 async def leave(tx: Tx, boot_id: UUID) -> None:
     """Say that a worker goes."""
     await many(tx, _LEAVE, boot_id=boot_id)
+
+
+async def workers(tx: Tx) -> Sequence[Row]:
+    """Read who works."""
+    return await many(tx, _WORKERS)
+
+
+async def orphans(tx: Tx) -> Sequence[Row]:
+    """Count waiting tasks that no living worker would take, by queue and handler."""
+    return await many(tx, _ORPHANS)

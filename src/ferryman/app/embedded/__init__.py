@@ -145,7 +145,7 @@ class Embedded:
     def stop(self) -> None:
         """Give up our share; the last one out waits until the server has stopped."""
         using, self._using = self._using, None
-        if using is None or self._place is None:
+        if using is None or self._place is None or not using.is_open:
             return
         home = self._place.home
         with Lock(home / keeper.DOOR):
@@ -214,7 +214,9 @@ def _kept(place: Place) -> bool:
 
 
 def _answers(place: Place) -> bool:
-    """Say whether somebody listens on the socket."""
+    """Say whether the server is there and listens; its orphans hold the socket open for a moment after its death."""
+    if not place.alive():
+        return False
     with socket.socket(socket.AF_UNIX) as door:
         try:
             door.connect(str(place.socket))

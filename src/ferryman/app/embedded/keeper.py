@@ -100,10 +100,14 @@ def _gone(server: subprocess.Popen[bytes] | None, home: Path) -> bool:
 
 
 def _pid(home: Path) -> int | None:
+    """Return the process of an adopted server, never a stranger who was given its number after its death."""
     try:
-        return int((home / "data" / "postmaster.pid").read_text(encoding="utf-8").split("\n", 1)[0])
-    except (FileNotFoundError, ValueError):
+        pid = int((home / "data" / "postmaster.pid").read_text(encoding="utf-8").split("\n", 1)[0])
+        if Path("/proc/self/cwd").exists() and Path(f"/proc/{pid}/cwd").readlink() != home / "data":
+            return None
+    except (OSError, ValueError):
         return None
+    return pid
 
 
 if __name__ == "__main__":

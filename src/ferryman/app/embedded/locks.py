@@ -1,4 +1,7 @@
-"""Locks on files, which the kernel gives back when their holder is gone, by whatever death."""
+"""Locks on files, which the kernel gives back when their holder is gone, by whatever death.
+
+A forked child would hold its parent's locks for as long as it lives; it lets go of its copies at once.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,18 @@ import time
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+from weakref import WeakSet
 
 _PATIENCE_SECONDS = 0.005
+_locks: WeakSet[Lock] = WeakSet()
+
+
+def _let_go() -> None:
+    for lock in list(_locks):
+        lock.release()
+
+
+os.register_at_fork(after_in_child=_let_go)
 
 
 class Lock:
@@ -19,6 +32,12 @@ class Lock:
         """Open the file, never through a link."""
         self.path = path
         self._file: int | None = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        _locks.add(self)
+
+    @property
+    def is_open(self) -> bool:
+        """Say whether the file is still ours (in a forked child it is not)."""
+        return self._file is not None
 
     @property
     def _open(self) -> int:

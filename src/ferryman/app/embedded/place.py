@@ -16,6 +16,7 @@ import pwd
 import shutil
 import stat
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ SOCKET = ".s.PGSQL.5432"
 # sun_path holds 108 bytes on Linux and 104 elsewhere; PostgreSQL also keeps a `.lock` beside it.
 _SOCKET_PATH_LIMIT = 98
 _PROC = Path("/proc")
+_PROC_THERE = (_PROC / "self" / "cwd").exists()
 _READ, _GO = 4, 1
 
 
@@ -71,15 +73,31 @@ class Place:
 
     def status(self) -> str:
         """Return what the server says of itself (`starting`, `ready`, `stopping`), or nothing."""
-        try:
-            lines = (self.data / "postmaster.pid").read_text(encoding="utf-8").splitlines()
-        except FileNotFoundError:
-            return ""
+        lines = self._told()
         return lines[7].strip() if len(lines) > 7 else ""
+
+    def alive(self) -> bool:
+        """Say whether the server named in its file is there, and not a stranger who was given its number."""
+        told = self._told()
+        if not told:
+            return False
+        pid = int(told[0])
+        if _PROC_THERE:
+            return self._lives_here(_PROC / str(pid))
+        with suppress(ProcessLookupError):
+            os.kill(pid, 0)
+            return True
+        return False
+
+    def _told(self) -> list[str]:
+        try:
+            return (self.data / "postmaster.pid").read_text(encoding="utf-8").splitlines()
+        except FileNotFoundError:
+            return []
 
     def inhabitants(self) -> list[int] | None:
         """Return the server processes that live in the data directory; None where that cannot be seen."""
-        if not (_PROC / "self" / "cwd").exists():
+        if not _PROC_THERE:
             return None
         return [int(entry.name) for entry in _PROC.iterdir() if entry.name.isdigit() and self._lives_here(entry)]
 

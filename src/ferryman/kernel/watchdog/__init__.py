@@ -136,7 +136,7 @@ class Watchdog:
         while not self._stopping.is_set():
             try:
                 await self.tick()
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - a watchdog does not die of what it meets
                 failures += 1
                 wait = AWAY.delay(failures).total_seconds()
                 log.warning("the watchdog waits %.1f s: %s", wait, error, extra={"failures": failures})

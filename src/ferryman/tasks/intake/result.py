@@ -122,10 +122,14 @@ class Waiting:
             rows = await store.finished(tx, self._ends, tenant=self._tenant)
         for row in rows:
             future = self._ends.pop(row["id"], None)
-            if future is not None and not future.done():
-                state = TaskState(row["state"])
-                end = End(state, row["result"], row["last_error_code"], row["last_error_reason"], row["attempt"])
-                future.set_result(end)
+            if future is None or future.done():
+                continue
+            if row["state"] is None:
+                future.set_exception(errors.TaskNotFound(id=str(row["id"])))
+                continue
+            state = TaskState(row["state"])
+            end = End(state, row["result"], row["last_error_code"], row["last_error_reason"], row["attempt"])
+            future.set_result(end)
 
     def _fail(self, error: errors.FerrymanError) -> None:
         waiting, self._ends = self._ends, {}
@@ -149,6 +153,6 @@ def _concerns(hints: Iterable[str], id: UUID) -> bool:
 async def _within(awaitable: Awaitable[object], seconds: float) -> bool:
     try:
         await asyncio.wait_for(awaitable, seconds)
-    except asyncio.TimeoutError:
+    except TimeoutError:
         return False
     return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -113,7 +113,7 @@ def identity(task_id: object) -> tuple[UUID, str | None]:
 
 def as_uuid(text: str) -> UUID | None:
     """Read a UUID in its usual form; any other text is not one."""
-    if len(text) != 36:  # noqa: PLR2004 - 32 digits and 4 hyphens
+    if len(text) != 36:
         return None
     try:
         known = UUID(text)
@@ -150,10 +150,11 @@ def moment(
         raise refusal(f"{field}: expected a time, got {_shown(value)}.", field=field)
     if value.utcoffset() is None:
         raise refusal(
-            f"{field}: expected a time with its UTC offset (such as {value.isoformat()}Z), got a naive one.", field=field
+            f"{field}: expected a time with its UTC offset (such as {value.isoformat()}Z), got a naive one.",
+            field=field,
         )
     try:
-        utc = value.astimezone(timezone.utc)
+        utc = value.astimezone(UTC)
     except OverflowError:
         raise refusal(f"{field}: expected a time that exists in UTC, got {_shown(value)}.", field=field) from None
     if utc.year >= YEAR_MAX:
@@ -161,12 +162,17 @@ def moment(
     return utc
 
 
-def milliseconds(timeout: timedelta | float | None) -> int | None:
+def milliseconds(timeout: Any) -> int | None:
     """Return a timeout given in Python, a timedelta or seconds, as it is stored."""
-    if timeout is None or isinstance(timeout, bool):
+    if timeout is None:
         return None
     seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
-    if not isinstance(seconds, int | float) or not seconds > 0 or seconds * 1000 > TIMEOUT_MS_MAX:
+    if (
+        isinstance(seconds, bool)
+        or not isinstance(seconds, int | float)
+        or not seconds > 0
+        or seconds * 1000 > TIMEOUT_MS_MAX
+    ):
         raise errors.TaskInvalidRequest(f"timeout: expected more than 0 s, got {_shown(timeout)}.", field="timeout")
     return max(1, round(seconds * 1000))
 
@@ -196,9 +202,7 @@ def fields(request: Mapping[str, Any]) -> dict[str, Any]:
 def conflicts(asked: Draft, existing: TaskRecord) -> list[str]:
     """Name the compared fields in which a request differs from the task it met (T12)."""
     return [
-        field
-        for field in COMPARED
-        if field in asked.given and getattr(asked.task, field) != getattr(existing, field)
+        field for field in COMPARED if field in asked.given and getattr(asked.task, field) != getattr(existing, field)
     ]
 
 
@@ -208,4 +212,4 @@ def _unfit(field: str, what: str) -> errors.TaskInvalidSchedule:
 
 def _shown(value: object) -> str:
     text = ascii(value)
-    return text if len(text) <= 60 else f"{text[:60]}…"  # noqa: PLR2004 - a line of a terminal
+    return text if len(text) <= 60 else f"{text[:60]}…"

@@ -62,7 +62,7 @@ async def run(function: Any, text: str) -> Any:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
-    return _answered(answer, process.returncode)
+    return _answered(answer, await process.wait())
 
 
 async def _read(read_end: int) -> bytes:
@@ -91,7 +91,7 @@ def _answered(answer: bytes, code: int) -> Any:
 def _find(where: str) -> Any:
     module, _, name = where.rpartition(":")
     if os.sep in module:
-        import runpy  # noqa: PLC0415 - only for handlers of a script
+        import runpy
 
         found: Any = runpy.run_path(module, run_name="__ferryman_child__")[name.split(".")[0]]
         rest = name.split(".")[1:]

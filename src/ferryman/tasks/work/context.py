@@ -61,16 +61,18 @@ class Context:
         if self._told:
             raise errors.TaskCancelled("This attempt has been ended from outside.")
 
-    def progress(self, percent: int, message: str | None = None) -> None:
+    def progress(self, percent: float, message: str | None = None) -> None:
         """Tell how far the work is, 0 to 100; the latest word is kept."""
-        if isinstance(percent, bool) or not isinstance(percent, int | float) or not 0 <= percent <= PERCENT_MAX:
+        if isinstance(percent, bool) or not 0 <= percent <= PERCENT_MAX:
             raise errors.TaskInvalidRequest(f"progress: expected 0 to 100, got {percent!r}.", field="percent")
         self._report(self.task, int(percent), None if message is None else readable(str(message)))
 
     def log(self, message: str, *, level: str = "info") -> None:
         """Keep a line in the task's log."""
         if level not in LEVELS:
-            raise errors.TaskInvalidRequest(f"level: expected one of {', '.join(LEVELS)}, got {level!r}.", field="level")
+            raise errors.TaskInvalidRequest(
+                f"level: expected one of {', '.join(LEVELS)}, got {level!r}.", field="level"
+            )
         self._say(self.task, level, readable(str(message)))
 
     def end(self) -> None:

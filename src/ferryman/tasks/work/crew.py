@@ -113,5 +113,3 @@ class TaskCrew:
         if len(kept) < len(ids):
             telemetry.fenced("task", "renew", len(ids) - len(kept))
         return kept
-
-

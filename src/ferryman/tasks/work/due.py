@@ -44,6 +44,10 @@ class Sweep:
                     failures += 1
                     pause = RECONNECT.delay(failures).total_seconds()
                     log.warning("due tasks could not be let in", extra={"code": error.code, "reason": error.message})
+                except Exception:
+                    failures += 1
+                    pause = RECONNECT.delay(failures).total_seconds()
+                    log.exception("due tasks could not be let in")
                 if pause > 0:
                     await self._rest(pause)
         finally:
@@ -61,5 +65,5 @@ class Sweep:
     async def _rest(self, pause: float) -> None:
         try:
             await asyncio.wait_for(self._wake.wait(), pause)
-        except asyncio.TimeoutError:
+        except TimeoutError:
             return

@@ -45,13 +45,13 @@ class Handler(NamedTuple):
 
 def declare(function: Function, *, name: str, process: bool, defaults: Defaults) -> Handler:
     """Read a function's signature once, and say at once what is wrong with it."""
+    if inspect.isclass(function) or not hasattr(function, "__qualname__"):
+        raise errors.HandlerInvalid(f"{name}: expected a function, got {function!r}.")
     asynchronous = inspect.iscoroutinefunction(function)
     if asynchronous and process:
         raise errors.HandlerInvalid(f"{name}: a handler that runs in a child process is a plain function, not async.")
     if process and "<locals>" in function.__qualname__:
         raise errors.HandlerInvalid(f"{name}: a handler that runs in a child process stands at the top of a module.")
-    if not callable(function) or inspect.isclass(function):
-        raise errors.HandlerInvalid(f"{name}: expected a function, got {function!r}.")
     parameters, context = _parameters(function, name)
     if context is not None and process:
         raise errors.HandlerInvalid(f"{name}: a child process cannot be given a Context.")
@@ -96,8 +96,10 @@ def _fit(name: str, parameters: Mapping[str, inspect.Parameter]) -> Fit:
 
 
 def _validator(name: str, parameters: Mapping[str, inspect.Parameter]) -> Fit:
-    import pydantic  # noqa: PLC0415 - a tenth of a second that importing the library should not cost
-    from typing_extensions import NotRequired, TypedDict  # noqa: PLC0415
+    from typing import NotRequired
+
+    import pydantic
+    from typing_extensions import TypedDict
 
     if list(parameters) == [WHOLE]:
         whole = pydantic.TypeAdapter(parameters[WHOLE].annotation)
@@ -111,14 +113,15 @@ def _validator(name: str, parameters: Mapping[str, inspect.Parameter]) -> Fit:
             fields[parameter.name] = parameter.annotation
         else:
             fields[parameter.name] = NotRequired[parameter.annotation]
-    shape = TypedDict(f"{name} payload", fields)  # type: ignore[operator]  # made from a signature
+    make: Any = TypedDict  # from a signature, which no type checker can follow
+    shape = make(f"{name} payload", fields)
     shape.__pydantic_config__ = pydantic.ConfigDict(extra=extra)
     adapter = pydantic.TypeAdapter(shape)
     return lambda text: _checked(name, adapter, text)
 
 
 def _checked(name: str, adapter: Any, text: str) -> Any:
-    import pydantic  # noqa: PLC0415
+    import pydantic
 
     try:
         return adapter.validate_json(text)

@@ -106,12 +106,16 @@ class Worker:
         sweep = asyncio.create_task(self._sweep.run())
         pump = asyncio.create_task(self.pump.run())
         log.info("working", extra={"boot_id": str(self.boot_id), "queues": list(self._terms.queues)})
+        waiter = asyncio.create_task(stop.wait())
         try:
-            waiter = asyncio.create_task(stop.wait())
             await asyncio.wait([waiter, pump, sweep], return_when=asyncio.FIRST_COMPLETED)
-            waiter.cancel()
-            await self._drain(pump)
+            await self._drain(pump, self._terms.grace)
+        except asyncio.CancelledError:
+            # No time is left: what runs is handed back at once instead of waiting for its lease to pass.
+            await self._drain(pump, timedelta(0))
+            raise
         finally:
+            waiter.cancel()
             for hush in hushes:
                 hush()
             for task in (sweep, pump):
@@ -119,10 +123,10 @@ class Worker:
             await asyncio.gather(sweep, pump, return_exceptions=True)
             await self._close()
 
-    async def _drain(self, pump: asyncio.Task[None]) -> None:
+    async def _drain(self, pump: asyncio.Task[None], grace: timedelta) -> None:
         if pump.done():
             pump.result()  # a pump never ends by itself: let its error out
-        handed_back = await self.pump.stop(self._terms.grace.total_seconds())
+        handed_back = await self.pump.stop(grace.total_seconds())
         # The rest is one settling turn; if the database is away, leases end what could not be handed back.
         await asyncio.wait([pump], timeout=self._terms.lease.total_seconds())
         await self._words.close()
@@ -133,7 +137,7 @@ class Worker:
         self._runner.close()
         try:
             await asyncio.wait_for(store.leave(self._lines[0], self.boot_id), 2)
-        except Exception as error:  # noqa: BLE001 - going is not the moment to fail; the row ages by itself
+        except Exception as error:
             log.debug("could not say goodbye", exc_info=error)
         for line in self._lines:
             await line.close()
@@ -155,6 +159,8 @@ class Worker:
             version=self._terms.version,
             queues=list(self._terms.queues),
             handlers=sorted(self._handlers),
-            settings=json.dumps({"lease_seconds": self._terms.lease.total_seconds(), "concurrency": self._terms.concurrency}),
+            settings=json.dumps(
+                {"lease_seconds": self._terms.lease.total_seconds(), "concurrency": self._terms.concurrency}
+            ),
             lease=self._terms.lease,
         )

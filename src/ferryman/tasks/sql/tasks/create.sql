@@ -5,7 +5,17 @@ with clock as materialized (
     select ferryman.clock() as now
 ),
 word as (
-    select given.*, coalesce(given.scheduled_at, clock.now) as due_at, clock.now
+    -- A column that is the same for the whole set comes once, beside an empty array: arrays are what a set costs the client.
+    select given.id, given.payload, given.schedule_type, given.scheduled_at, given.ends_at, given.task_id,
+        given.idempotency_key, given.idempotency_scope, given.callback, given.callback_ref, given.traceparent, given.backoff,
+        coalesce(given.tenant, :tenant) as tenant,
+        coalesce(given.queue, :queue) as queue,
+        coalesce(given.name, :name) as name,
+        coalesce(given.priority, :priority::smallint) as priority,
+        coalesce(given.timeout_ms, :timeout_ms::bigint) as timeout_ms,
+        coalesce(given.max_retries, :max_retries::integer) as max_retries,
+        coalesce(given.scheduled_at, clock.now) as due_at,
+        clock.now
     from clock, unnest(
         :ids::uuid[], :tenants::text[], :queues::text[], :names::text[], :payloads::text[], :priorities::smallint[],
         :timeouts::bigint[], :retries::integer[], :schedule_types::text[], :scheduled::timestamptz[], :ends::timestamptz[],

@@ -1,0 +1,1 @@
+"""Ferryman beside its peers on one PostgreSQL, measured in one run."""

@@ -1,0 +1,220 @@
+"""The workloads. Each takes a stage, begins from a fresh database and returns its figures by name.
+
+A completion is what the database shows, not what a worker says. Watching costs as little as possible: the
+marks are read from shared memory, and a query that counts completions waits ten times as long as it took.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+
+from bench import startup
+from bench.protocol import WARM, WARM_LATENCY
+from bench.stage import Crew, Failed, Stage
+
+Figures = dict[str, float]
+
+DRAIN_WITHIN = 60.0
+SCHEDULE_WITHIN = 60.0
+LATENCY_JOBS = 200
+LEAD = 6.0
+DEEP_ROWS = 1_000_000
+
+
+def percentile(values: list[float], share: float) -> float:
+    """The value that `share` of the values do not exceed."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def await_starts(stage: Stage, count: int, until: float) -> None:
+    """Return when the handlers of the first `count` jobs have begun."""
+    seen = 0
+    while (seen := stage.marks.begun(seen, count)) < count:
+        if time.monotonic() > until:
+            raise Failed(f"{stage.peer}: job {seen} of {count} never began")
+        time.sleep(0.005)
+
+
+def await_ends(stage: Stage, count: int, until: float) -> float:
+    """Return when the database shows `count` completions, as the time at which it did."""
+    with stage.server.connect(stage.database) as connection:
+        while True:
+            asked = time.monotonic()
+            done = connection.execute(stage.card.done.encode()).fetchone()
+            now = time.monotonic()
+            if done is not None and int(str(done[0])) >= count:
+                return now
+            if now > until:
+                raise Failed(f"{stage.peer}: {done} of {count} jobs done in time")
+            time.sleep(max(0.005, 10 * (now - asked)))
+
+
+def enqueue(stage: Stage) -> Figures:
+    """Create jobs one by one, with 50 in flight, and in bulk where there is such a call. No worker runs."""
+    figures: Figures = {}
+    bulk = [("bulk", 0)] if "bulk" in stage.card.can else []
+    for op, warm in (("single", WARM), ("flight", WARM), *bulk):
+        stage.fresh()
+        count = stage.count(op)
+        before = stage.server.counters(stage.database)
+        took = stage.client(op, count)["seconds"]
+        spent = stage.server.counters(stage.database) - before
+        figures[op] = count / took
+        figures[f"wal_{op}"] = spent.wal / (count + warm)
+        figures[f"flushes_{op}"] = spent.flushes / (count + warm)
+    return figures
+
+
+def drain(stage: Stage, workers: int) -> Figures:
+    """Work off jobs that are there already: from GO until every completion is in the database."""
+    stage.fresh()
+    return drain_filled(stage, workers, stage.count("drain"))
+
+
+def drain_filled(stage: Stage, workers: int, count: int) -> Figures:
+    stage.client("bulk", count)
+    stage.server.settle(stage.database)
+    with stage.crew(workers) as crew:
+        before, cpu, store = stage.server.counters(stage.database), crew.cpu(), stage.server.cpu()
+        begun = stage.marks.go()
+        await_starts(stage, count, begun + DRAIN_WITHIN)
+        took = await_ends(stage, count, begun + DRAIN_WITHIN) - begun
+        cpu, store = crew.cpu() - cpu, stage.server.cpu() - store
+        spent = stage.server.counters(stage.database) - before
+        peak = crew.memory("VmHWM") / workers
+    return {
+        "rate": count / took,
+        "jobs": count,
+        "cpu_worker": cpu / count * 10_000,
+        "cpu_store": store / count * 10_000,
+        "cpu": (cpu + store) / count * 10_000,
+        "wal": spent.wal / count,
+        "flushes": spent.flushes / count,
+        "memory": peak,
+    }
+
+
+def latency(stage: Stage) -> Figures:
+    """One job every 20 ms for an idle worker; before that, what the idle worker costs."""
+    stage.fresh()
+    count = int(LATENCY_JOBS * max(0.5, stage.scale))
+    with stage.crew(1) as crew:
+        stage.marks.go()
+        figures = idle(stage, crew)
+        ends = watch_ends(stage, count)
+    created, started = stage.marks.created(count), stage.marks.started(count)
+    if not all(started):
+        raise Failed(f"{stage.peer}: {started.count(0.0)} of {count} jobs never began")
+    starts = [1000 * (start - create) for start, create in zip(started, created, strict=True)]
+    durable = [1000 * (end - create) for end, create in zip(ends, created, strict=True)]
+    return figures | {
+        "start_p50": statistics.median(starts),
+        "start_p99": percentile(starts, 0.99),
+        "end_p50": statistics.median(durable),
+        "end_p99": percentile(durable, 0.99),
+    }
+
+
+def idle(stage: Stage, crew: Crew) -> Figures:
+    """Memory, CPU and transactions of a worker with nothing to do, once its start has been counted."""
+    time.sleep(2.5)
+    before, cpu, begun = stage.server.counters(stage.database), crew.run_time(), time.monotonic()
+    time.sleep(5.0 * max(0.5, stage.scale))
+    spent, took = crew.run_time() - cpu, time.monotonic() - begun
+    return {
+        "idle_memory": crew.memory("VmRSS"),
+        "idle_cpu": 100 * spent / took,
+        "idle_transactions": (stage.server.counters(stage.database) - before).transactions / took,
+    }
+
+
+def watch_ends(stage: Stage, count: int) -> list[float]:
+    """When each completion was seen, looked for every millisecond; the k-th end belongs to the k-th create."""
+    ends: list[float] = []
+    with stage.server.connect(stage.database) as connection, stage.beside("latency", count) as client:
+        while not stage.marks.created(1)[0] and client.poll() is None:
+            time.sleep(0.001)
+        until = time.monotonic() + 25
+        while len(ends) < count:
+            done = connection.execute(stage.card.done.encode()).fetchone()
+            now = time.monotonic()
+            if now > until or done is None:
+                raise Failed(f"{stage.peer}: {len(ends)} of {count} completions seen in time")
+            ends += [now] * (int(str(done[0])) - WARM_LATENCY - len(ends))
+            time.sleep(0.001)
+    return ends[:count]
+
+
+def join(stage: Stage) -> Figures:
+    """Fan out 100 jobs and wait for all of them, again and again."""
+    stage.fresh()
+    with stage.crew(1):
+        stage.marks.go()
+        time.sleep(1.0)
+        times = stage.client("join", stage.count("join"))["times"]
+    return {"p50": 1000 * statistics.median(times), "batches": len(times)}
+
+
+def schedule(stage: Stage, lead: float = LEAD) -> Figures:
+    """Jobs that all fall due at one instant, created before it: how late they begin."""
+    stage.fresh()
+    count, due = stage.count("schedule"), time.time() + lead
+    stage.client("bulk", count, due=due)
+    stage.server.settle(stage.database)
+    if time.time() > due - 2.5:
+        return schedule(stage, 2 * lead)
+    with stage.crew(1):
+        stage.marks.go()
+        instant = time.monotonic() + due - time.time()
+        await_starts(stage, count, instant + SCHEDULE_WITHIN)
+        late = [1000 * (start - instant) for start in stage.marks.started(count)]
+    return {
+        "jobs": count,
+        "first": min(late),
+        "p50": statistics.median(late),
+        "last": max(late),
+        "last_per_1000": max(late) / count * 1000,
+    }
+
+
+def deep(stage: Stage) -> Figures:
+    """Drain as above, in front of a million finished rows, and of a million that are not due."""
+    count = stage.count("deep")
+    figures: Figures = {}
+    for kind in ("empty", *stage.card.fill):
+        stage.fresh(template=filled(stage, kind))
+        figures[kind] = drain_filled(stage, 1, count)["rate"]
+        figures[f"{kind}_share"] = figures[kind] / figures["empty"]
+    return figures
+
+
+def filled(stage: Stage, kind: str) -> str:
+    """The name of a template with a million rows of a kind, made once per run."""
+    if kind == "empty":
+        return stage.template
+    template = f"{stage.peer}_{kind}"
+    if not stage.server.exists(template):
+        stage.server.create(template, template=stage.template)
+        with stage.server.connect(template) as connection:
+            connection.prepare_threshold = None
+            connection.execute(stage.card.fill[kind].replace("{rows}", str(DEEP_ROWS)).encode())
+            connection.execute("vacuum analyze")
+        stage.server.settle(template)
+    return template
+
+
+WORKLOADS: dict[str, Callable[[Stage], Figures]] = {
+    "startup": startup.startup,
+    "enqueue": enqueue,
+    "drain1": lambda stage: drain(stage, 1),
+    "drain2": lambda stage: drain(stage, 2),
+    "latency": latency,
+    "join": join,
+    "schedule": schedule,
+    "deep": deep,
+}
+NEEDS = {"drain1": "drain", "drain2": "drain"}
+USUAL = tuple(name for name in WORKLOADS if name != "deep")

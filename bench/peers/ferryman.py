@@ -1,0 +1,87 @@
+"""Ferryman, with every guarantee on: fence, guard, events, leases, durable claims."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, ClassVar
+
+from bench.protocol import Peer, Sizes, main
+
+CONCURRENCY = 250
+
+# Older than every id that a create makes, so that counting completions never reads the rows of a fill.
+FILL = """
+insert into ferryman.tasks
+    (id, name, payload, timeout_ms, max_retries, attempt, created_at, updated_at, ends_at, due_at, state, wake_at, finished_at)
+select lpad(to_hex(n), 32, '0')::uuid, 'noop', '{{"job": 0}}', 300000, 3, {attempt}, now(), now(), now() + interval '30 days',
+    now() + interval '1 day', '{state}', {wake_at}, {finished_at}
+from generate_series(1, {{rows}}) as n;
+"""
+LOG = """
+insert into ferryman.events (at, subject, attempt, tenant, kind, from_state, to_state)
+select now(), lpad(to_hex(n), 32, '0')::uuid, 1, 'default', 'task', from_state, to_state
+from generate_series(1, {rows}) as n,
+    (values (null, 'ready'), ('ready', 'running'), ('running', 'succeeded')) as move (from_state, to_state);
+"""
+
+
+class Ferryman(Peer):
+    name = "ferryman"
+    can = ("enqueue", "bulk", "drain", "latency", "join", "schedule", "startup", "deep")
+    done = """
+        select count(*) from ferryman.tasks
+        where id > '01000000-0000-0000-0000-000000000000' and state = 'succeeded'"""
+    sizes = Sizes(flight=20_000, bulk=50_000, drain=50_000, join=30)
+    fill: ClassVar[Mapping[str, str]] = {
+        "finished": "set session_replication_role = replica;"
+        + FILL.format(state="succeeded", attempt=1, wake_at="null", finished_at="now()")
+        + LOG,
+        "future": FILL.format(state="pending", attempt=1, wake_at="now() + interval '1 day'", finished_at="null"),
+        "retrying": FILL.format(state="ready", attempt=2, wake_at="now() + interval '1 day'", finished_at="null"),
+    }
+    settings = f"concurrency {CONCURRENCY}, uvloop"
+    uvloop = True
+
+    def make(self) -> Any:
+        import ferryman
+
+        app = ferryman.Ferryman(database_url=self.url)
+
+        async def noop(job: int) -> None:
+            self.marks.start(job)
+
+        app.task(name="noop")(noop)
+        return app
+
+    async def migrate(self) -> None:
+        await self.make().migrate()
+
+    async def open(self) -> None:
+        self.app = self.make()
+        await self.app.open()
+
+    async def close(self) -> None:
+        await self.app.close()
+
+    async def create(self, job: int) -> None:
+        await self.app.tasks.create("noop", {"job": job})
+
+    async def create_many(self, jobs: range, *, due: float | None = None) -> Any:
+        at = None if due is None else datetime.fromtimestamp(due, UTC)
+        return await self.app.tasks.create_many("noop", [{"job": job} for job in jobs], at=at)
+
+    async def join(self, size: int) -> None:
+        handles = await self.create_many(range(size))
+        await asyncio.gather(*(handle.result() for handle in handles))
+
+    async def work(self) -> None:
+        app = self.make()
+        async with app:
+            await self.gate()
+            await app.work(concurrency=CONCURRENCY)
+
+
+if __name__ == "__main__":
+    main(Ferryman)

@@ -1,0 +1,134 @@
+"""Results as tables: the figures of every peer, and ours against the bars."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bench import bars
+
+BEGIN, END = "<!-- bench: begin -->", "<!-- bench: end -->"
+IN_MEMORY = ("tmpfs", "ramfs")
+
+FIGURES = (
+    ("enqueue one by one, /s", "enqueue.single"),
+    ("enqueue, 50 in flight, /s", "enqueue.flight"),
+    ("bulk, /s", "enqueue.bulk"),
+    ("drain, 1 worker, /s", "drain1.rate"),
+    ("drain, 2 workers, /s", "drain2.rate"),
+    ("start p50, ms", "latency.start_p50"),
+    ("start p99, ms", "latency.start_p99"),
+    ("durable end p50, ms", "latency.end_p50"),
+    ("durable end p99, ms", "latency.end_p99"),
+    ("fan out 100 and join, ms", "join.p50"),
+    ("all due at once, jobs", "schedule.jobs"),
+    ("last start, ms", "schedule.last"),
+    ("last start, ms per 1,000", "schedule.last_per_1000"),
+    ("drain with 1M finished, of empty", "deep.finished_share"),
+    ("drain with 1M future, of empty", "deep.future_share"),
+    ("drain with 1M waiting for a retry, of empty", "deep.retrying_share"),
+    ("memory idle, MB", "latency.idle_memory"),
+    ("memory peak, MB", "drain1.memory"),
+    ("idle CPU, % of a core", "latency.idle_cpu"),
+    ("idle transactions, /s", "latency.idle_transactions"),
+    ("CPU worker, s per 10k", "drain1.cpu_worker"),
+    ("CPU store, s per 10k", "drain1.cpu_store"),
+    ("WAL created one by one, B", "enqueue.wal_single"),
+    ("WAL created in bulk, B", "enqueue.wal_bulk"),
+    ("WAL drained, B", "drain1.wal"),
+    ("WAL flushes per job drained", "drain1.flushes"),
+    ("worker process to first job, s", "startup.worker"),
+    ("import, s", "startup.import"),
+    ("embedded from nothing, s", "startup.embedded"),
+)
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table that is aligned for reading as text, too."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = [
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in rows
+    ]
+    return "\n".join([lines[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *lines[1:]])
+
+
+def progress(line: dict[str, Any]) -> str:
+    said = line.get("error") or "  ".join(f"{name} {bars.number(value)}" for name, value in line["figures"].items())
+    noise = f"  (others: {line['others']} of a core)" if line["others"] > bars.BUSY else ""
+    return f"[{line['round'] + 1}] {line['work']:9}{line['peer']:14}{line['seconds']:5.1f} s  {said}{noise}"
+
+
+def cell(results: bars.Results, figure: str, peer: str) -> str:
+    rounds = results.rounds(figure, peer).values()
+    median = results.median(figure, peer)
+    if median is None:
+        return "-"
+    return (
+        bars.number(median)
+        if len(rounds) < 2
+        else f"{bars.number(median)} ({bars.number(min(rounds))}..{bars.number(max(rounds))})"
+    )
+
+
+def figures(results: bars.Results, peers: Sequence[str]) -> str:
+    rows = [["", *peers]]
+    for label, figure in FIGURES:
+        if any(results.rounds(figure, peer) for peer in peers):
+            rows.append([label, *(cell(results, figure, peer) for peer in peers)])
+    return table(rows)
+
+
+def verdicts(results: bars.Results) -> str:
+    rows = [["rule", "what", "ours", "against", "ratio (range)", "bar", "goal", "verdict"]]
+    for rule, each in bars.judge(results):
+        rows.append(
+            [rule, each.what, bars.number(each.ours), each.against, each.ratio, each.bar, each.goal, each.verdict]
+        )
+    return table(rows)
+
+
+def tables(head: dict[str, Any], lines: Sequence[dict[str, Any]]) -> str:
+    results = bars.Results(lines)
+    rounds = len({line["round"] for line in lines})
+    parts = [
+        f"PostgreSQL {head['postgres']}, fsync {head['fsync']}, synchronous_commit {head['synchronous_commit']},"
+        f" unix socket; Python {head['python']}; {head['cores']} cores; {rounds} round{'s' if rounds > 1 else ''},"
+        f" jobs x {head['scale']:g}. Medians (min..max).",
+        figures(results, list(head["peers"])),
+        verdicts(results),
+        "\n".join(settings(head)),
+    ]
+    if head["disk"] in IN_MEMORY:
+        parts.append(f"The data lay on {head['disk']}: flushes cost nothing there, and these figures mean little.")
+    return "\n\n".join(parts + remarks(lines))
+
+
+def settings(head: dict[str, Any]) -> list[str]:
+    lines: list[str] = []
+    for peer, about in head["peers"].items():
+        installed = ", ".join(f"{name} {version}" for name, version in sorted(about["versions"].items()))
+        lines.append(f"- {peer}: {installed}; {about['settings']}")
+    return lines
+
+
+def remarks(lines: Sequence[dict[str, Any]]) -> list[str]:
+    """What a reader must know before believing the tables."""
+    busy = [line for line in lines if line["others"] > bars.BUSY]
+    said = [f"Failed: {line['work']} of {line['peer']}: {line['error'].strip()}" for line in lines if "error" in line]
+    if busy:
+        most = max(line["others"] for line in busy)
+        said.append(
+            f"Other programs were busy: in {len(busy)} of {len(lines)} measurements they used more than {bars.BUSY} of a core"
+            f" (at most {most:.1f}). Measure again before believing a ratio."
+        )
+    return said
+
+
+def write_docs(path: Path, text: str) -> None:
+    """Replace what stands between the markers of a page."""
+    before, begin, rest = path.read_text().partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end):
+        raise ValueError(f"{path} has no place for the tables: write {BEGIN} and {END} into it.")
+    path.write_text(f"{before}{begin}\n\n{text}\n\n{end}{after}")

@@ -1,0 +1,141 @@
+"""The PostgreSQL that every peer is measured on, and what can be read from it.
+
+PostgreSQL 18 with its default settings, so fsync and synchronous_commit are on, reached over a unix socket.
+Every measurement starts from a clone of the peer's migrated, empty, analysed database, after a checkpoint;
+WAL figures therefore include the full-page images that follow it, for all alike.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from pathlib import Path
+from typing import LiteralString
+
+import psutil
+import psycopg
+from psycopg import sql
+
+from ferryman.app.embedded import Embedded
+
+
+@dataclasses.dataclass(frozen=True)
+class Counters:
+    """What the server has done so far: WAL bytes, WAL flushes, transactions of one database."""
+
+    wal: int
+    flushes: int
+    transactions: int
+
+    def __sub__(self, earlier: Counters) -> Counters:
+        return Counters(
+            self.wal - earlier.wal, self.flushes - earlier.flushes, self.transactions - earlier.transactions
+        )
+
+
+class Server:
+    """One PostgreSQL of our own in a directory of its own; nothing is left when it stops."""
+
+    def __init__(self, directory: Path) -> None:
+        self.embedded = Embedded(directory, keep=False)
+
+    def __enter__(self) -> Server:
+        self.embedded.start()
+        self.admin = psycopg.connect(self.url("postgres"), autocommit=True)
+        self.postmaster = psutil.Process(int(self.ask("select pg_read_file('postmaster.pid')").split()[0]))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.admin.close()
+        self.embedded.stop()
+
+    def url(self, database: str) -> str:
+        return self.embedded.address(database)
+
+    def connect(self, database: str) -> psycopg.Connection[tuple[object, ...]]:
+        connection = psycopg.connect(self.url(database), autocommit=True)
+        connection.prepare_threshold = 0
+        return connection
+
+    def execute(self, statement: str, *names: str) -> None:
+        self.admin.execute(sql.SQL(statement).format(*map(sql.Identifier, names)))
+
+    def ask(self, question: LiteralString, *values: str) -> str:
+        """The one value that a query answers."""
+        row = self.admin.execute(question, values).fetchone()
+        assert row is not None
+        return str(row[0])
+
+    def show(self, setting: str) -> str:
+        return self.ask("select current_setting(%s)", setting)
+
+    def exists(self, database: str) -> bool:
+        found = self.admin.execute("select from pg_database where datname = %s", (database,))
+        return found.fetchone() is not None
+
+    def create(self, database: str, *, template: str = "template1") -> None:
+        """Make a fresh database, of the same content as its template, whatever was there before."""
+        self.execute("drop database if exists {} with (force)", database)
+        self.execute("create database {} template {}", database, template)
+
+    def drop(self, database: str) -> None:
+        self.execute("drop database if exists {} with (force)", database)
+
+    def settle(self, database: str) -> None:
+        """Leave a filled database as a quiet server would have it: no clients, statistics made, all on disk."""
+        self.disconnect(database)
+        with self.connect(database) as connection:
+            connection.execute("analyze")
+        self.disconnect(database)
+        self.execute("checkpoint")
+
+    def disconnect(self, database: str) -> None:
+        """Close every connection to a database; a backend reports its last counters as it ends."""
+        others = "select count(pg_terminate_backend(pid)) from pg_stat_activity where datname = %s"
+        while True:
+            row = self.admin.execute(others, (database,)).fetchone()
+            if row == (0,):
+                return
+            time.sleep(0.02)
+
+    def counters(self, database: str) -> Counters:
+        row = self.admin.execute(
+            """
+            select pg_current_wal_insert_lsn() - '0/0'::pg_lsn,
+                   (select sum(fsyncs) from pg_stat_io where object = 'wal'),
+                   (select xact_commit + xact_rollback from pg_stat_database where datname = %s)
+            """,
+            (database,),
+        ).fetchone()
+        assert row is not None
+        return Counters(*(int(value or 0) for value in row))
+
+    def disk(self) -> str:
+        """The kind of file system under the data; on one in memory a flush costs nothing."""
+        data = self.show("data_directory")
+        mounts = {part.mountpoint: part.fstype for part in psutil.disk_partitions(all=True)}
+        return str(mounts[max((at for at in mounts if data.startswith(at)), key=len)])
+
+    def cpu(self) -> float:
+        """CPU seconds of all its processes, the ended ones included."""
+        return processor_seconds(self.postmaster)
+
+
+def strangers_seconds(server: Server) -> float:
+    """CPU seconds used on this machine by programs that are neither ours nor the server's."""
+    times = psutil.cpu_times()
+    everybody = sum(times) - times.idle - times.iowait - times.guest - times.guest_nice
+    return float(everybody - processor_seconds(psutil.Process()) - server.cpu())
+
+
+def processor_seconds(root: psutil.Process) -> float:
+    """CPU seconds of a process and its descendants, including those that it has already waited for."""
+    times = root.cpu_times()
+    total = times.user + times.system + times.children_user + times.children_system
+    for child in root.children(recursive=True):
+        try:
+            times = child.cpu_times()
+        except psutil.NoSuchProcess:
+            continue
+        total += times.user + times.system
+    return total

@@ -1,0 +1,186 @@
+"""One peer on the server: its databases, its client runs and its crew of workers."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from bench import venvs
+from bench.protocol import ANSWER, READY, Card, Marks, Order, Sizes
+from bench.server import Server, processor_seconds
+
+READY_WITHIN = 30.0
+STOP_WITHIN = 8.0
+
+
+class Failed(Exception):
+    """A peer did not do what was asked; the message carries what it said."""
+
+
+class Crew:
+    """Worker processes of one peer."""
+
+    def __init__(self, processes: list[subprocess.Popen[bytes]]) -> None:
+        self.processes = processes
+
+    def members(self) -> Iterator[psutil.Process]:
+        for process in self.processes:
+            root = psutil.Process(process.pid)
+            yield root
+            yield from root.children(recursive=True)
+
+    def cpu(self) -> float:
+        return sum(processor_seconds(psutil.Process(process.pid)) for process in self.processes)
+
+    def run_time(self) -> float:
+        """CPU seconds of the living threads, to the nanosecond: ticks of 10 ms are too coarse for an idle worker."""
+        files = (file for member in self.members() for file in Path(f"/proc/{member.pid}/task").glob("*/schedstat"))
+        return sum(int(file.read_text().split()[0]) for file in files) / 1e9
+
+    def memory(self, field: str) -> float:
+        """Megabytes resident: `VmRSS` now, `VmHWM` at most so far."""
+        lines = (line for m in self.members() for line in Path(f"/proc/{m.pid}/status").read_text().splitlines())
+        return sum(int(line.split()[1]) for line in lines if line.startswith(field + ":")) / 1024
+
+    def ended(self) -> bool:
+        return any(process.poll() is not None for process in self.processes)
+
+    def halt(self) -> None:
+        for process in self.processes:
+            process.send_signal(signal.SIGTERM)
+        for process in self.processes:
+            try:
+                process.wait(STOP_WITHIN)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+class Stage:
+    """A peer, ready to be measured. `scale` shrinks the numbers of jobs for a quick look."""
+
+    def __init__(self, peer: str, server: Server, scratch: Path, *, scale: float) -> None:
+        self.peer = peer
+        self.server = server
+        self.scratch = scratch
+        self.scale = scale
+        self.python = venvs.interpreter(peer)
+        self.template = f"{peer}_template"
+        self.database = f"{peer}_bench"
+        self.marks = Marks(scratch / "marks")
+        answer = self.ask("card")
+        self.card = Card(**answer | {"sizes": Sizes(**answer["sizes"])})
+        self.migrate()
+
+    def migrate(self) -> None:
+        self.server.create(self.template)
+        self.call("migrate", database=self.template)
+        self.server.settle(self.template)
+
+    def count(self, size: str) -> int:
+        return max(1, int(getattr(self.card.sizes, size) * self.scale))
+
+    def fresh(self, *, template: str | None = None) -> None:
+        """Begin a measurement: an empty database and a clean sheet of marks."""
+        sheet = self.scratch / "marks"
+        sheet.unlink()
+        self.marks = Marks(sheet)
+        self.server.create(self.database, template=template or self.template)
+        self.server.execute("checkpoint")
+
+    def environment(self, database: str, worker: int) -> dict[str, str]:
+        return os.environ | {
+            "BENCH_URL": self.server.url(database),
+            "BENCH_MARKS": str(self.scratch / "marks"),
+            "BENCH_WORKER": str(worker),
+            "PYTHONPATH": str(venvs.ROOT / "src"),
+        }
+
+    def command(self, role: str, *words: str) -> list[str]:
+        return [str(self.python), "-m", f"bench.peers.{self.peer}", role, *words]
+
+    def popen(self, role: str, *words: str, worker: int = 0, log: Any = subprocess.PIPE) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            self.command(role, *words),
+            env=self.environment(self.database, worker),
+            cwd=venvs.ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+
+    def call(self, role: str, *words: str, database: str | None = None, timeout: float = 180.0) -> str:
+        done = subprocess.run(
+            self.command(role, *words),
+            env=self.environment(database or self.database, 0),
+            cwd=venvs.ROOT,
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+        )
+        if done.returncode:
+            raise Failed(f"{self.peer} {role}: {done.stderr[-2000:]}")
+        return done.stdout
+
+    def ask(self, role: str, *words: str, timeout: float = 180.0) -> dict[str, Any]:
+        return self.answer(self.call(role, *words, timeout=timeout))
+
+    def answer(self, said: str) -> dict[str, Any]:
+        for line in said.splitlines():
+            if line.startswith(ANSWER):
+                return dict(json.loads(line.removeprefix(ANSWER)))
+        raise Failed(f"{self.peer} gave no answer: {said[-2000:]}")
+
+    def client(self, op: str, count: int, **numbers: float) -> dict[str, Any]:
+        """Create jobs in a process of their own, and return what it measured."""
+        return self.ask("client", "--order", order(op, count, **numbers))
+
+    @contextmanager
+    def beside(self, op: str, count: int, **numbers: float) -> Iterator[subprocess.Popen[bytes]]:
+        """Run a client while the caller watches."""
+        process = self.popen("client", "--order", order(op, count, **numbers))
+        try:
+            yield process
+            said, _ = process.communicate(timeout=60)
+            self.answer(said.decode())
+        finally:
+            process.kill()
+            process.wait()
+
+    @contextmanager
+    def crew(self, size: int, *, wait: bool = True) -> Iterator[Crew]:
+        """Run `size` workers; with `wait`, each has opened its connections and stands at the gate."""
+        log = self.scratch / f"{self.peer}.log"
+        with log.open("wb") as file:
+            crew = Crew([self.popen("worker", worker=number, log=file) for number in range(size)])
+        try:
+            if wait:
+                self.await_gate(crew, log)
+            yield crew
+            if crew.ended():
+                raise Failed(f"a worker of {self.peer} ended early: {log.read_text()[-2000:]}")
+        finally:
+            crew.halt()
+
+    def await_gate(self, crew: Crew, log: Path) -> None:
+        until = time.monotonic() + READY_WITHIN
+        while not all(self.marks.times[READY + number] for number in range(len(crew.processes))):
+            if crew.ended() or time.monotonic() > until:
+                raise Failed(f"a worker of {self.peer} never got ready: {log.read_text()[-2000:]}")
+            time.sleep(0.01)
+        time.sleep(0.3)
+
+
+def order(op: str, count: int, **numbers: float) -> str:
+    return json.dumps(dataclasses.asdict(Order(op=op, count=count, **numbers)))  # type: ignore[arg-type]

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bench import bars, report
+
+
+def lines(work: str, figure: str, **by_peer: list[float]) -> list[dict[str, Any]]:
+    return [
+        {"work": work, "peer": peer, "round": number, "figures": {figure: value}}
+        for peer, values in by_peer.items()
+        for number, value in enumerate(values)
+    ]
+
+
+def verdict(check: bars.Ratio | bars.Limit, found: list[dict[str, Any]]) -> str:
+    judged = check.judge(bars.Results(found))
+    assert judged is not None
+    return judged.verdict
+
+
+@pytest.mark.parametrize(
+    ("ours", "said"),
+    [
+        (3.1, "goal met"),
+        (2.9, "bar met"),
+        (1.4, "bar undecided, inside"),
+        (0.9, "bar undecided, outside"),
+        (0.6, "bar missed"),
+    ],
+)
+def test_a_ratio_within_half_again_of_its_threshold_is_undecided(ours: float, said: str) -> None:
+    check = bars.Ratio("drain", "drain1.rate", "pgqueuer", bar=1.0, goal=2)
+
+    assert verdict(check, lines("drain1", "rate", ferryman=[ours], pgqueuer=[1.0])) == said
+
+
+@pytest.mark.parametrize(("ours", "said"), [(0.6, "bar met"), (1.2, "bar undecided, outside"), (1.6, "bar missed")])
+def test_where_less_is_better_the_sides_change(ours: float, said: str) -> None:
+    check = bars.Ratio("last start", "schedule.last", "pgqueuer", bar=1.0, least=True)
+
+    assert verdict(check, lines("schedule", "last", ferryman=[ours], pgqueuer=[1.0])) == said
+
+
+@pytest.mark.parametrize(
+    ("rounds", "said"), [([60.0, 61.0], "bar met"), ([60.0, 65.0], "bar undecided"), ([65.0, 66.0], "bar missed")]
+)
+def test_a_limit_is_met_only_when_every_round_keeps_it(rounds: list[float], said: str) -> None:
+    check = bars.Limit("memory", "drain1.memory", 64, "MB")
+
+    assert verdict(check, lines("drain1", "memory", ferryman=rounds)) == said
+
+
+def test_a_start_before_the_create_returned_counts_as_the_fastest() -> None:
+    check = bars.Ratio("start", "latency.start_p50", "pgqueuer", bar=1.3, least=True)
+
+    assert verdict(check, lines("latency", "start_p50", ferryman=[-0.2], pgqueuer=[2.5])) == "bar met"
+
+
+def test_a_ratio_measured_while_others_used_the_machine_is_marked() -> None:
+    check = bars.Ratio("drain", "drain1.rate", "pgqueuer", bar=1.0)
+    found = lines("drain1", "rate", ferryman=[2.0, 2.0], pgqueuer=[1.0, 1.0])
+    found[2]["others"] = 0.9
+
+    assert verdict(check, found) == "bar met (busy)"
+
+
+def test_the_best_peer_is_neither_ourselves_nor_the_floor() -> None:
+    found = lines("enqueue", "single", ferryman=[9.0], floor=[8.0], pgqueuer=[2.0], procrastinate=[1.0])
+
+    assert bars.Results(found).best_peer("enqueue.single") == "pgqueuer"
+
+
+def test_what_was_not_measured_gets_no_verdict() -> None:
+    assert bars.judge(bars.Results(lines("drain1", "rate", pgqueuer=[1.0]))) == []
+
+
+def test_the_range_of_a_ratio_comes_from_rounds_and_not_from_mixed_ones() -> None:
+    check = bars.Ratio("drain", "drain1.rate", "pgqueuer", bar=1.0)
+
+    judged = check.judge(bars.Results(lines("drain1", "rate", ferryman=[20.0, 40.0], pgqueuer=[10.0, 20.0])))
+
+    assert judged is not None
+    assert judged.ratio == "2.00 (2.00..2.00)"
+
+
+def test_the_tables_replace_only_what_stands_between_the_markers(tmp_path: Any) -> None:
+    page = tmp_path / "performance.md"
+    page.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n")
+
+    report.write_docs(page, "new")
+
+    assert page.read_text() == f"before\n{report.BEGIN}\n\nnew\n\n{report.END}\nafter\n"
+
+
+def test_a_page_without_markers_is_refused(tmp_path: Any) -> None:
+    page = tmp_path / "performance.md"
+    page.write_text("nothing to replace\n")
+
+    with pytest.raises(ValueError, match="bench: begin"):
+        report.write_docs(page, "new")
