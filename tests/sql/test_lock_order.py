@@ -104,7 +104,7 @@ async def test_two_that_want_one_set_in_opposite_orders_do_not_deadlock(
 ) -> None:
     owing = one in {"settle", "cancel", "reap"}
     for _ in range(ROUNDS):
-        tasks = await planted(db, 30, **SOUND[RUNNING], **({"callback": "tool", "callback_ref": "1"} if owing else {}))
+        tasks = await planted(db, 10, **SOUND[RUNNING], **({"callback": "tool", "callback_ref": "1"} if owing else {}))
         by_name = acts(Owners({"tool": parents}), dict.fromkeys(tasks, "1"))
 
         await asyncio.gather(by_name[one](lines[0], tasks), by_name[other](lines[1], tasks[::-1]))

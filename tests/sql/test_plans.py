@@ -8,7 +8,7 @@ them, or a caller's).
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -17,7 +17,7 @@ import asyncpg
 import pytest
 
 from ferryman.kernel import events
-from ferryman.kernel.db import Statement
+from ferryman.kernel.db import Row, Statement
 from ferryman.kernel.pool import LINE_SETTINGS
 from ferryman.tasks import store
 from ferryman.tasks.model import NewTask
@@ -52,6 +52,28 @@ select now(), gen_random_uuid(), 1, 'acme', 'task', 'pending', 'ready' from gene
 WEAR = "update ferryman.tasks set priority = 1, updated_at = now()"
 
 
+class Said(Exception):
+    """What would have gone over the wire."""
+
+
+class Ear:
+    """A Tx that only listens."""
+
+    schema = "ferryman"
+
+    async def fetch(self, query: str, /, *args: Any) -> Sequence[Row]:
+        raise Said(*args)
+
+
+def said(call: Coroutine[Any, Any, Any]) -> dict[str, Any]:
+    """Return the parameters that a function of the store makes of its arguments."""
+    try:
+        call.send(None)
+    except Said as heard:
+        return dict(zip(store._CREATE.names, heard.args, strict=True))
+    raise AssertionError("nothing was said")
+
+
 class Hot(NamedTuple):
     """A hot statement, what it is called with, and the indexes it may use."""
 
@@ -72,11 +94,7 @@ HOT = [
         },
         {"tasks_pkey", "tasks_ready"},
     ),
-    Hot(
-        store._CREATE,
-        {**dict(zip(store._CREATE_COLUMNS, map(list, zip(*NEW, strict=True)), strict=True)), "ends_after": TERM},
-        set(),
-    ),
+    Hot(store._CREATE, said(store.create(Ear(), NEW, ends_after=TERM)), set()),
     Hot(
         store._EXISTING,
         {
@@ -188,7 +206,7 @@ def literal(value: Any) -> str:
             return "null"
         case bool() | int():
             return str(value)
-        case list():
+        case list() | tuple():
             return "'{" + ",".join("null" if each is None else json.dumps(str(each)) for each in value) + "}'"
         case timedelta():
             return f"'{value.total_seconds()} s'"
