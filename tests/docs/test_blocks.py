@@ -69,6 +69,7 @@ def run(page: Path) -> None:
 @pytest.fixture
 def surroundings(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FERRYMAN_DATABASE_URL", database_url)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))
     monkeypatch.chdir(tmp_path)
 
 
