@@ -38,7 +38,9 @@ async def load_owing(url: str, count: int, **arguments: Any) -> list[str]:
     await db.open()
     try:
         async with db.transaction() as tx:
-            await tx.fetch("create table if not exists public.owed (ref text primary key, ends integer not null default 0)")
+            await tx.fetch(
+                "create table if not exists public.owed (ref text primary key, ends integer not null default 0)"
+            )
             await tx.fetch("insert into public.owed (ref) select 'r' || n from generate_series(0, $1 - 1) as n", count)
             drafts = [
                 request.draft(

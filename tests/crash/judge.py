@@ -21,10 +21,14 @@ async def all_ended(url: str) -> None:
     """Wait until no task is live."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
-        live = await read(url, "select id, state, attempt, epoch from ferryman.tasks where state <> all($1)", list(TERMINAL))
+        live = await read(
+            url, "select id, state, attempt, epoch from ferryman.tasks where state <> all($1)", list(TERMINAL)
+        )
         if not live:
             return
-        assert time.monotonic() < deadline, f"still live after {PATIENCE_SECONDS:g} s: {[dict(row) for row in live[:5]]}"
+        assert time.monotonic() < deadline, (
+            f"still live after {PATIENCE_SECONDS:g} s: {[dict(row) for row in live[:5]]}"
+        )
         await asyncio.sleep(_LOOK_SECONDS)
 
 
@@ -40,7 +44,9 @@ async def read(url: str, query: str, *args: object) -> Sequence[asyncpg.Record]:
 async def judge(url: str, acknowledged: Iterable[str], lines: Sequence[Line], *, state: str = "succeeded") -> None:
     """Assert that history and tables tell one story in which nothing was lost and nothing happened twice."""
     rows = {str(row["id"]): row for row in await read(url, "select * from ferryman.tasks")}
-    events = await read(url, "select subject, from_state, to_state, id from ferryman.events where kind = 'task' order by id")
+    events = await read(
+        url, "select subject, from_state, to_state, id from ferryman.events where kind = 'task' order by id"
+    )
     said = [
         *lost(acknowledged, rows, state=state),
         *second_ends(rows, events),
@@ -62,9 +68,11 @@ def second_ends(rows: dict[str, asyncpg.Record], events: Sequence[asyncpg.Record
         last[str(event["subject"])] = event["to_state"]
         if event["to_state"] in TERMINAL:
             ends[str(event["subject"])].append(event["to_state"])
-    return [f"{id} has ends {ends[id]}, its row says {row['state']}" for id, row in rows.items() if ends[id] != [row["state"]]] + [
-        f"{id} went on to {last[id]} after its end" for id, row in rows.items() if last[id] != row["state"]
-    ]
+    return [
+        f"{id} has ends {ends[id]}, its row says {row['state']}"
+        for id, row in rows.items()
+        if ends[id] != [row["state"]]
+    ] + [f"{id} went on to {last[id]} after its end" for id, row in rows.items() if last[id] != row["state"]]
 
 
 def shared_claims(rows: dict[str, asyncpg.Record], events: Sequence[asyncpg.Record], lines: Sequence[Line]) -> Verdict:
@@ -73,8 +81,16 @@ def shared_claims(rows: dict[str, asyncpg.Record], events: Sequence[asyncpg.Reco
     claims = Counter(str(event["subject"]) for event in events if event["to_state"] == "running")
     return (
         [f"{claim} was started {count} times" for claim, count in starts.items() if count > 1]
-        + [f"{task} epoch {epoch} was started, its row has {rows[task]['epoch']}" for task, epoch in starts if epoch > rows[task]["epoch"]]
-        + [f"{id}: {claims[id]} claims in the log, epoch {row['epoch']}" for id, row in rows.items() if claims[id] != row["epoch"]]
+        + [
+            f"{task} epoch {epoch} was started, its row has {rows[task]['epoch']}"
+            for task, epoch in starts
+            if epoch > rows[task]["epoch"]
+        ]
+        + [
+            f"{id}: {claims[id]} claims in the log, epoch {row['epoch']}"
+            for id, row in rows.items()
+            if claims[id] != row["epoch"]
+        ]
     )
 
 

@@ -77,9 +77,7 @@ def assert_killed(killed: Ship, point: str, count: int) -> None:
 async def test_a_producer_that_dies_creates_nothing_twice(point: str, database_url: str, ship: Launch) -> None:
     keys = 40
     worker = ship(database_url).start()
-    producer = ship(
-        database_url, role="producer", count=keys, lives=[*[PRODUCER_POINTS[point]] * KILLS, ""]
-    ).start()
+    producer = ship(database_url, role="producer", count=keys, lives=[*[PRODUCER_POINTS[point]] * KILLS, ""]).start()
 
     await producer.seen("stopped")
     await judge.all_ended(database_url)
@@ -122,7 +120,9 @@ async def test_a_task_that_kills_its_worker_every_time_ends_at_its_cap(database_
 
     await judge.all_ended(database_url)
 
-    rows = await judge.read(database_url, "select id::text, state, attempt, last_error_code as code from ferryman.tasks")
+    rows = await judge.read(
+        database_url, "select id::text, state, attempt, last_error_code as code from ferryman.tasks"
+    )
     ended = {row["id"]: (row["state"], row["attempt"], row["code"]) for row in rows}
     assert ended.pop(str(poison.id)) == ("failed", 2, "TASK_RETRY_EXHAUSTED")
     assert ended == dict.fromkeys(good, ("succeeded", 1, None))

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 ROOT = Path(__file__).resolve().parents[2]
 LEASE_SECONDS = 2.0
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 45.0
 _LOOK_SECONDS = 0.01
 
 Line = dict[str, Any]
@@ -33,7 +33,9 @@ TERMS = {
 class Ship:
     """One process (or one mother and her children), and the file it writes."""
 
-    def __init__(self, folder: Path, name: str, url: str, *, role: str = "worker", lives: Sequence[str] = (), **more: Any) -> None:
+    def __init__(
+        self, folder: Path, name: str, url: str, *, role: str = "worker", lives: Sequence[str] = (), **more: Any
+    ) -> None:
         self.history_file = folder / f"{name}.history"
         self.faults_file = folder / f"{name}.faults"
         self.output_file = folder / f"{name}.output"
@@ -90,7 +92,10 @@ class Ship:
         """Wait until the history tells this often enough; return the last of those lines."""
 
         def found() -> Line | None:
+            running = self.alive()
             told = [line for line in self.lines(what) if all(line.get(key) == value for key, value in fields.items())]
+            if len(told) < count and not running:
+                raise AssertionError(f"the process ended before {count} x {what} {fields}\n{self._told()}")
             return told[count - 1] if len(told) >= count else None
 
         return await until(found, f"{count} x {what} {fields}", also=self._told)

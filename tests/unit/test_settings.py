@@ -87,6 +87,12 @@ def test_every_setting_has_a_source() -> None:
     assert {origin for _, origin in sources.values()} == {"default"}
 
 
+def test_a_plan_of_faults_in_the_environment_is_no_setting() -> None:
+    assert (
+        load(FERRYMAN_FAULTS="claim.sent=kill@1", FERRYMAN_FAULTS_LOG="faults", FERRYMAN_POOL__SIZE="3").pool.size == 3
+    )
+
+
 def test_the_process_environment_is_read_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FERRYMAN_TENANT", "acme")
 

@@ -260,7 +260,7 @@ class Tasks:
         """Read everything that happened to a task, in order."""
         id = (await self.record(task_id)).id
         async with self._db.session() as tx:
-            return await events.of(tx, id)
+            return await events.of(tx, id, tenant=self.tenant)
 
     async def logs(self, task_id: str | UUID, *, after: int = 0, limit: int = 1000) -> Sequence[read.LogLine]:
         """Read what a task's handler said, in order."""

@@ -279,4 +279,6 @@ class AppNotLoaded(FerrymanError):
     """The app named by --app cannot be loaded."""
 
     code = "APP_NOT_LOADED"
-    advice = "Name it as module:attribute, such as --app shop.tasks:app, from a directory where `import shop.tasks` works."
+    advice = (
+        "Name it as module:attribute, such as --app shop.tasks:app, from a directory where `import shop.tasks` works."
+    )

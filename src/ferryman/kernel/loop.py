@@ -57,8 +57,8 @@ class Crew(Protocol[Item, Outcome]):
     async def turn(self, line: Line, outcomes: Sequence[Outcome], room: int) -> tuple[Sequence[Item], bool]:
         """Settle these outcomes and claim up to `room`; tell also whether there is more to claim."""
 
-    async def run(self, item: Item) -> Outcome:
-        """Do the work; every way it can end is an outcome."""
+    async def run(self, item: Item) -> Outcome | None:
+        """Do the work; every way it can end is an outcome, or None when the claim was lost meanwhile."""
 
     async def reclaim(self, line: Line, held: Collection[UUID]) -> int:
         """Hand back what is leased to this worker but not held by it."""
@@ -262,5 +262,6 @@ class Pump(Generic[Item, Outcome]):
         # Handed back, or claimed anew, while the handler was still ending: this claim has had its outcome.
         if self.held.get(item.id) is holding:
             del self.held[item.id]
-            self._outcomes.append(outcome)
+            if outcome is not None:
+                self._outcomes.append(outcome)
             self._wake.set()
