@@ -5,6 +5,7 @@ import json
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import asyncpg
@@ -114,7 +115,7 @@ def recoveries(lines: Sequence[Line]) -> list[float]:
     ended = {(line["task"], line["epoch"]) for line in lines if line["what"] == "end"}
     starts = sorted((line["task"], line["epoch"], line["at"], line["pid"]) for line in lines if line["what"] == "start")
     found = []
-    for (task, epoch, _, pid), (again, _, at, _) in zip(starts, starts[1:], strict=False):
+    for (task, epoch, _, pid), (again, _, at, _) in pairwise(starts):
         if task == again and pid in died and (task, epoch) not in ended:
             found.append(at - died[pid])
     return found

@@ -60,7 +60,7 @@ def build(history: History) -> Ferryman:
         history.write("start", **told)
         try:
             await asyncio.sleep(hold)
-            while gate is not None and not Path(gate).exists():
+            while gate is not None and not Path(gate).exists():  # noqa: ASYNC110 - opened by another process
                 await asyncio.sleep(GATE_SECONDS)
         except asyncio.CancelledError:
             history.write("abort", **told)

@@ -1,6 +1,7 @@
 """Starting ships, watching what they write, and signalling them."""
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -115,10 +116,8 @@ class Ship:
         process, self._process = self._process, None
         if process is None:
             return
-        try:
+        with contextlib.suppress(ProcessLookupError):  # all of them are gone already
             os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass  # all of them are gone already
         process.wait()
 
 
