@@ -90,7 +90,6 @@ def surroundings(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.contract("S8")
 @pytest.mark.usefixtures("surroundings")
 @pytest.mark.parametrize("name", [page for page in PAGES if page not in TESTED])
 def test_the_blocks_of_a_page_run(name: str) -> None:
@@ -103,7 +102,6 @@ def alone(directory: Path) -> dict[str, str]:
     return {**kept, "PYTHONPATH": str(ROOT / "src"), "HOME": str(directory)}
 
 
-@pytest.mark.contract("S8")
 @pytest.mark.parametrize("name", TESTED)
 def test_the_tests_on_a_page_pass(name: str, tmp_path: Path) -> None:
     file = tmp_path / f"test_{(ROOT / name).stem}.py"
@@ -127,7 +125,6 @@ def project(tmp_path: Path) -> Iterator[Path]:
         shutil.rmtree(made, ignore_errors=True)
 
 
-@pytest.mark.contract("S2")
 def test_the_program_of_the_front_page_runs_with_nothing_but_itself(project: Path) -> None:
     (project / "hello.py").write_text(blocks(ROOT / "README.md")[0].code, encoding="utf-8")
 

@@ -24,6 +24,13 @@ async def write(tx: Tx, *, at: datetime | None = None, subject: UUID | None = No
     return str(row["home"])
 
 
+async def until_somebody_waits(tx: Tx) -> None:
+    while True:
+        (row,) = await tx.fetch(WAITING)
+        if row["count"]:
+            return
+
+
 async def make_day(tx: Tx, day: date) -> str:
     name = f"ferryman.events_{day:%Y%m%d}"
     await tx.fetch(
@@ -83,8 +90,7 @@ async def test_making_days_refuses_no_writer_of_today(db: Database) -> None:
         await events.ensure_partitions(tx)
         writer = asyncio.create_task(write_one())
         async with db.session() as looker:
-            while not (await looker.fetch(WAITING))[0]["count"]:
-                await asyncio.sleep(0)
+            await until_somebody_waits(looker)
 
     assert await writer == "ferryman.events_default"
 
