@@ -27,7 +27,7 @@ check: $(READY) ## Check format, lint, types, layers and generated pages (what C
 	@$(BIN)/lint-imports --no-cache --no-logo
 	@$(BIN)/squawk src/ferryman/migrations/*.sql
 	@$(BIN)/python tools/contracts.py --check
-	@$(BIN)/python tools/pages.py --check
+	@$(BIN)/python -m tools.pages --check
 
 fmt: $(READY) ## Format the code and mend what can be mended
 	@$(BIN)/ruff check --quiet --fix-only .
@@ -43,7 +43,7 @@ bench: $(READY) ## Measure beside the peers
 	@$(BIN)/python -m bench.run $(ARGS)
 
 docs: $(READY) ## Write the generated pages of docs/ anew
-	@$(BIN)/python tools/pages.py
+	@$(BIN)/python -m tools.pages
 
 clean: ## Remove what was made here
 	@rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist site

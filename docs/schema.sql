@@ -10,23 +10,98 @@ begin
 end
 $$;
 
-CREATE FUNCTION ferryman.refuse_move() RETURNS trigger
+CREATE FUNCTION ferryman.drop_partitions(older_than interval, even_unread boolean) RETURNS SETOF text
     LANGUAGE plpgsql
+    SET lock_timeout TO '500ms'
+    AS $_$
+declare
+    cutoff timestamptz := now() - older_than;
+    read_id bigint := (select min(last_id) from ferryman.consumers);
+    newest record;
+    name text;
+begin
+    if not pg_try_advisory_xact_lock(hashtextextended('ferryman.events', 0)) then
+        return;
+    end if;
+    for name in
+        select child.relname
+        from pg_inherits as link
+        join pg_class as child on child.oid = link.inhrelid
+        where link.inhparent = 'ferryman.events'::regclass
+          and (child.relname = 'events_default'
+               or child.relname ~ '^events_[0-9]{8}$'
+                  and to_date(substr(child.relname, 8), 'YYYYMMDD') + 1 <= (cutoff at time zone 'UTC')::date)
+        order by child.relname
+    loop
+        execute format('select max(id) as id, max(logged_at) as logged_at from ferryman.%I', name) into newest;
+        exit when newest.id > read_id and not even_unread;
+        continue when name = 'events_default' and (newest.id is null or newest.logged_at >= cutoff);
+        begin
+            execute format('drop table ferryman.%I', name);
+            if name = 'events_default' then
+                create table ferryman.events_default partition of ferryman.events default
+                    with (autovacuum_analyze_scale_factor = 0.05);
+                create trigger events_append_only before update or delete or truncate on ferryman.events_default
+                    for each statement execute function ferryman.refuse_rewriting();
+            end if;
+            return next name;
+        exception
+            when lock_not_available then
+                exit;
+        end;
+    end loop;
+end
+$_$;
+
+CREATE FUNCTION ferryman.ensure_partitions(ahead integer) RETURNS SETOF text
+    LANGUAGE plpgsql
+    SET lock_timeout TO '500ms'
     AS $$
 declare
-    code text := tg_argv[0];
-    state_column text := tg_argv[1];
-    id_column text := tg_argv[2];
+    today date := (now() at time zone 'UTC')::date;
+    name text;
+begin
+    if not pg_try_advisory_xact_lock(hashtextextended('ferryman.events', 0)) then
+        return;
+    end if;
+    for day in 0 .. ahead loop
+        name := 'events_' || to_char(today + day, 'YYYYMMDD');
+        continue when to_regclass('ferryman.' || name) is not null;
+        begin
+            execute format(
+                'create table ferryman.%I (like ferryman.events including defaults)
+                 with (autovacuum_analyze_scale_factor = 0.05)', name);
+            execute format(
+                'create trigger events_append_only before update or delete or truncate on ferryman.%I
+                 for each statement execute function ferryman.refuse_rewriting()', name);
+            execute format(
+                'alter table ferryman.events attach partition ferryman.%I for values from (%L) to (%L)',
+                name, to_char(today + day, 'YYYY-MM-DD 00:00:00+00'), to_char(today + day + 1, 'YYYY-MM-DD 00:00:00+00'));
+            return next name;
+        exception
+            when check_violation or lock_not_available then
+                continue;
+        end;
+    end loop;
+end
+$$;
+
+CREATE FUNCTION ferryman.refuse_move() RETURNS trigger
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog'
+    AS $$
+declare
+    was text := case tg_op when 'UPDATE' then to_jsonb(old) ->> tg_argv[1] end;
 begin
     raise exception using
         errcode = 'FM001',
-        message = code,
-        detail = json_build_object(
+        message = tg_argv[0],
+        detail = jsonb_build_object(
             'table', tg_table_name,
-            'id', to_jsonb(new) ->> id_column,
-            'from', case when tg_op = 'UPDATE' then to_jsonb(old) ->> state_column end,
-            'to', to_jsonb(new) ->> state_column)::text,
-        hint = 'The legal moves are in docs/machines; a terminal state is final.';
+            'id', to_jsonb(new) ->> tg_argv[2],
+            'from', was,
+            'to', to_jsonb(new) ->> tg_argv[1]
+        )::text;
 end
 $$;
 
@@ -82,7 +157,16 @@ CREATE TABLE ferryman.tasks (
     last_error_reason text,
     backoff jsonb,
     payload jsonb NOT NULL,
-    result jsonb
+    result jsonb,
+    CONSTRAINT tasks_finished_at_present CHECK (((state = ANY (ARRAY['succeeded'::text, 'failed'::text, 'cancelled'::text])) = (finished_at IS NOT NULL))),
+    CONSTRAINT tasks_lease_owner_present CHECK (((state = 'running'::text) = (lease_owner IS NOT NULL))),
+    CONSTRAINT tasks_leased_until_present CHECK (((state = 'running'::text) = (leased_until IS NOT NULL))),
+    CONSTRAINT tasks_one_place CHECK ((num_nonnulls(rank, wake_at, leased_until) =
+CASE
+    WHEN (finished_at IS NULL) THEN 1
+    ELSE 0
+END)),
+    CONSTRAINT tasks_state_known CHECK ((state = ANY (ARRAY['pending'::text, 'ready'::text, 'running'::text, 'succeeded'::text, 'failed'::text, 'cancelled'::text])))
 )
 WITH (autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
 
@@ -125,15 +209,15 @@ CREATE TABLE ferryman.clock_shift (
 
 CREATE TABLE ferryman.consumers (
     name text NOT NULL,
-    low xid8 DEFAULT '0'::xid8 NOT NULL,
-    high xid8 DEFAULT '0'::xid8 NOT NULL,
     last_id bigint DEFAULT 0 NOT NULL,
+    mark_id bigint DEFAULT 0 NOT NULL,
+    mark_xid xid8 DEFAULT '0'::xid8 NOT NULL,
     updated_at timestamp with time zone DEFAULT now() NOT NULL
 );
 
 CREATE TABLE ferryman.events (
-    id bigint NOT NULL,
     xid xid8 DEFAULT pg_current_xact_id() NOT NULL,
+    id bigint NOT NULL,
     logged_at timestamp with time zone DEFAULT now() NOT NULL,
     at timestamp with time zone NOT NULL,
     subject uuid NOT NULL,
@@ -150,8 +234,8 @@ CREATE TABLE ferryman.events (
 PARTITION BY RANGE (logged_at);
 
 CREATE TABLE ferryman.events_default (
-    id bigint CONSTRAINT events_id_not_null NOT NULL,
     xid xid8 DEFAULT pg_current_xact_id() CONSTRAINT events_xid_not_null NOT NULL,
+    id bigint CONSTRAINT events_id_not_null NOT NULL,
     logged_at timestamp with time zone DEFAULT now() CONSTRAINT events_logged_at_not_null NOT NULL,
     at timestamp with time zone CONSTRAINT events_at_not_null NOT NULL,
     subject uuid CONSTRAINT events_subject_not_null NOT NULL,
@@ -307,13 +391,13 @@ ALTER TABLE ONLY ferryman.watchdog
 ALTER TABLE ONLY ferryman.workers
     ADD CONSTRAINT workers_pkey PRIMARY KEY (boot_id);
 
+CREATE INDEX events_order ON ONLY ferryman.events USING btree (id);
+
+CREATE INDEX events_default_id_idx ON ferryman.events_default USING btree (id);
+
 CREATE INDEX events_subject ON ONLY ferryman.events USING btree (subject, id);
 
 CREATE INDEX events_default_subject_id_idx ON ferryman.events_default USING btree (subject, id);
-
-CREATE INDEX events_window ON ONLY ferryman.events USING btree (xid, id);
-
-CREATE INDEX events_default_xid_id_idx ON ferryman.events_default USING btree (xid, id);
 
 CREATE INDEX task_logs_task ON ferryman.task_logs USING btree (task, id);
 
@@ -329,13 +413,17 @@ CREATE UNIQUE INDEX tasks_task_id ON ferryman.tasks USING btree (tenant, task_id
 
 CREATE INDEX tasks_waking ON ferryman.tasks USING btree (wake_at) WHERE (wake_at IS NOT NULL);
 
-ALTER INDEX ferryman.events_subject ATTACH PARTITION ferryman.events_default_subject_id_idx;
+ALTER INDEX ferryman.events_order ATTACH PARTITION ferryman.events_default_id_idx;
 
-ALTER INDEX ferryman.events_window ATTACH PARTITION ferryman.events_default_xid_id_idx;
+ALTER INDEX ferryman.events_subject ATTACH PARTITION ferryman.events_default_subject_id_idx;
 
 CREATE TRIGGER events_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON ferryman.events FOR EACH STATEMENT EXECUTE FUNCTION ferryman.refuse_rewriting();
 
 CREATE TRIGGER events_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON ferryman.events_default FOR EACH STATEMENT EXECUTE FUNCTION ferryman.refuse_rewriting();
+
+CREATE TRIGGER tasks_state_births BEFORE INSERT ON ferryman.tasks FOR EACH ROW WHEN (((new.state = ANY (ARRAY['pending'::text, 'ready'::text])) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('TASK_INVALID_TRANSITION', 'state', 'id');
+
+CREATE TRIGGER tasks_state_moves BEFORE UPDATE OF state ON ferryman.tasks FOR EACH ROW WHEN (((((((((((old.state = 'pending'::text) AND (new.state = 'cancelled'::text)) OR ((old.state = 'pending'::text) AND (new.state = 'ready'::text))) OR ((old.state = 'ready'::text) AND (new.state = 'cancelled'::text))) OR ((old.state = 'ready'::text) AND (new.state = 'running'::text))) OR ((old.state = 'running'::text) AND (new.state = 'cancelled'::text))) OR ((old.state = 'running'::text) AND (new.state = 'failed'::text))) OR ((old.state = 'running'::text) AND (new.state = 'ready'::text))) OR ((old.state = 'running'::text) AND (new.state = 'succeeded'::text))) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('TASK_INVALID_TRANSITION', 'state', 'id');
 
 ALTER TABLE ONLY ferryman.task_logs
     ADD CONSTRAINT task_logs_task_fkey FOREIGN KEY (task) REFERENCES ferryman.tasks(id) ON DELETE CASCADE;

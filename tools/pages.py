@@ -2,6 +2,7 @@
 
 docs/schema.sql      all that the migrations make, as PostgreSQL itself tells it
 docs/machines/*.md   each lifecycle: its diagram, its moves, and what ends each live state
+docs/reference.md    the public names, settings, metrics and error codes
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from ferryman.app.embedded import Embedded
 from ferryman.kernel import migrate
 from ferryman.kernel.machine import Machine
 from ferryman.tasks.states import TASK
+from tools import reference
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -87,6 +89,7 @@ def lifecycle(machine: Machine[Any]) -> str:
 PAGES: dict[str, Callable[[], str]] = {
     "docs/schema.sql": schema,
     "docs/machines/tasks.md": lambda: lifecycle(TASK),
+    "docs/reference.md": reference.page,
 }
 
 

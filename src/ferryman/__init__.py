@@ -7,16 +7,23 @@ app = Ferryman()
 @app.task
 async def greet(name: str) -> str:
     return f"Hello, {name}"
+
+The names below are imported at their first use: a part that needs few of them, such as `ferryman --help`, does not pay
+for the driver and all the rest.
 """
 
-from ferryman.app.blocking import Client
-from ferryman.app.ferryman import Ferryman
-from ferryman.app.tasks import Handle, Tasks
-from ferryman.kernel.errors import DoNotRetry, FerrymanError
-from ferryman.kernel.retry import Backoff
-from ferryman.tasks.model import TaskRecord
-from ferryman.tasks.states import TaskState
-from ferryman.tasks.work.context import Context, current
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ferryman.app.blocking import Client
+    from ferryman.app.ferryman import Ferryman
+    from ferryman.app.tasks import Handle, Tasks
+    from ferryman.kernel.errors import DoNotRetry, FerrymanError
+    from ferryman.kernel.retry import Backoff
+    from ferryman.tasks.model import TaskRecord
+    from ferryman.tasks.states import TaskState
+    from ferryman.tasks.work.context import Context, current
 
 __all__ = [
     "Backoff",
@@ -31,3 +38,29 @@ __all__ = [
     "Tasks",
     "current",
 ]
+
+_HOMES = {
+    "Backoff": "ferryman.kernel.retry",
+    "Client": "ferryman.app.blocking",
+    "Context": "ferryman.tasks.work.context",
+    "DoNotRetry": "ferryman.kernel.errors",
+    "Ferryman": "ferryman.app.ferryman",
+    "FerrymanError": "ferryman.kernel.errors",
+    "Handle": "ferryman.app.tasks",
+    "TaskRecord": "ferryman.tasks.model",
+    "TaskState": "ferryman.tasks.states",
+    "Tasks": "ferryman.app.tasks",
+    "current": "ferryman.tasks.work.context",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'ferryman' has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(home), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

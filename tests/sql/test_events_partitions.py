@@ -2,7 +2,7 @@
 
 import asyncio
 from datetime import UTC, date, datetime, timedelta
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import asyncpg
 import pytest
@@ -18,8 +18,8 @@ WRITE = """
 """
 
 
-async def write(tx: Tx, *, at: datetime | None = None) -> str:
-    (row,) = await tx.fetch(WRITE, at or datetime.now(UTC), uuid4())
+async def write(tx: Tx, *, at: datetime | None = None, subject: UUID | None = None) -> str:
+    (row,) = await tx.fetch(WRITE, at or datetime.now(UTC), subject or uuid4())
     return str(row["home"])
 
 
@@ -132,3 +132,20 @@ async def test_a_net_with_only_old_rows_is_spread_anew(db: Database) -> None:
         assert await write(session) == "ferryman.events_default"
         with pytest.raises(asyncpg.PostgresError, match="EVENTS_APPEND_ONLY"):
             await session.fetch("delete from ferryman.events_default")
+
+
+@pytest.mark.contract("K10")
+async def test_the_log_is_read_by_id_whatever_day_a_row_lies_in(db: Database) -> None:
+    thing = uuid4()
+    async with db.session() as session:
+        for day in (2, 1):
+            await make_day(session, date(2020, 1, day))
+        for day in (3, 2, 1):
+            await write(session, at=datetime(2020, 1, day, tzinfo=UTC), subject=thing)
+
+        story = await events.of(session, thing)
+        async with db.transaction() as tx:
+            read = await events.read(tx, "reader")
+
+    assert [event.at.day for event in story] == [3, 2, 1]
+    assert [event.at.day for event in read] == [3, 2, 1]

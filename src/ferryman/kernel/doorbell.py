@@ -121,13 +121,15 @@ class Local:
 
         return stop
 
-    def tell(self, topic: str, hints: frozenset[str]) -> None:
-        """Call the listeners of a topic; one that fails does not keep the others from hearing."""
-        for heard in tuple(self._listeners.get(topic, {}).values()):
+    def tell(self, topic: str, hints: frozenset[str]) -> bool:
+        """Call the listeners of a topic, if any; one that fails does not keep the others from hearing."""
+        listeners = tuple(self._listeners.get(topic, {}).values())
+        for heard in listeners:
             try:
                 heard(hints)
             except Exception:
                 LOG.exception("a listener of %r failed", topic)
+        return bool(listeners)
 
     def tell_all(self) -> None:
         """Tell every listener to look at everything: rings may have been missed."""

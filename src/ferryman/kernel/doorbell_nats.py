@@ -16,7 +16,7 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from ferryman.kernel import db, errors
+from ferryman.kernel import db, errors, telemetry
 from ferryman.kernel.doorbell import EVERYTHING, LOG, Bundle, Carrier, Heard, Local, pause, stop
 
 if TYPE_CHECKING:
@@ -83,10 +83,14 @@ class NatsDoorbell:
             await client.publish(f"{self._subject}.{topic}", json.dumps(sorted(hints)).encode())
         await client.flush(timeout=FLUSH_SECONDS)
         self.sent += len(bundle)
+        for topic in bundle:
+            telemetry.rung("nats", topic)
 
     async def _hear(self, message: Msg) -> None:
-        self.heard += 1
-        self._local.tell(message.subject.rpartition(".")[2], _hints(message.data))
+        topic = message.subject.rpartition(".")[2]
+        if self._local.tell(topic, _hints(message.data)):
+            self.heard += 1
+            telemetry.heard("nats", topic)
 
     async def _keep(self) -> None:
         """Keep a client, for ever."""
@@ -107,6 +111,9 @@ class NatsDoorbell:
         client = await self._connect()
         try:
             await client.subscribe(f"{self._subject}.*", cb=self._hear)
+            # Twice, because nats-py lets the ping of a flush overtake what waits to be written: the first answer says that
+            # the subscription has left, the second that the server has it.
+            await client.flush(timeout=FLUSH_SECONDS)
             await client.flush(timeout=FLUSH_SECONDS)
             self._client = client
             if self._tried.is_set():
@@ -143,6 +150,7 @@ class NatsDoorbell:
         """Tell everybody to look: rings may have been missed."""
         LOG.info("the doorbell hears again")
         self.healed += 1
+        telemetry.healed("nats")
         self._carrier.hurry()
         self._local.tell_all()
 

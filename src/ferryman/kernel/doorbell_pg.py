@@ -22,7 +22,7 @@ import random
 import uuid
 from collections.abc import Callable, Iterable
 
-from ferryman.kernel import db, errors
+from ferryman.kernel import db, errors, telemetry
 from ferryman.kernel.doorbell import EVERYTHING, LOG, Bundle, Carrier, Heard, Local, pause, stop
 from ferryman.kernel.pool import Line
 
@@ -112,15 +112,17 @@ class PostgresDoorbell:
         payloads = [payload(self._origin, topic, hints) for topic, hints in bundle.items()]
         await db.many(self._ringing, RING, channel=self._channel, payloads=payloads)
         self.sent += len(payloads)
+        for topic in bundle:
+            telemetry.rung("postgres", topic)
 
     def _hear(self, text: str) -> None:
         match parse(text):
             case (self._origin, _, _):
                 self._echo.set()
             case (_, topic, hints):
-                if topic != PROBE_TOPIC:
+                if self._local.tell(topic, hints):
                     self.heard += 1
-                self._local.tell(topic, hints)
+                    telemetry.heard("postgres", topic)
             case None:
                 self.heard += 1
                 self._local.tell_all()
@@ -140,6 +142,7 @@ class PostgresDoorbell:
             if missed:
                 LOG.info("the doorbell hears again")
                 self.healed += 1
+                telemetry.healed("postgres")
                 self._carrier.hurry()
                 self._local.tell_all()
             self._tried.set()

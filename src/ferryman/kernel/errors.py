@@ -263,3 +263,22 @@ class HandlerInvalid(FerrymanError):
 
     code = "HANDLER_INVALID"
     advice = "See the message for what the declaration lacks."
+
+
+# What a person typed
+
+
+class UsageInvalid(FerrymanError):
+    """The command cannot be understood."""
+
+    code = "USAGE_INVALID"
+    advice = "Add --help to see what it takes."
+
+
+class AppNotLoaded(FerrymanError):
+    """The app named by --app cannot be loaded."""
+
+    code = "APP_NOT_LOADED"
+    advice = (
+        "Name it as module:attribute, such as --app shop.tasks:app, from a directory where `import shop.tasks` works."
+    )

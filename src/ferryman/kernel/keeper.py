@@ -18,7 +18,7 @@ from typing import Any
 from uuid import UUID
 
 from ferryman.kernel import errors, faults
-from ferryman.kernel.loop import Holding
+from ferryman.kernel.crew import Holding
 from ferryman.kernel.pool import Line
 
 log = logging.getLogger("ferryman.keeper")

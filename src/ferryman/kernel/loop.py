@@ -10,8 +10,9 @@ never depends on a ring. Leases are renewed elsewhere (kernel/keeper.py), on a t
 handler can block this event loop.
 
 When the database goes away, outcomes are kept and sent again with backoff; their fence makes the repeat harmless. A turn
-whose answer never came may have claimed tasks that nobody here knows of. So after a failure turns go one at a time until
-one succeeds, and that one is followed by `reclaim`, which hands back what is leased to this worker and not held by it.
+whose answer never came may have claimed tasks that nobody here knows of, so a turn that succeeds is then followed by
+`reclaim`, which hands those back. It must not take what another lane has just claimed and not yet heard of, nor what has run
+and is on its way to be settled: so it waits for a moment when no other lane claims, and names everything that is known here.
 """
 
 from __future__ import annotations
@@ -21,10 +22,11 @@ import logging
 import time
 from collections.abc import Collection, Sequence
 from datetime import timedelta
-from typing import Generic, Protocol, TypeVar
+from typing import Generic
 from uuid import UUID
 
 from ferryman.kernel import errors, faults, retry
+from ferryman.kernel.crew import Crew, Holding, Item, Outcome
 from ferryman.kernel.pool import Line
 
 log = logging.getLogger("ferryman.pump")
@@ -33,56 +35,6 @@ log = logging.getLogger("ferryman.pump")
 RECONNECT = retry.Backoff(base=timedelta(milliseconds=100), factor=2.0, cap=timedelta(seconds=2), jitter=0.5)
 
 POLL_LEAST = 0.05
-
-
-class Held(Protocol):
-    """What the pump must know of a claimed thing."""
-
-    @property
-    def id(self) -> UUID:
-        """Its key."""
-
-    @property
-    def epoch(self) -> int:
-        """The fence of this claim."""
-
-
-Item = TypeVar("Item", bound=Held)
-Outcome = TypeVar("Outcome")
-
-
-class Crew(Protocol[Item, Outcome]):
-    """What a domain does for the pump."""
-
-    async def turn(self, line: Line, outcomes: Sequence[Outcome], room: int) -> tuple[Sequence[Item], bool]:
-        """Settle these outcomes and claim up to `room`; tell also whether there is more to claim."""
-
-    async def run(self, item: Item) -> Outcome:
-        """Do the work; every way it can end is an outcome."""
-
-    async def reclaim(self, line: Line, held: Collection[UUID]) -> int:
-        """Hand back what is leased to this worker but not held by it."""
-
-    def doubt(self) -> None:
-        """Trust nothing that was heard: the next turn finds out by itself where there is something to claim."""
-
-    def hand_back(self, item: Item) -> Outcome:
-        """Say that the work was not done here and uses no attempt."""
-
-    def spoil(self, outcome: Outcome, error: Exception) -> Outcome | None:
-        """Replace an outcome that cannot be settled; None when even its replacement could not."""
-
-
-class Holding(Generic[Item]):
-    """One claimed thing while it runs."""
-
-    __slots__ = ("item", "renewed", "task")
-
-    def __init__(self, item: Item) -> None:
-        """Remember when its lease began, by this process's own steady clock."""
-        self.item = item
-        self.renewed = time.monotonic()
-        self.task: asyncio.Task[None] | None = None
 
 
 class Pump(Generic[Item, Outcome]):
@@ -96,24 +48,30 @@ class Pump(Generic[Item, Outcome]):
         self._idle = list(lines)
         self._lanes = len(self._idle)
         self._concurrency = concurrency
-        self._claim_max = claim_max
+        # No lane takes more than its share, so that one set can run while the next is claimed.
+        self._claim_max = min(claim_max, max(1, concurrency // max(1, self._lanes)))
         self._poll = poll
         self.held: dict[UUID, Holding[Item]] = {}
         self._outcomes: list[Outcome] = []
         self._reserved = 0
         self._look = True
-        self._doubted = time.monotonic()
         self._pause = POLL_LEAST
-        self._wake = asyncio.Event()
+        self._roused = False
+        self._ended = asyncio.Event()
         self._stopping = False
         self._lost_sight = False
+        self._reclaiming = False
+        self._sent: list[list[Outcome]] = []
+        # The turns under way that may claim, and those of them that began before sight was lost.
+        self._claims: set[object] = set()
+        self._old_claims: set[object] = set()
         self._failures = 0
         self._turns: set[asyncio.Task[None]] = set()
 
     def look(self) -> None:
         """Somebody rang: there may be something to claim."""
         self._look = True
-        self._wake.set()
+        self._rouse()
 
     def abort(self, ids: Collection[UUID]) -> None:
         """Cancel the handlers of claims that are no longer ours."""
@@ -124,26 +82,30 @@ class Pump(Generic[Item, Outcome]):
 
     async def run(self) -> None:
         """Pump until stopped and empty."""
-        while not self._done():
-            self._begin_turns()
-            if not self._wake.is_set():
-                await self._rest()
-            self._wake.clear()
-            if time.monotonic() - self._doubted >= self._pause:
+        self._rouse()
+        while not self._ended.is_set():
+            try:
+                await asyncio.wait_for(self._ended.wait(), self._pause)
+            except TimeoutError:
                 self._doubt()
 
-    async def _rest(self) -> None:
-        try:
-            await asyncio.wait_for(self._wake.wait(), self._pause)
-        except TimeoutError:
-            return
+    def _rouse(self) -> None:
+        """Begin turns when whatever is running now has had its say: what finishes together is settled together."""
+        if not self._roused:
+            self._roused = True
+            asyncio.get_running_loop().call_soon(self._go)
+
+    def _go(self) -> None:
+        self._roused = False
+        self._begin_turns()
+        if self._done():
+            self._ended.set()
 
     def _doubt(self) -> None:
         """Look without having been rung: soon after something was found, ever less often while nothing is."""
-        self._doubted = time.monotonic()
         self._pause = min(self._poll, self._pause * 2)
         self._crew.doubt()
-        self._look = True
+        self.look()
 
     def _done(self) -> bool:
         return self._stopping and not (self.held or self._outcomes or self._turns)
@@ -152,7 +114,7 @@ class Pump(Generic[Item, Outcome]):
         """Stop claiming, let running work finish within the grace period, hand back the rest at once; say how many."""
         faults.point("drain.begun")
         self._stopping = True
-        self._wake.set()
+        self._rouse()
         running = [holding.task for holding in self.held.values() if holding.task is not None]
         if running:
             await asyncio.wait(running, timeout=grace)
@@ -162,94 +124,149 @@ class Pump(Generic[Item, Outcome]):
                 holding.task.cancel("handed back")
             self.held.pop(holding.item.id, None)
             self._outcomes.append(self._crew.hand_back(holding.item))
-        self._wake.set()
+        self._rouse()
         return len(rest)
 
     def _begin_turns(self) -> None:
-        while self._idle and (self._outcomes or self._wants_more()) and not (self._lost_sight and self._turns):
+        while self._idle and (self._outcomes or self._wants_more()):
             outcomes, self._outcomes = self._outcomes, []
             room = self._room()
             self._look = False
             self._reserved += room
-            turn = asyncio.get_running_loop().create_task(self._turn(self._idle.pop(), outcomes, room))
+            self._sent.append(outcomes)
+            this = object()
+            if room:
+                self._claims.add(this)
+            turn = asyncio.get_running_loop().create_task(self._turn(self._idle.pop(), outcomes, room, this))
             self._turns.add(turn)
-            turn.add_done_callback(self._turns.discard)
+            turn.add_done_callback(self._turn_ended)
+
+    def _turn_ended(self, turn: asyncio.Task[None]) -> None:
+        self._turns.discard(turn)
+        self._rouse()
 
     def _room(self) -> int:
-        if self._stopping:
+        # Without sight one lane claims at a time, so that the moment to reclaim comes.
+        if self._stopping or self._reclaiming or (self._lost_sight and self._claims - self._old_claims):
             return 0
         return max(0, min(self._claim_max, self._concurrency - len(self.held) - self._reserved))
 
     def _wants_more(self) -> bool:
-        return self._look and self._room() > 0
+        room = self._room()
+        # While other turns are under way more room will come: a trip for a few is not worth its price.
+        worth = room > 0 if not self._turns else room * 4 >= self._claim_max
+        return self._look and worth
 
-    async def _turn(self, line: Line, outcomes: list[Outcome], room: int) -> None:
+    async def _turn(self, line: Line, outcomes: list[Outcome], room: int, this: object) -> None:
         try:
             faults.point("settle.before" if outcomes else "claim.sent")
             items, more = await self._crew.turn(line, outcomes, room)
-            outcomes = []
             faults.point("claim.committed")
-            if items:
-                self._pause = POLL_LEAST
-            for item in items:
-                if self._stopping:
-                    self._outcomes.append(self._crew.hand_back(item))
-                else:
-                    self._start(item)
-            if more:
-                self._look = True
-            await self._after_success(line)
         except errors.FerrymanError as error:
-            await self._after_failure(line, outcomes, error)
+            self._claims.discard(this)
+            await self._after_failure(line, outcomes, room, error)
         except Exception as error:  # noqa: BLE001 - whatever it is, the set must not be lost with it
-            await self._after_refusal(line, outcomes, error)
+            self._claims.discard(this)
+            await self._after_refusal(line, outcomes, room, error)
+        else:
+            self._take(items, more)
+            self._sent.remove(outcomes)
+            await self._after_success(line, this)
         finally:
+            self._claims.discard(this)
             self._reserved -= room
             self._idle.append(line)
-            self._wake.set()
+            # At once, before the handlers just started have the loop: PostgreSQL claims the next set while they run.
+            self._begin_turns()
 
-    async def _after_success(self, line: Line) -> None:
+    def _take(self, items: Sequence[Item], more: bool) -> None:
+        if items:
+            self._pause = POLL_LEAST
+        for item in items:
+            if self._stopping:
+                self._outcomes.append(self._crew.hand_back(item))
+            else:
+                self._start(item)
+        if more:
+            self._look = True
+
+    async def _after_success(self, line: Line, this: object) -> None:
         self._failures = 0
-        if self._lost_sight:
-            handed_back = await self._crew.reclaim(line, set(self.held))
+        if not self._lost_sight or self._reclaiming or self._claims - {this}:
+            return
+        self._reclaiming = True
+        try:
+            handed_back = await self._crew.reclaim(line, self._known())
+        except Exception as error:  # the next turn that succeeds tries again
+            log.warning("could not look for lost claims", exc_info=error)
+        else:
             self._lost_sight = False
+            self._old_claims.clear()
             log.info("the database is back", extra={"handed_back": handed_back})
+        finally:
+            self._reclaiming = False
 
-    async def _after_failure(self, line: Line, outcomes: list[Outcome], error: errors.FerrymanError) -> None:
+    def _known(self) -> set[UUID]:
+        """Return what this worker knows it holds: running, run, and on its way to be settled."""
+        return {*self.held, *(each.id for each in self._outcomes), *(each.id for sent in self._sent for each in sent)}
+
+    def _lose_sight(self) -> None:
+        if not self._lost_sight:
+            self._lost_sight = True
+            self._old_claims = set(self._claims)
+        self._look = True
+
+    async def _after_failure(self, line: Line, outcomes: list[Outcome], room: int, error: errors.FerrymanError) -> None:
         """Keep the outcomes and come back later, each lane on its own."""
         if not error.retryable and not isinstance(error, errors.DatabaseNotMigrated):
-            await self._after_refusal(line, outcomes, error)
+            await self._after_refusal(line, outcomes, room, error)
             return
-        self._outcomes[:0] = outcomes
-        self._lost_sight = True
-        self._look = True
+        self._keep(outcomes)
+        self._lose_sight()
         self._failures += 1
         if self._failures == 1:
             log.warning("the database cannot be used; coming back", extra={"code": error.code, "reason": error.message})
         await asyncio.sleep(RECONNECT.delay(self._failures).total_seconds())
 
-    async def _after_refusal(self, line: Line, outcomes: list[Outcome], error: Exception) -> None:
+    def _keep(self, outcomes: list[Outcome]) -> None:
+        self._sent.remove(outcomes)
+        self._outcomes[:0] = outcomes
+
+    async def _after_refusal(self, line: Line, outcomes: list[Outcome], room: int, error: Exception) -> None:
         """Find the outcome that PostgreSQL refuses by halving the set; the others are settled (K25)."""
-        self._look = True
+        self._lose_sight()
+        self._sent.remove(outcomes)
         if not outcomes:
             log.error("claiming failed", exc_info=error)
             self._failures += 1
             await asyncio.sleep(RECONNECT.delay(self._failures).total_seconds())
-            return
-        if len(outcomes) == 1:
-            spoiled = self._crew.spoil(outcomes[0], error)
+        elif room:
+            await self._settle(
+                line, outcomes
+            )  # the claim may be what was refused: the outcomes get a word of their own
+        elif len(outcomes) == 1:
             log.error("an outcome could not be settled", exc_info=error)
+            spoiled = self._crew.spoil(outcomes[0], error)
             if spoiled is not None:
                 self._outcomes.append(spoiled)
-            return
-        half = len(outcomes) // 2
-        for part in (outcomes[:half], outcomes[half:]):
-            try:
-                await self._crew.turn(line, part, 0)
-            except errors.FerrymanError as again:
-                await self._after_failure(line, part, again)
-            except Exception as again:  # noqa: BLE001 - halved further
-                await self._after_refusal(line, part, again)
+        else:
+            half = len(outcomes) // 2
+            rest = outcomes[half:]
+            self._sent.append(rest)  # known to be ours while the first half is under way
+            await self._settle(line, outcomes[:half])
+            self._sent.remove(rest)
+            await self._settle(line, rest)
+
+    async def _settle(self, line: Line, outcomes: list[Outcome]) -> None:
+        self._sent.append(outcomes)
+        try:
+            await self._crew.turn(line, outcomes, 0)
+        except errors.FerrymanError as error:
+            await self._after_failure(line, outcomes, 0, error)
+        except Exception as error:  # noqa: BLE001 - halved further
+            await self._after_refusal(line, outcomes, 0, error)
+        else:
+            self._sent.remove(outcomes)
 
     def _start(self, item: Item) -> None:
         holding = Holding(item)
@@ -262,5 +279,6 @@ class Pump(Generic[Item, Outcome]):
         # Handed back, or claimed anew, while the handler was still ending: this claim has had its outcome.
         if self.held.get(item.id) is holding:
             del self.held[item.id]
-            self._outcomes.append(outcome)
-            self._wake.set()
+            if outcome is not None:
+                self._outcomes.append(outcome)
+            self._rouse()

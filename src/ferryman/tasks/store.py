@@ -36,6 +36,8 @@ _APPEND_LOG = load(PACKAGE, "task_logs/append")
 _READ_LOG = load(PACKAGE, "task_logs/read")
 _BEAT = load(PACKAGE, "workers/beat")
 _LEAVE = load(PACKAGE, "workers/leave")
+_WORKERS = load(PACKAGE, "workers/list")
+_ORPHANS = load(PACKAGE, "tasks/orphans")
 
 # The columns of a new task: the array that carries it, and the parameter that carries it once when all are alike.
 _CREATE_COLUMNS = (
@@ -93,9 +95,9 @@ async def list_page(
     return [record(row) for row in rows]
 
 
-async def finished(tx: Tx, ids: Collection[UUID]) -> Sequence[Row]:
-    """Read the ends of those tasks that have ended."""
-    return await many(tx, _FINISHED, ids=list(ids))
+async def finished(tx: Tx, ids: Collection[UUID], *, tenant: str) -> Sequence[Row]:
+    """Read the ends of those tasks of a tenant that have ended."""
+    return await many(tx, _FINISHED, ids=list(ids), tenant=tenant)
 
 
 async def lanes(tx: Tx, queues: Sequence[str], *, limit: int) -> list[tuple[str, str]]:
@@ -223,7 +225,16 @@ async def renew(
     tx: Tx, ids: Sequence[UUID], epochs: Sequence[int], *, owner: UUID, lease: timedelta, margin: timedelta
 ) -> set[UUID]:
     """Renew leases; what is not in the answer was refused."""
-    rows = await many(tx, _RENEW, ids=list(ids), epochs=list(epochs), owner=owner, lease=lease, margin=margin)
+    ordered = sorted(zip(ids, epochs, strict=True))  # the order in which everybody locks tasks
+    rows = await many(
+        tx,
+        _RENEW,
+        ids=[id for id, _ in ordered],
+        epochs=[epoch for _, epoch in ordered],
+        owner=owner,
+        lease=lease,
+        margin=margin,
+    )
     return {row["id"] for row in rows}
 
 
@@ -254,9 +265,9 @@ async def report(tx: Tx, words: Sequence[tuple[UUID, int, int, str | None]]) -> 
     return {row["id"] for row in rows}
 
 
-async def progress(tx: Tx, ids: Collection[UUID]) -> Sequence[Row]:
-    """Read how far tasks are."""
-    return await many(tx, _PROGRESS, ids=list(ids))
+async def progress(tx: Tx, ids: Collection[UUID], *, tenant: str) -> Sequence[Row]:
+    """Read how far tasks of a tenant are."""
+    return await many(tx, _PROGRESS, ids=list(ids), tenant=tenant)
 
 
 async def append_log(tx: Tx, lines: Sequence[tuple[UUID, int, str, str]]) -> None:
@@ -278,3 +289,13 @@ async def beat(tx: Tx, **worker: Any) -> None:
 async def leave(tx: Tx, boot_id: UUID) -> None:
     """Say that a worker goes."""
     await many(tx, _LEAVE, boot_id=boot_id)
+
+
+async def workers(tx: Tx) -> Sequence[Row]:
+    """Read who works."""
+    return await many(tx, _WORKERS)
+
+
+async def orphans(tx: Tx) -> Sequence[Row]:
+    """Count waiting tasks that no living worker would take, by queue and handler."""
+    return await many(tx, _ORPHANS)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from ferryman.kernel import errors, ids
@@ -24,6 +27,43 @@ class LogLine(NamedTuple):
     at: datetime
     level: str
     message: str
+
+
+class WorkerRecord(NamedTuple):
+    """One worker process, as it last said of itself."""
+
+    boot_id: UUID
+    host: str
+    pid: int
+    version: str
+    queues: Sequence[str]
+    handlers: Sequence[str]
+    settings: Mapping[str, Any]
+    started_at: datetime
+    seen_until: datetime
+    alive: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Depth:
+    """How much of a queue is live, by state; the oldest is this many seconds past its due time (below 0: not due)."""
+
+    queue: str
+    state: str
+    count: int
+    oldest_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Orphans:
+    """Waiting tasks that no living worker would take."""
+
+    queue: str
+    name: str
+    count: int
+    due_at: datetime
+    ends_at: datetime
+    queue_served: bool
 
 
 async def get(tx: Tx, task_id: str | UUID, *, tenant: str) -> TaskRecord | None:
@@ -50,3 +90,20 @@ async def logs(tx: Tx, id: UUID, *, tenant: str, after: int, limit: int) -> list
     """Read what a handler said, in order."""
     rows = await store.read_log(tx, id, tenant=tenant, after=after, limit=limit)
     return [LogLine(row["id"], row["attempt"], row["at"], row["level"], row["message"]) for row in rows]
+
+
+async def workers(tx: Tx) -> list[WorkerRecord]:
+    """Read who works, and who went without a word in the last day."""
+    names = WorkerRecord._fields
+    rows = [{name: row[name] for name in names} for row in await store.workers(tx)]
+    return [WorkerRecord(**{**row, "settings": json.loads(row["settings"])}) for row in rows]
+
+
+async def depth(tx: Tx) -> list[Depth]:
+    """Count live tasks by queue and state."""
+    return [Depth(row["queue"], row["state"], row["count"], row["oldest_seconds"]) for row in await store.depth(tx)]
+
+
+async def orphans(tx: Tx) -> list[Orphans]:
+    """Find waiting tasks that no living worker would take, by queue and handler."""
+    return [Orphans(**{part.name: row[part.name] for part in fields(Orphans)}) for row in await store.orphans(tx)]

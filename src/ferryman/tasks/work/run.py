@@ -38,7 +38,7 @@ class Runner:
         self._threads = Threads()
         self._deadlines = Deadlines()
 
-    async def run(self, task: Claimed) -> Outcome:
+    async def run(self, task: Claimed) -> Outcome | None:
         """Run a task to the end of this attempt."""
         told = context.Context(task, report=self._report, say=self._say)
         timer = self._deadlines.begin(task.timeout_ms / 1000)
@@ -88,12 +88,11 @@ class Runner:
             task.id, task.epoch, self._owner, SUCCEEDED, text, callback=task.callback, callback_ref=task.callback_ref
         )
 
-    def _interrupted(self, task: Claimed, timer: Deadline, error: asyncio.CancelledError) -> Outcome:
+    def _interrupted(self, task: Claimed, timer: Deadline, error: asyncio.CancelledError) -> Outcome | None:
         if timer.expired:
             return self._timed_out(task)
         if error.args:
-            # Told by the pump: the lease is gone or the worker stops. What is sent for it is fenced or was sent already.
-            return self.hand_back(task)
+            return None  # by the pump: the lease is gone, or the task has been handed back; nothing more is owed
         return self._lost(task, ending.EXECUTION_FAILED, "the handler was cancelled from inside")
 
     def _timed_out(self, task: Claimed) -> Outcome:
@@ -101,7 +100,7 @@ class Runner:
 
     def hand_back(self, task: Claimed) -> Outcome:
         """Return a task that was not done here; no attempt is used."""
-        return Outcome(task.id, task.epoch, self._owner, READY)
+        return Outcome(task.id, task.epoch, self._owner, READY, callback=task.callback, callback_ref=task.callback_ref)
 
     def _lost(self, task: Claimed, code: str, reason: str, *, again: bool = True) -> Outcome:
         try:

@@ -1,5 +1,7 @@
--- A page of the window (last_id, mark_id]: all of it if every transaction older than the mark has ended, else what comes
--- before the first gap. In a run of ids without a gap nothing is missing, whoever still writes.
+-- A page after last_id: up to mark_id if every transaction older than the mark has ended, else up to the first gap. In a run
+-- of ids without a gap nothing is missing, whoever still writes.
+-- The upper bound stands outside the limited read: a range with two ends looks so small to the planner that it sorts it whole
+-- for each page, where one end lets it walk the index.
 with look as materialized (
     select pg_snapshot_xmax(seen) >= mark.xid
            and not exists (select from pg_snapshot_xip(seen) as open (xid) where open.xid < mark.xid) as closed
@@ -9,31 +11,26 @@ safe as materialized (
     select look.closed, case when look.closed then :mark_id::bigint else coalesce(run.id, :last_id::bigint) end as id
     from look
     left join lateral (
-        select max(next.id) as id
+        select max(numbered.id) as id
         from (
-            select id, row_number() over (order by id) as number
-            from ferryman.events
+            select next.id, row_number() over (order by next.id) as number
+            from (select id from ferryman.events where id > :last_id order by id limit :limit) as next
             where not look.closed
-              and id > :last_id
-              and id <= :mark_id
-            order by id
-            limit :limit
-        ) as next
-        where next.id = :last_id + next.number
+        ) as numbered
+        where numbered.id = :last_id + numbered.number
     ) as run on true
 )
 select safe.closed, safe.id as safe_id, event.id, event.at, event.tenant, event.kind, event.subject, event.subject_name,
        event.from_state, event.to_state, event.attempt, event.reason_code, event.reason_message, event.data
 from safe
-left join lateral (
+left join (
     select id, at, tenant, kind, subject, subject_name, from_state, to_state, attempt, reason_code, reason_message,
            data::text as data
     from ferryman.events
     where id > :last_id
-      and id <= safe.id
       and (:tenant::text is null or tenant = :tenant)
       and (:subject::uuid is null or subject = :subject)
     order by id
     limit :limit
-) as event on true
+) as event on event.id <= safe.id
 order by event.id

@@ -4,3 +4,4 @@ select task.queue, task.state, count(*) as count,
 from ferryman.tasks as task
 where task.finished_at is null
 group by task.queue, task.state
+order by task.queue, task.state

@@ -1,0 +1,70 @@
+"""The doctor: everything that is worth knowing at 3 a.m., looked at once (W21, K23).
+
+Each check stands alone: one that cannot be made is a finding itself and does not keep the others from being made. It reads
+through a connection of its own and changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from ferryman.app import wiring
+from ferryman.app.doctor import ground, work
+from ferryman.app.doctor.report import BAD, GOOD, Reading, Report, Verdict, plain
+from ferryman.kernel import errors
+from ferryman.kernel.pool import Line
+from ferryman.kernel.settings import Settings
+
+__all__ = ["Reading", "Report", "Verdict", "examine", "plain"]
+
+Check = Callable[[], Awaitable[list[Reading]]]
+
+# A doctor reads whole tables, and may take its time for it.
+PATIENT = {"enable_seqscan": "on", "idle_in_transaction_session_timeout": "60s"}
+
+
+async def examine(settings: Settings, *, deep: bool = True, everything: bool = False) -> Report:
+    """Look at everything; `deep` reads whole tables too, `everything` lists each live object."""
+    try:
+        url = await wiring.address(settings)
+        line = Line(url, schema=settings.schema, settings=PATIENT)
+        await line.open()
+    except (errors.DatabaseUnavailable, errors.EmbeddedUnavailable) as error:
+        unreachable = Reading("database", BAD, error.message, "Look whether the server runs and the address is right.")
+        return Report((unreachable,), reachable=False)
+    try:
+        return await _examine(settings, url, line, deep=deep, everything=everything)
+    finally:
+        await line.close()
+
+
+async def _examine(settings: Settings, url: str, line: Line, *, deep: bool, everything: bool) -> Report:
+    schema = settings.schema
+    readings = [Reading("database", GOOD, "It answers.")]
+    readings += await _look("version", lambda: ground.server(line))
+    readings += await _look("pooler", lambda: ground.pooler(line, url, schema))
+    tables = await _look("migrations", lambda: ground.migrations(url, schema))
+    readings += tables
+    if any(each.verdict is BAD for each in tables):
+        return Report(tuple(readings))  # nothing below can be read without the tables
+    checks: list[tuple[str, Check]] = [
+        ("clock", lambda: ground.clock(line)),
+        ("doorbell", lambda: ground.doorbell(settings, url)),
+        ("watchdog", lambda: work.watchdog(line, interval=settings.worker.watchdog_interval)),
+        ("workers", lambda: work.workers(line)),
+        ("queues", lambda: work.queues(line)),
+        ("handlers", lambda: work.orphans(line)),
+        ("overdue", lambda: work.overdue(line)),
+        ("bounds", lambda: work.bounds(line)),
+        ("invariants", lambda: work.truths(line, deep=deep)),
+    ]
+    for name, check in checks:
+        readings += await _look(name, check)
+    return Report(tuple(readings), live=await work.live(line) if everything else ())
+
+
+async def _look(name: str, check: Check) -> list[Reading]:
+    try:
+        return await check()
+    except errors.FerrymanError as error:
+        return [Reading(name, BAD, f"It could not be looked at: {error.message}", error.advice)]

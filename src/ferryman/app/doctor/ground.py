@@ -1,0 +1,145 @@
+"""What the product stands on: the server, what lies between it and us, the tables, the clock, the doorbell."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import AsyncExitStack
+from typing import Any
+
+from ferryman.app import wiring
+from ferryman.app.doctor.report import BAD, GOOD, NOTE, Reading
+from ferryman.kernel import db, migrate
+from ferryman.kernel.doorbell import NoDoorbell
+from ferryman.kernel.pool import LINE_SETTINGS, Line
+from ferryman.kernel.settings import Settings
+
+SERVER = db.load("ferryman.app", "doctor/server")
+BACKEND = db.load("ferryman.app", "doctor/backend")
+CLOCK = db.load("ferryman.app", "doctor/clock")
+
+HEARD_WITHIN_SECONDS = 1.0
+CROWDED = 0.9
+# Of what our connections ask for, one that no server has by default.
+ASKED = "plan_cache_mode"
+
+# No topic of the product's: nobody but the doctor listens.
+TOPIC = "doctor"
+
+
+async def server(line: Line) -> list[Reading]:
+    """Ask who answers: its version, whether it takes writes, whether it has room."""
+    row = await db.one(line, SERVER)
+    assert row is not None
+    readings = [version(row["version_number"], row["version"])]
+    if row["standby"]:
+        readings.append(
+            Reading("standby", BAD, "This server is a standby: it takes no writes.", "Name the address of the primary.")
+        )
+    used, most = row["connections"], row["max_connections"]
+    if used > most * CROWDED:
+        advice = "Put PgBouncer in front, or raise max_connections."
+        readings.append(Reading("connections", BAD, f"{used} of {most} connections are in use.", advice))
+    else:
+        readings.append(Reading("connections", GOOD, f"{used} of {most} connections are in use."))
+    return readings
+
+
+def version(number: int, told: str) -> Reading:
+    """Judge the server's version."""
+    if number < migrate.OLDEST_POSTGRESQL:
+        return Reading("version", BAD, f"PostgreSQL {told} is older than 15.", "Use PostgreSQL 15 or later.")
+    return Reading("version", GOOD, f"PostgreSQL {told}")
+
+
+async def pooler(line: Line, url: str, schema: str) -> list[Reading]:
+    """Find out whether something stands between us and the server.
+
+    A second connection opens a transaction between two statements of ours. In transaction mode it may be given the server
+    process that served us, and we another; a server of our own stays the same.
+    """
+    other = Line(url, schema=schema)
+    try:
+        row = await db.one(line, SERVER)
+        before = await db.one(line, BACKEND)
+        async with other.transaction() as held:
+            await db.one(held, BACKEND)
+            after = await db.one(line, BACKEND)
+        assert row is not None
+        assert before is not None
+        assert after is not None
+        return [between(row[ASKED] == LINE_SETTINGS[ASKED], moved=before["pid"] != after["pid"])]
+    finally:
+        await other.close()
+
+
+def between(settings_taken: bool, *, moved: bool) -> Reading:
+    """Say what stands between, and what that means."""
+    if settings_taken and not moved:
+        return Reading("pooler", GOOD, "The connection is direct.")
+    seen = "a statement was served by another process than the one before" if moved else "our settings did not arrive"
+    return Reading(
+        "pooler",
+        NOTE,
+        f"A pooler stands between: {seen}. Work goes on as usual, plans and idle transactions are left to the server.",
+        "PgBouncer must be 1.21 or later with max_prepared_statements above 0: older ones mix up prepared statements and "
+        "return wrong rows. LISTEN needs a direct address: set FERRYMAN_LISTEN_URL.",
+    )
+
+
+async def migrations(url: str, schema: str) -> list[Reading]:
+    """Compare the tables with what this version needs."""
+    missing = await migrate.pending(url, schema=schema)
+    if missing:
+        return [Reading("migrations", BAD, f"The database lacks {', '.join(missing)}.", "Run `ferryman migrate`.")]
+    return [Reading("migrations", GOOD, f"All {len(migrate.read())} are applied.")]
+
+
+async def clock(line: Line) -> list[Reading]:
+    """Look whether somebody has moved the time of this database."""
+    row = await db.one(line, CLOCK)
+    assert row is not None
+    if row["seconds"]:
+        advice = (
+            "That is for tests. Set ferryman.clock_shift back to 0; what was due meanwhile has been treated as due."
+        )
+        return [Reading("clock", BAD, f"The clock of this database is moved by {row['shift']}.", advice)]
+    return [Reading("clock", GOOD, "The time is the server's own.")]
+
+
+async def doorbell(settings: Settings, url: str) -> list[Reading]:
+    """Ring, and listen from another process's place."""
+    ringing, listening = wiring.make_doorbell(settings, url), wiring.make_doorbell(settings, url)
+    if isinstance(ringing, NoDoorbell):
+        return [
+            Reading(
+                "doorbell", NOTE, f"None is used: everybody looks every {settings.worker.poll.total_seconds():g} s."
+            )
+        ]
+    heard: asyncio.Event = asyncio.Event()
+    async with AsyncExitStack() as opened:
+        for each in (listening, ringing):
+            await each.open()
+            opened.push_async_callback(each.close)
+        opened.callback(listening.listen(TOPIC, lambda _hints: heard.set()))
+        began = time.monotonic()
+        ringing.ring(TOPIC)
+        return [await _heard(heard, settings, began)]
+
+
+async def _heard(heard: asyncio.Event, settings: Settings, began: float) -> Reading:
+    try:
+        await asyncio.wait_for(heard.wait(), HEARD_WITHIN_SECONDS)
+    except TimeoutError:
+        says = (
+            f"No ring was heard within {HEARD_WITHIN_SECONDS:g} s ({settings.doorbell}): work waits for the next poll."
+        )
+        return Reading("doorbell", BAD, says, _DEAF[settings.doorbell])
+    took: Any = round((time.monotonic() - began) * 1000, 1)
+    return Reading("doorbell", GOOD, f"A ring was heard after {took} ms ({settings.doorbell}).")
+
+
+_DEAF = {
+    "postgres": "Behind a pooler in transaction mode, set FERRYMAN_LISTEN_URL to a direct address.",
+    "nats": "Look whether the server at FERRYMAN_NATS_URL answers.",
+}

@@ -1,0 +1,175 @@
+"""How the work is: who does it, what waits, what ends it, and whether what must be true is true."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from ferryman.app import wiring
+from ferryman.app.doctor.report import BAD, GOOD, NOTE, Reading
+from ferryman.kernel import db, invariants
+from ferryman.kernel import watchdog as dogs
+from ferryman.kernel.db import Row, Tx
+from ferryman.tasks.intake import read
+
+GRACE = db.load("ferryman.app", "doctor/grace")
+BOUNDS = db.load("ferryman.app", "doctor/bounds")
+BOUNDS_ALL = db.load("ferryman.app", "doctor/bounds_all")
+BOUND_OF = db.load("ferryman.app", "doctor/bound_of")
+OVERDUE = db.load("ferryman.app", "doctor/overdue")
+
+LIVE_MAX = 100_000
+# What all workers of one database should agree on; how much each takes at once is its own affair.
+AGREED = ("lease_seconds",)
+
+
+async def watchdog(tx: Tx, *, interval: timedelta) -> list[Reading]:
+    """Look whether somebody watches."""
+    row = await db.one(tx, GRACE)
+    assert row is not None
+    ago = f"{row['silent_seconds']:.0f} s ago"
+    if await dogs.late(tx, interval=interval) is not None:
+        advice = "Every worker brings one: start a worker, or look why those that run cannot reach the database."
+        if await db.many(tx, BOUNDS):
+            return [Reading("watchdog", BAD, f"The last tick of a watchdog was {ago}: nobody ends what hangs.", advice)]
+        return [
+            Reading("watchdog", NOTE, f"The last tick of a watchdog was {ago}; nothing is live that would need one.")
+        ]
+    if row["grace_seconds"] > 0:
+        says = f"It ticked {ago}; after an outage nothing is reaped for another {row['grace_seconds']:.0f} s."
+        return [Reading("watchdog", NOTE, says)]
+    return [Reading("watchdog", GOOD, f"It ticked {ago}.")]
+
+
+async def workers(tx: Tx) -> list[Reading]:
+    """Look who works, and whether they agree."""
+    known = await read.workers(tx)
+    alive = [each for each in known if each.alive]
+    details = [each._asdict() for each in known]
+    readings = []
+    if alive:
+        queues = sorted({queue for each in alive for queue in each.queues})
+        says = f"{_count(len(alive), 'worker')} on {', '.join(queues)}."
+        readings.append(Reading("workers", GOOD, says, details=details))
+    elif await db.many(tx, BOUNDS):
+        readings.append(
+            Reading("workers", BAD, "No worker is alive, and work waits.", "Start `ferryman worker`.", details)
+        )
+    else:
+        readings.append(Reading("workers", NOTE, "No worker is alive; nothing waits.", details=details))
+    if gone := len(known) - len(alive):
+        says = f"{_count(gone, 'worker')} went without a word in the last day: killed, or cut off."
+        readings.append(Reading("lost workers", NOTE, says, "Their tasks were taken over when their leases ended."))
+    return readings + _disagreements(alive)
+
+
+def _disagreements(alive: Sequence[read.WorkerRecord]) -> list[Reading]:
+    said: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for each in alive:
+        who = f"{each.host}:{each.pid}"
+        said["version"][each.version].append(who)
+        for name in AGREED:
+            if name in each.settings:
+                said[name][str(each.settings[name])].append(who)
+    return [
+        Reading(
+            "agreement",
+            BAD,
+            f"Workers disagree on {name}: "
+            + "; ".join(f"{value} ({', '.join(sorted(who))})" for value, who in sorted(values.items()))
+            + ".",
+            "Give all of them the same settings and release; during a rolling upgrade this passes by itself.",
+        )
+        for name, values in sorted(said.items())
+        if len(values) > 1
+    ]
+
+
+async def queues(tx: Tx) -> list[Reading]:
+    """Count what is live."""
+    depths = await read.depth(tx)
+    if not depths:
+        return [Reading("queues", GOOD, "Nothing is live.")]
+    told = ", ".join(f"{each.queue} {each.count} {each.state}" for each in depths)
+    waited = max((each.oldest_seconds for each in depths if each.state == "ready"), default=0.0)
+    behind = f"; the oldest has waited {waited:.0f} s" if waited > 1 else ""
+    return [Reading("queues", GOOD, f"{told}{behind}.", details=[asdict(each) for each in depths])]
+
+
+async def orphans(tx: Tx) -> list[Reading]:
+    """Find waiting tasks that no living worker would take."""
+    found = await read.orphans(tx)
+    if not found:
+        return [Reading("handlers", GOOD, "A living worker knows every handler that waiting tasks need.")]
+    names = ", ".join(f"{each.name} ({each.count} in {each.queue})" for each in found[:8])
+    more = f" and {len(found) - 8} more" if len(found) > 8 else ""
+    unserved = sorted({each.queue for each in found if not each.queue_served})
+    advice = f"Start a worker with --queues {','.join(unserved)}." if unserved else "Start a worker whose app has them."
+    says = f"No living worker takes {names}{more}; T21 cancels the first at {found[0].ends_at:%Y-%m-%d %H:%M} UTC."
+    return [Reading("handlers", BAD, says, advice, [asdict(each) for each in found])]
+
+
+async def overdue(tx: Tx) -> list[Reading]:
+    """Find what no rule has ended in time."""
+    rows = await db.many(tx, OVERDUE)
+    if not rows:
+        return [Reading("overdue", GOOD, "Nothing is past the time by which a rule ends it.")]
+    told = ", ".join(f"{row['count']} of {row['domain']} ({row['rule']})" for row in rows)
+    advice = "Without a watchdog that is expected: start a worker. With one it is a defect of ours: please report it."
+    return [Reading("overdue", BAD, f"Past the time by which a rule ends them: {told}.", advice, _dicts(rows))]
+
+
+async def bounds(tx: Tx) -> list[Reading]:
+    """Say what ends everything that is live, and when (W21)."""
+    rows = _dicts(await db.many(tx, BOUNDS))
+    if not rows:
+        return [Reading("bounds", GOOD, "Nothing is live.")]
+    told = "; ".join(
+        f"{row['count']} {row['domain']} {row['state']}: {row['rule']}, the first by {row['soonest']:%Y-%m-%d %H:%M:%S} UTC"
+        for row in rows
+    )
+    return [Reading("bounds", GOOD, f"{told}.", details=rows)]
+
+
+async def live(tx: Tx) -> list[dict[str, Any]]:
+    """List every live object with the rule that ends it and by when, the soonest first."""
+    return _dicts(await db.many(tx, BOUNDS_ALL, limit=LIVE_MAX))
+
+
+async def bound(tx: Tx, id: UUID) -> dict[str, Any] | None:
+    """Return the rule that ends an object, and by when; None when it has ended."""
+    row = await db.one(tx, BOUND_OF, id=id)
+    return None if row is None else _dict(row)
+
+
+async def truths(tx: Tx, *, deep: bool) -> list[Reading]:
+    """Check what must always be true (K23)."""
+    declared = wiring.invariants()
+    broken = await invariants.check(tx, declared, deep=deep)
+    checked = sum(1 for each in declared if deep or not each.deep)
+    if not broken:
+        left = len(declared) - checked
+        says = f"All {checked} that were checked hold" + (f"; {left} deep ones were left out." if left else ".")
+        return [Reading("invariants", GOOD, says)]
+    advice = "This is a defect of ours: please report it, with the rows shown by --json."
+    return [
+        Reading("invariants", BAD, f"{each.name} is broken ({len(each.rows)} rows): {each.says}", advice, each.rows)
+        for each in broken
+    ]
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _dicts(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    return [_dict(row) for row in rows]
+
+
+def _dict(row: Row) -> dict[str, Any]:
+    given: Mapping[str, Any] = row  # type: ignore[assignment]  # a row gives its columns like a mapping
+    return dict(given.items())

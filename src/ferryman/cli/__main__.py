@@ -1,0 +1,7 @@
+"""`python -m ferryman.cli` is `ferryman`."""
+
+import sys
+
+from ferryman.cli import main
+
+sys.exit(main())

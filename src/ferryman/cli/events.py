@@ -1,0 +1,133 @@
+"""`ferryman events`: the log as it grows.
+
+Read from a place that is kept here, so that a row which commits late is not skipped (K10). `--after` begins behind an event
+that was seen before. It ends when the reader of a pipe has gone, also while nothing happens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import select
+import sys
+from typing import Annotated
+from uuid import UUID
+
+from ferryman.app.ferryman import Ferryman
+from ferryman.cli import exits
+from ferryman.cli import screen as screens
+from ferryman.cli.options import PLAIN, Options
+from ferryman.cli.screen import Screen
+from ferryman.cli.words import command, flag, says
+from ferryman.kernel import errors
+from ferryman.kernel import events as log
+from ferryman.tasks.rules.envelope import envelope
+
+PAGE = 500
+LAST = 20
+LOOK_SECONDS = 0.5
+# Rings that come with a new row in the log.
+TOPICS = ("ready", "due", "done", "cancel")
+
+_EVENT = re.compile(r"(?:evt_)?([0-9]{1,18})")
+
+
+async def events(
+    *,
+    follow: Annotated[bool, flag("Go on as things happen, until Ctrl-C.")] = False,
+    task: Annotated[str | None, says("Of one task only: its id or task_id.")] = None,
+    after: Annotated[str | None, says("Begin after this event, such as evt_1200.")] = None,
+    last: Annotated[int | None, says("Begin about this many events before the end (20; 0 with --follow).")] = None,
+    all_tenants: Annotated[bool, flag("Of all tenants, not only of one.")] = False,
+    options: Options = PLAIN,
+) -> int:
+    """Show what happens, as it happens: one line an event; with --json the envelope of each.
+
+    Nothing is skipped: a transaction that commits late delays what comes after it. Goes on after an event with --after.
+    """
+    if after is not None and last is not None:
+        raise errors.UsageInvalid("--after and --last both say where to begin; give one.")
+    screen = options.screen
+    async with options.app() as app:
+        subject = None if task is None else (await app.tasks.record(task)).id
+        tenant = None if all_tenants else app.settings.tenant
+        place = await _begin(app, after=after, last=last, follow=follow, alone=subject is not None)
+        try:
+            await _tail(app, screen, place, subject=subject, tenant=tenant, follow=follow)
+        except asyncio.CancelledError:
+            return exits.OK  # Ctrl-C is how one stops following
+    return exits.OK
+
+
+async def _begin(app: Ferryman, *, after: str | None, last: int | None, follow: bool, alone: bool) -> log.Place:
+    if after is not None:
+        named = _EVENT.fullmatch(after)
+        if named is None:
+            raise errors.UsageInvalid(f"--after: expected an event such as evt_1200, got {after!r}.")
+        return log.Place(int(named[1]))
+    if last is None:
+        if alone:
+            return log.Place()
+        last = 0 if follow else LAST
+    async with app.database.session() as tx:
+        end = await log.latest(tx)
+    return end if last <= 0 else log.Place(max(0, end.last_id - last))
+
+
+async def _tail(
+    app: Ferryman, screen: Screen, place: log.Place, *, subject: UUID | None, tenant: str | None, follow: bool
+) -> None:
+    rung = asyncio.Event()
+    hushes = [app.doorbell.listen(topic, lambda _hints: rung.set()) for topic in TOPICS]
+    try:
+        while True:
+            rung.clear()
+            async with app.database.transaction() as tx:
+                found, place = await log.tail(tx, place, tenant=tenant, subject=subject, limit=PAGE)
+            for event in found:
+                _show(screen, event)
+            if _unread():
+                return
+            if not found:
+                # A marked window that is not closed yet still holds something to come.
+                if not follow and not place.marked:
+                    return
+                await _rest(rung)
+    finally:
+        for hush in hushes:
+            hush()
+
+
+async def _rest(rung: asyncio.Event) -> None:
+    try:
+        await asyncio.wait_for(rung.wait(), LOOK_SECONDS)
+    except TimeoutError:
+        return
+
+
+def _show(screen: Screen, event: log.Event) -> None:
+    if screen.json:
+        screen.line(envelope(event))
+        return
+    move = f"{event.from_state} -> {event.to_state}" if event.from_state else f"created {event.to_state}"
+    why = ": ".join(part for part in (event.reason_code, event.reason_message) if part)
+    parts = (
+        screens.moment(event.at, precise=True),
+        f"evt_{event.id}",
+        event.kind,
+        event.subject_name or str(event.subject),
+        move,
+    )
+    tail = f"  attempt {event.attempt}" + (f"  {' '.join(why.split())}" if why else "")
+    sys.stdout.write(screens.clean("  ".join(parts) + tail) + "\n")
+    sys.stdout.flush()
+
+
+def _unread() -> bool:
+    """Say whether the other end of our pipe has been closed."""
+    look = select.poll()
+    look.register(sys.stdout.fileno(), 0)
+    return any(what & (select.POLLERR | select.POLLHUP) for _, what in look.poll(0))
+
+
+program = command("events", events)

@@ -1,0 +1,47 @@
+"""Exit codes; they are part of the promise and do not change."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ferryman.kernel import errors
+
+OK: Final = 0
+FAILED: Final = 1
+USAGE: Final = 2
+DATABASE: Final = 3
+NOT_FOUND: Final = 4
+CONFLICT: Final = 5
+TIMED_OUT: Final = 6
+INTERRUPTED: Final = 130
+
+TOLD: Final = (
+    "Exit codes: 0 done; 1 the doctor found something, or the task did not succeed; 2 wrong usage, nothing was done; "
+    "3 the database cannot be reached or used; 4 not found; 5 in conflict with what exists; 6 waited long enough; "
+    "130 interrupted."
+)
+
+_CODES: Final[tuple[tuple[type[errors.FerrymanError], int], ...]] = (
+    (errors.DatabaseUnavailable, DATABASE),
+    (errors.EmbeddedUnavailable, DATABASE),
+    (errors.DatabaseNotMigrated, DATABASE),
+    (errors.DatabaseTooOld, DATABASE),
+    (errors.DatabaseTooNew, DATABASE),
+    (errors.MigrationEdited, DATABASE),
+    (errors.MigrationFailed, DATABASE),
+    (errors.TaskNotFound, NOT_FOUND),
+    (errors.TaskDuplicate, CONFLICT),
+    (errors.TaskInvalidPayload, USAGE),
+    (errors.TaskInvalidRequest, USAGE),
+    (errors.TaskInvalidSchedule, USAGE),
+    (errors.TaskUnknownHandler, USAGE),
+    (errors.SettingsInvalid, USAGE),
+    (errors.HandlerInvalid, USAGE),
+    (errors.UsageInvalid, USAGE),
+    (errors.AppNotLoaded, USAGE),
+)
+
+
+def of(error: errors.FerrymanError) -> int:
+    """Return the exit code that tells of an error."""
+    return next((code for kind, code in _CODES if isinstance(error, kind)), FAILED)

@@ -1,0 +1,87 @@
+"""Logs of a process, on stderr: JSON lines for collectors, plain lines for people.
+
+The library logs through the standard library and names ids in `extra`; structlog renders them where it is installed.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+Form = Literal["json", "text"]
+
+# What every record has; whatever else is there was given as `extra`.
+_USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+def begin(form: Form, *, level: str = "info") -> None:
+    """Log to stderr from now on."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_formatter(form))
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+    logging.getLogger("ferryman").setLevel(logging.NOTSET)
+
+
+def hush() -> None:
+    """Keep the library's words from a person who asked something else; what is broken is still told."""
+    logging.getLogger("ferryman").setLevel(logging.ERROR)
+
+
+def _formatter(form: Form) -> logging.Formatter:
+    try:
+        import structlog
+    except ImportError:
+        return JsonLines() if form == "json" else TextLines()
+    renderer: Any = (
+        structlog.processors.JSONRenderer()
+        if form == "json"
+        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+    )
+    stamp = structlog.processors.TimeStamper(fmt="iso", utc=True)
+    return structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=[
+            structlog.stdlib.add_log_level, structlog.stdlib.add_logger_name, structlog.stdlib.ExtraAdder(), stamp,
+            structlog.processors.format_exc_info,
+        ],
+        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+    )  # fmt: skip
+
+
+def _extra(record: logging.LogRecord) -> dict[str, Any]:
+    return {name: value for name, value in vars(record).items() if name not in _USUAL}
+
+
+def _stamp(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, UTC).isoformat().replace("+00:00", "Z")
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object per line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Write the record with its extras."""
+        told = {
+            "timestamp": _stamp(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "event": record.getMessage(),
+            **_extra(record),
+        }
+        if record.exc_info:
+            told["exception"] = self.formatException(record.exc_info)
+        return json.dumps(told, ensure_ascii=False, default=str)
+
+
+class TextLines(logging.Formatter):
+    """One line per record; its extras at the end."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Write the record with its extras."""
+        extra = "".join(f" {name}={value}" for name, value in _extra(record).items())
+        line = f"{_stamp(record)} {record.levelname.lower():7} {record.name}: {record.getMessage()}{extra}"
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line

@@ -1,0 +1,69 @@
+"""What a domain does for the pump, and what the pump must know of it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Collection, Sequence
+from typing import Generic, Protocol, TypeVar
+from uuid import UUID
+
+from ferryman.kernel.pool import Line
+
+
+class Held(Protocol):
+    """What the pump must know of a claimed thing."""
+
+    @property
+    def id(self) -> UUID:
+        """Its key."""
+
+    @property
+    def epoch(self) -> int:
+        """The fence of this claim."""
+
+
+class Told(Protocol):
+    """What the pump must know of an outcome."""
+
+    @property
+    def id(self) -> UUID:
+        """The key of what it is about."""
+
+
+Item = TypeVar("Item", bound=Held)
+Outcome = TypeVar("Outcome", bound=Told)
+
+
+class Crew(Protocol[Item, Outcome]):
+    """What a domain does for the pump."""
+
+    async def turn(self, line: Line, outcomes: Sequence[Outcome], room: int) -> tuple[Sequence[Item], bool]:
+        """Settle these outcomes and claim up to `room`; tell also whether there is more to claim."""
+
+    async def run(self, item: Item) -> Outcome | None:
+        """Do the work; every way it can end is an outcome, or None when the claim was lost meanwhile."""
+
+    async def reclaim(self, line: Line, held: Collection[UUID]) -> int:
+        """Hand back what is leased to this worker but not held by it."""
+
+    def doubt(self) -> None:
+        """Trust nothing that was heard: the next turn finds out by itself where there is something to claim."""
+
+    def hand_back(self, item: Item) -> Outcome:
+        """Say that the work was not done here and uses no attempt."""
+
+    def spoil(self, outcome: Outcome, error: Exception) -> Outcome | None:
+        """Replace an outcome that cannot be settled; None when even its replacement could not."""
+
+
+class Holding(Generic[Item]):
+    """One claimed thing while it runs."""
+
+    __slots__ = ("item", "renewed", "task")
+
+    def __init__(self, item: Item) -> None:
+        """Remember when its lease began, by this process's own steady clock."""
+        self.item = item
+        self.renewed = time.monotonic()
+        self.task: asyncio.Task[None] | None = None

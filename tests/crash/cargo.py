@@ -1,0 +1,81 @@
+"""What the ships carry: tasks created by the test itself, and what must be true of them at the end."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+from ferryman import Ferryman
+from ferryman.kernel import invariants, payload
+from ferryman.kernel.pool import Database
+from ferryman.tasks.intake import create
+from ferryman.tasks.model import Created
+from ferryman.tasks.rules import request
+from ferryman.tasks.watch import TASK_INVARIANTS
+
+RETRIES = 20
+
+
+@asynccontextmanager
+async def client(url: str) -> AsyncIterator[Ferryman]:
+    """Open an app that runs nothing itself."""
+    app = Ferryman(url, tasks={"max_retries": RETRIES})
+    app.declare("job", backoff=0.05)
+    async with app:
+        yield app
+
+
+async def load(url: str, count: int, **arguments: Any) -> list[str]:
+    """Create plain tasks; return the ids that were acknowledged."""
+    async with client(url) as app:
+        made = await app.tasks.create_many("job", [{"key": f"t{n}", **arguments} for n in range(count)])
+        return [str(handle.id) for handle in made]
+
+
+async def load_owing(url: str, count: int, **arguments: Any) -> list[str]:
+    """Create tasks whose ends are owed to somebody."""
+    db = Database(url)
+    await db.open()
+    try:
+        async with db.transaction() as tx:
+            await tx.fetch(
+                "create table if not exists public.owed (ref text primary key, ends integer not null default 0)"
+            )
+            await tx.fetch("insert into public.owed (ref) select 'r' || n from generate_series(0, $1 - 1) as n", count)
+            drafts = [
+                request.draft(
+                    tenant="default",
+                    name="job",
+                    payload=payload.encode({"key": f"t{n}", **arguments}),
+                    defaults=request.Defaults(max_retries=RETRIES),
+                    callback="debt",
+                    callback_ref=f"r{n}",
+                )
+                for n in range(count)
+            ]
+            made = await create.create(tx, drafts, ends_after=timedelta(days=1))
+            return [str(each.task.id) for each in made if isinstance(each, Created)]
+    finally:
+        await db.close()
+
+
+async def debts(url: str) -> list[int]:
+    """Return how often each owner was told of the end it waits for."""
+    db = Database(url)
+    await db.open()
+    try:
+        async with db.session() as tx:
+            return [row["ends"] for row in await tx.fetch("select ends from public.owed order by ref")]
+    finally:
+        await db.close()
+
+
+async def broken(url: str) -> Sequence[invariants.Violation]:
+    """Return the invariants that do not hold."""
+    db = Database(url)
+    await db.open()
+    try:
+        async with db.session() as tx:
+            return await invariants.check(tx, [*TASK_INVARIANTS, *invariants.KERNEL_INVARIANTS])
+    finally:
+        await db.close()

@@ -1,0 +1,121 @@
+"""The judge: compares what the processes wrote with what the tables say. Shares no code with the product."""
+
+import asyncio
+import json
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import asyncpg
+
+PATIENCE_SECONDS = 60.0
+_LOOK_SECONDS = 0.05
+TERMINAL = ("succeeded", "failed", "cancelled")
+
+Line = dict[str, Any]
+Verdict = list[str]
+
+
+async def all_ended(url: str) -> None:
+    """Wait until no task is live."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        live = await read(
+            url, "select id, state, attempt, epoch from ferryman.tasks where state <> all($1)", list(TERMINAL)
+        )
+        if not live:
+            return
+        assert time.monotonic() < deadline, (
+            f"still live after {PATIENCE_SECONDS:g} s: {[dict(row) for row in live[:5]]}"
+        )
+        await asyncio.sleep(_LOOK_SECONDS)
+
+
+async def read(url: str, query: str, *args: object) -> Sequence[asyncpg.Record]:
+    connection = await asyncpg.connect(url)
+    try:
+        rows: Sequence[asyncpg.Record] = await connection.fetch(query, *args)
+        return rows
+    finally:
+        await connection.close()
+
+
+async def judge(url: str, acknowledged: Iterable[str], lines: Sequence[Line], *, state: str = "succeeded") -> None:
+    """Assert that history and tables tell one story in which nothing was lost and nothing happened twice."""
+    rows = {str(row["id"]): row for row in await read(url, "select * from ferryman.tasks")}
+    events = await read(
+        url, "select subject, from_state, to_state, id from ferryman.events where kind = 'task' order by id"
+    )
+    said = [
+        *lost(acknowledged, rows, state=state),
+        *second_ends(rows, events),
+        *shared_claims(rows, events, lines),
+        *unfounded(rows, lines),
+    ]
+    assert not said, "\n".join(said)
+
+
+def lost(acknowledged: Iterable[str], rows: dict[str, asyncpg.Record], *, state: str) -> Verdict:
+    missing = [f"acknowledged and gone: {id}" for id in acknowledged if id not in rows]
+    return missing + [f"{id} is {row['state']}, not {state}" for id, row in rows.items() if row["state"] != state]
+
+
+def second_ends(rows: dict[str, asyncpg.Record], events: Sequence[asyncpg.Record]) -> Verdict:
+    ends: dict[str, list[str]] = defaultdict(list)
+    last: dict[str, str] = {}
+    for event in events:
+        last[str(event["subject"])] = event["to_state"]
+        if event["to_state"] in TERMINAL:
+            ends[str(event["subject"])].append(event["to_state"])
+    return [
+        f"{id} has ends {ends[id]}, its row says {row['state']}"
+        for id, row in rows.items()
+        if ends[id] != [row["state"]]
+    ] + [f"{id} went on to {last[id]} after its end" for id, row in rows.items() if last[id] != row["state"]]
+
+
+def shared_claims(rows: dict[str, asyncpg.Record], events: Sequence[asyncpg.Record], lines: Sequence[Line]) -> Verdict:
+    """Each claim belongs to one holder: a (task, epoch) is started at most once, and was claimed before."""
+    starts = Counter((line["task"], line["epoch"]) for line in lines if line["what"] == "start")
+    claims = Counter(str(event["subject"]) for event in events if event["to_state"] == "running")
+    return (
+        [f"{claim} was started {count} times" for claim, count in starts.items() if count > 1]
+        + [
+            f"{task} epoch {epoch} was started, its row has {rows[task]['epoch']}"
+            for task, epoch in starts
+            if epoch > rows[task]["epoch"]
+        ]
+        + [
+            f"{id}: {claims[id]} claims in the log, epoch {row['epoch']}"
+            for id, row in rows.items()
+            if claims[id] != row["epoch"]
+        ]
+    )
+
+
+def unfounded(rows: dict[str, asyncpg.Record], lines: Sequence[Line]) -> Verdict:
+    """What succeeded was brought to its end by the handler of its last claim, and keeps what that one returned."""
+    ended = {(line["task"], line["epoch"]) for line in lines if line["what"] == "end"}
+    said = []
+    for id, row in rows.items():
+        if row["state"] != "succeeded":
+            continue
+        if (id, row["epoch"]) not in ended:
+            said.append(f"{id} succeeded in epoch {row['epoch']}, and no handler of that claim came to its end")
+        if json.loads(row["result"]) != json.loads(row["payload"]).get("key", ""):
+            said.append(f"{id} keeps a result that is not its own: {row['result']}")
+    return said
+
+
+def recoveries(lines: Sequence[Line]) -> list[float]:
+    """Return how long after its holder's death each unfinished start was begun anew."""
+    died = {line["child"]: line["at"] for line in lines if line["what"] == "died"}
+    ended = {(line["task"], line["epoch"]) for line in lines if line["what"] == "end"}
+    starts = sorted((line["task"], line["epoch"], line["at"], line["pid"]) for line in lines if line["what"] == "start")
+    found = []
+    for (task, epoch, _, pid), (again, _, at, _) in pairwise(starts):
+        if task == again and pid in died and (task, epoch) not in ended:
+            found.append(at - died[pid])
+    return found

@@ -1,0 +1,145 @@
+"""The program that is killed: a worker or a producer with several lives.
+
+The mother loads everything once and forks a child for each life, so that a life begins in milliseconds; each life has its own
+plan of faults. Every process writes what it does to one file opened for appending, line by line, before and after it does
+it; the judge reads that file and not what the product says of itself.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ferryman import Context, Ferryman
+from ferryman.kernel import errors, faults, telemetry
+from ferryman.kernel.db import Tx
+from ferryman.tasks.model import Ended
+
+GATE_SECONDS = 0.01
+FENCED = "ferryman_fenced_total"
+
+
+class History:
+    """Lines that are in the file once written, whoever is killed next."""
+
+    def __init__(self, path: str) -> None:
+        self.path = Path(path)
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+
+    def write(self, what: str, **more: object) -> None:
+        line = json.dumps({"what": what, "at": time.monotonic(), "pid": os.getpid(), **more})
+        os.write(self._file, f"{line}\n".encode())
+
+    def read(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.path.read_text(encoding="utf-8").splitlines()]
+
+
+class Debts:
+    """An owner of callbacks: counts how often each end was told, in the transaction that ends the task."""
+
+    async def lock(self, tx: Tx, refs: Sequence[str]) -> None:
+        await tx.fetch("select from public.owed where ref = any($1) order by ref for update", list(refs))
+
+    async def settle(self, tx: Tx, ended: Sequence[Ended]) -> None:
+        refs = [each.callback_ref for each in ended]
+        await tx.fetch("update public.owed set ends = ends + 1 where ref = any($1) returning ref", refs)
+
+
+def build(history: History) -> Ferryman:
+    app = Ferryman()
+    app.on_end("debt", Debts())
+
+    @app.task(backoff=0.05)
+    async def job(ctx: Context, key: str = "", hold: float = 0.0, gate: str | None = None) -> str:
+        told = {"task": str(ctx.id), "epoch": ctx.task.epoch, "attempt": ctx.attempt}
+        history.write("start", **told)
+        try:
+            await asyncio.sleep(hold)
+            while gate is not None and not Path(gate).exists():  # noqa: ASYNC110 - opened by another process
+                await asyncio.sleep(GATE_SECONDS)
+        except asyncio.CancelledError:
+            history.write("abort", **told)
+            raise
+        history.write("end", **told)
+        return key
+
+    return app
+
+
+async def report_fences(history: History) -> None:
+    """Write down each time the process counted a stale write of its own."""
+    seen: dict[str, float] = {}
+    while True:
+        for move in ("settle", "renew"):
+            labels = {"domain": "task", "move": move}
+            count = telemetry.registry().get_sample_value(FENCED, labels) or 0.0
+            if count > seen.get(move, 0.0):
+                seen[move] = count
+                history.write("fenced", move=move, count=count)
+        await asyncio.sleep(0.02)
+
+
+async def work(history: History) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, stop.set)
+    fences = loop.create_task(report_fences(history))
+    async with build(history) as app:
+        history.write("working")
+        await app.work(stop=stop)
+    history.write("stopped")
+    fences.cancel()
+
+
+async def produce(history: History, *, count: int, prefix: str) -> None:
+    """Create tasks by key, each again until it was acknowledged; a life goes on where the last one died."""
+    acked = {line["key"] for line in history.read() if line["what"] == "ok"}
+    async with build(history) as app:
+        history.write("working")
+        for n in range(count):
+            key = f"{prefix}{n}"
+            while key not in acked:
+                history.write("invoke", key=key)
+                try:
+                    handle = await app.tasks.create("job", {"key": key}, idempotency_key=key)
+                except errors.FerrymanError as error:
+                    history.write("refused", key=key, code=error.code, retryable=error.retryable)
+                else:
+                    acked.add(key)
+                    history.write("ok", key=key, task=str(handle.id), hit=handle.idempotent_hit)
+    history.write("stopped")
+
+
+def live(plan: dict[str, Any], life: str | None) -> None:
+    if life is not None:
+        faults.arm(life, log=plan["faults_log"])
+    history = History(plan["history"])
+    history.write("born", faults=life)
+    if plan["role"] == "worker":
+        asyncio.run(work(history))
+    else:
+        asyncio.run(produce(history, count=plan["count"], prefix=plan.get("prefix", "k")))
+
+
+def main(plan: dict[str, Any]) -> None:
+    if not plan["lives"]:
+        live(plan, None)  # one life, its faults from the environment
+        return
+    history = History(plan["history"])
+    for life in plan["lives"]:
+        child = os.fork()
+        if child == 0:
+            live(plan, life)
+            sys.stdout.flush()
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        history.write("died", child=child, signal=os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0, status=status)
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

@@ -1,0 +1,146 @@
+"""R1: SIGKILL at every named point between claim and settle, in real processes, each point hit several times."""
+
+import asyncio
+import os
+import signal
+
+import pytest
+
+from ferryman.kernel import faults
+from tests.crash import cargo, judge
+from tests.crash.conftest import Launch
+from tests.crash.yard import LEASE_SECONDS, Ship, until
+
+KILLS = 3
+
+# After the lease, a sweep and the start of a process on a busy machine.
+RECOVERY_SECONDS = LEASE_SECONDS + 6.0
+
+# The fault of each life, chosen so that work is in the worker's hands when it strikes.
+WORKER_POINTS = {
+    "claim.sent": "claim.sent=kill@1",
+    "claim.committed": "claim.committed=kill@1",
+    "handler.started": "handler.started=kill@3",
+    "handler.returned": "handler.returned=kill@3",
+    "settle.before": "settle.before=kill@1",
+    "settle.inside": "settle.inside=kill@1",
+    "settle.committed": "settle.committed=kill@1",
+    "renew.before": "renew.before=kill@1",
+    "drain.begun": "drain.begun=kill@1",
+}
+PRODUCER_POINTS = {"create.before": "create.before=kill@4", "create.committed": "create.committed=kill@4"}
+WATCHDOG_POINTS = {"watchdog.found": "watchdog.found=kill@1", "watchdog.acted": "watchdog.acted=kill@1"}
+
+
+def test_every_fault_point_has_its_cell() -> None:
+    assert {*WORKER_POINTS, *PRODUCER_POINTS, *WATCHDOG_POINTS} == set(faults.REGISTRY)
+
+
+@pytest.mark.contract("R1", "K5", "T7")
+@pytest.mark.parametrize("point", WORKER_POINTS)
+async def test_work_survives_the_death_of_its_worker(point: str, database_url: str, ship: Launch) -> None:
+    acknowledged = await load(point, database_url)
+    worker = ship(database_url, lives=[*[WORKER_POINTS[point]] * KILLS, ""]).start()
+
+    for life in range(1, KILLS + 1 if point == "drain.begun" else 1):
+        begun = await worker.seen("working", count=life)
+        await worker.seen("start", pid=begun["pid"])
+        os.kill(begun["pid"], signal.SIGTERM)
+    await judge.all_ended(database_url)
+
+    assert_killed(worker, point, KILLS)
+    await judge.judge(database_url, acknowledged, worker.lines())
+    assert await cargo.broken(database_url) == []
+    last_death = max(line["at"] for line in worker.lines("died"))
+    assert max(line["at"] for line in worker.lines("start")) - last_death < RECOVERY_SECONDS
+    assert max(judge.recoveries(worker.lines()), default=0.0) < RECOVERY_SECONDS
+    if point == "settle.inside":
+        assert await cargo.debts(database_url) == [1] * len(acknowledged)
+
+
+async def load(point: str, url: str) -> list[str]:
+    if point == "settle.inside":
+        return await cargo.load_owing(url, 40)
+    if point in ("renew.before", "drain.begun"):
+        return await cargo.load(url, 40, hold=0.8)
+    return await cargo.load(url, 40)
+
+
+def assert_killed(killed: Ship, point: str, count: int) -> None:
+    """The faults were written down before they struck, and the mother saw each child die of it."""
+    assert killed.strikes(point) == count
+    assert [line["signal"] for line in killed.lines("died")][:count] == [signal.SIGKILL] * count
+
+
+@pytest.mark.contract("R1", "K11", "K24")
+@pytest.mark.parametrize("point", PRODUCER_POINTS)
+async def test_a_producer_that_dies_creates_nothing_twice(point: str, database_url: str, ship: Launch) -> None:
+    keys = 40
+    worker = ship(database_url).start()
+    producer = ship(database_url, role="producer", count=keys, lives=[*[PRODUCER_POINTS[point]] * KILLS, ""]).start()
+
+    await producer.seen("stopped")
+    await judge.all_ended(database_url)
+
+    assert_killed(producer, point, KILLS)
+    acknowledged = {line["key"]: line["task"] for line in producer.lines("ok")}
+    await judge.judge(database_url, acknowledged.values(), worker.lines())
+    rows = await judge.read(database_url, "select id::text, idempotency_key as key from ferryman.tasks")
+    assert sorted((row["key"], row["id"]) for row in rows) == sorted(acknowledged.items())
+    # A create that committed before its caller died is met by the next life.
+    hits = sum(line["hit"] for line in producer.lines("ok"))
+    assert hits == (KILLS if point == "create.committed" else 0)
+    assert await cargo.broken(database_url) == []
+
+
+@pytest.mark.contract("R1", "W23")
+@pytest.mark.parametrize("point", WATCHDOG_POINTS)
+async def test_a_watchdog_that_dies_leaves_nothing_half_done(point: str, database_url: str, ship: Launch) -> None:
+    acknowledged = await cargo.load(database_url, 8)
+    first = ship(database_url, lives=["handler.started=kill@8"]).start()
+    await first.seen("died")
+    dog = ship(database_url, lives=[*[WATCHDOG_POINTS[point]] * KILLS, ""]).start()
+
+    await judge.all_ended(database_url)
+
+    assert_killed(dog, point, KILLS)
+    await judge.judge(database_url, acknowledged, [*first.lines(), *dog.lines()])
+    rows = await judge.read(database_url, "select distinct attempt, epoch from ferryman.tasks")
+    assert [tuple(row) for row in rows] == [(2, 2)]
+    assert await cargo.broken(database_url) == []
+
+
+@pytest.mark.contract("T7", "K9", "R1")
+async def test_a_task_that_kills_its_worker_every_time_ends_at_its_cap(database_url: str, ship: Launch) -> None:
+    async with cargo.client(database_url) as app:
+        poison = await app.tasks.create("job", {"key": "poison"}, max_retries=1)
+    worker = ship(database_url, lives=["handler.started=kill@1", "handler.started=kill@1", ""]).start()
+    await worker.seen("died", count=2)
+    good = await cargo.load(database_url, 5)
+
+    await judge.all_ended(database_url)
+
+    rows = await judge.read(
+        database_url, "select id::text, state, attempt, last_error_code as code from ferryman.tasks"
+    )
+    ended = {row["id"]: (row["state"], row["attempt"], row["code"]) for row in rows}
+    assert ended.pop(str(poison.id)) == ("failed", 2, "TASK_RETRY_EXHAUSTED")
+    assert ended == dict.fromkeys(good, ("succeeded", 1, None))
+    assert await cargo.broken(database_url) == []
+
+
+@pytest.mark.contract("R1", "K17")
+async def test_a_whole_fleet_killed_at_once_leaves_everything_to_the_next(database_url: str, ship: Launch) -> None:
+    acknowledged = await cargo.load(database_url, 60, hold=0.3)
+    fleet = [ship(database_url).start() for _ in range(3)]
+    await asyncio.gather(*(each.seen("start", count=4) for each in fleet))
+    for each in fleet:
+        os.kill(each.pid, signal.SIGKILL)
+    await until(lambda: not any(each.alive() for each in fleet), "the end of the fleet")
+
+    successor = ship(database_url).start()
+    await judge.all_ended(database_url)
+
+    lines = [line for each in [*fleet, successor] for line in each.lines()]
+    await judge.judge(database_url, acknowledged, lines)
+    assert await cargo.broken(database_url) == []

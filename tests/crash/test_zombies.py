@@ -1,0 +1,116 @@
+"""R2: a worker frozen past its lease comes back, before or after its successor has ended the work: it changes nothing."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.crash import cargo, judge
+from tests.crash.conftest import Launch
+from tests.crash.yard import Ship, until
+
+# Where the zombie freezes: with the claim unknown to it, before its handler, with a result in hand, on the way to settle it,
+# inside the transaction that settles it, and while it renews its lease.
+PLANS = {
+    "claim.committed": "claim.committed=stop@1",
+    "handler.started": "handler.started=stop@1",
+    "handler.returned": "handler.returned=stop@1",
+    "settle.before": "settle.before=stop@1",
+    "settle.inside": "settle.inside=stop@1",
+    "renew.before": "renew.before=stop@1",
+}
+ENDS = ("before it comes back", "after it has come back")
+
+
+async def frozen(zombie: Ship, point: str) -> None:
+    await until(lambda: zombie.strikes(point), f"the fault at {point}", also=zombie.output)
+    await until(lambda: _state(zombie.pid) == "T", "the process to be stopped")
+
+
+def _state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+
+
+@pytest.mark.contract("R2", "K4", "T7")
+@pytest.mark.parametrize("ends", ENDS)
+@pytest.mark.parametrize("point", PLANS)
+async def test_a_frozen_worker_cannot_overwrite_its_successor(
+    point: str, ends: str, database_url: str, ship: Launch, tmp_path: Path
+) -> None:
+    load = cargo.load_owing if point == "settle.inside" else cargo.load
+    # The zombie must reach its point; its successor ends when the test says so.
+    gate = tmp_path / "gate"
+    gated = point in ("claim.committed", "handler.started", "renew.before")
+    if not gated:
+        gate.touch()
+    [task] = await load(database_url, 1, gate=str(gate))
+    zombie = ship(database_url).start(FERRYMAN_FAULTS=PLANS[point], FERRYMAN_FAULTS_LOG=str(tmp_path / "ship0.faults"))
+    await frozen(zombie, point)
+    if not gated:
+        gate.unlink()
+
+    successor = ship(database_url).start()
+    await successor.seen("start", task=task, epoch=2)
+    if ends == "before it comes back":
+        gate.touch()
+        await judge.all_ended(database_url)
+        os.kill(zombie.pid, signal.SIGCONT)
+        await zombie.seen("fenced")
+    else:
+        os.kill(zombie.pid, signal.SIGCONT)
+        await zombie.seen("fenced")
+        gate.touch()
+        await judge.all_ended(database_url)
+
+    await judge.judge(database_url, [task], [*zombie.lines(), *successor.lines()])
+    [row] = await judge.read(database_url, "select state, epoch, attempt from ferryman.tasks")
+    assert tuple(row) == ("succeeded", 2, 2)
+    assert await cargo.broken(database_url) == []
+    if point == "settle.inside":
+        assert await cargo.debts(database_url) == [1]
+
+
+@pytest.mark.contract("R2", "K5")
+async def test_a_worker_frozen_and_thawed_within_its_lease_keeps_its_work(
+    database_url: str, ship: Launch, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    [task] = await cargo.load(database_url, 1, gate=str(gate))
+    worker = ship(database_url).start(FERRYMAN_WORKER__LEASE="30s")
+    await worker.seen("start", task=task)
+    os.kill(worker.pid, signal.SIGSTOP)
+    await until(lambda: _state(worker.pid) == "T", "the process to be stopped")
+    witness = ship(database_url).start(FERRYMAN_WORKER__LEASE="30s")
+    await witness.seen("working")
+
+    os.kill(worker.pid, signal.SIGCONT)
+    gate.touch()
+    await judge.all_ended(database_url)
+
+    await judge.judge(database_url, [task], [*worker.lines(), *witness.lines()])
+    assert witness.lines("start") == []
+    [row] = await judge.read(database_url, "select state, epoch, attempt from ferryman.tasks")
+    assert tuple(row) == ("succeeded", 1, 1)
+
+
+@pytest.mark.contract("K4", "R2")
+async def test_a_thawed_worker_goes_on_with_new_work(database_url: str, ship: Launch, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    [task] = await cargo.load(database_url, 1, gate=str(gate))
+    zombie = ship(database_url).start()
+    await zombie.seen("start", task=task)
+    os.kill(zombie.pid, signal.SIGSTOP)
+    successor = ship(database_url).start()
+    await successor.seen("start", task=task, epoch=2)
+    os.kill(zombie.pid, signal.SIGCONT)
+    await zombie.seen("abort", task=task)
+    os.kill(successor.pid, signal.SIGKILL)
+    await successor.ended()
+
+    later = await cargo.load(database_url, 5)
+    gate.touch()
+    await judge.all_ended(database_url)
+
+    await judge.judge(database_url, [task, *later], [*zombie.lines(), *successor.lines()])
+    assert {line["task"] for line in zombie.lines("end")} == {task, *later}

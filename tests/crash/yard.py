@@ -1,0 +1,133 @@
+"""Starting ships, watching what they write, and signalling them."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+ROOT = Path(__file__).resolve().parents[2]
+LEASE_SECONDS = 2.0
+PATIENCE_SECONDS = 45.0
+_LOOK_SECONDS = 0.01
+
+Line = dict[str, Any]
+Value = TypeVar("Value")
+
+# A short lease, and looks often enough that a test need not wait for them.
+TERMS = {
+    "FERRYMAN_WORKER__LEASE": "2s",
+    "FERRYMAN_WORKER__POLL": "0.1s",
+    "FERRYMAN_WORKER__GRACE": "5s",
+    "FERRYMAN_WORKER__LEASE_SWEEP_SECONDS": "0.2",
+    "FERRYMAN_WORKER__CONCURRENCY": "8",
+    "FERRYMAN_TASKS__MAX_RETRIES": "20",
+}
+
+
+class Ship:
+    """One process (or one mother and her children), and the file it writes."""
+
+    def __init__(
+        self, folder: Path, name: str, url: str, *, role: str = "worker", lives: Sequence[str] = (), **more: Any
+    ) -> None:
+        self.history_file = folder / f"{name}.history"
+        self.faults_file = folder / f"{name}.faults"
+        self.output_file = folder / f"{name}.output"
+        self.history_file.touch()
+        self.faults_file.touch()
+        self._environment = {"FERRYMAN_DATABASE_URL": url, **TERMS}
+        self._plan = {
+            "role": role,
+            "lives": list(lives),
+            "history": str(self.history_file),
+            "faults_log": str(self.faults_file),
+            **more,
+        }
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, **environment: str) -> "Ship":
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("FERRYMAN_")}
+        path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
+        with self.output_file.open("ab") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.crash.ship", json.dumps(self._plan)],
+                cwd=self.history_file.parent,
+                env={**inherited, "PYTHONPATH": path, **self._environment, **environment},
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        return self
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def lines(self, *whats: str) -> list[Line]:
+        read = [json.loads(line) for line in self.history_file.read_text(encoding="utf-8").splitlines()]
+        return [line for line in read if not whats or line["what"] in whats]
+
+    def strikes(self, point: str) -> int:
+        """Count the faults that were written down before they struck."""
+        return sum(line.startswith(f"{point} ") for line in self.faults_file.read_text(encoding="utf-8").splitlines())
+
+    def signal(self, number: int) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def output(self) -> str:
+        return self.output_file.read_text(encoding="utf-8", errors="replace")
+
+    async def seen(self, what: str, *, count: int = 1, **fields: Any) -> Line:
+        """Wait until the history tells this often enough; return the last of those lines."""
+
+        def found() -> Line | None:
+            running = self.alive()
+            told = [line for line in self.lines(what) if all(line.get(key) == value for key, value in fields.items())]
+            if len(told) < count and not running:
+                raise AssertionError(f"the process ended before {count} x {what} {fields}\n{self._told()}")
+            return told[count - 1] if len(told) >= count else None
+
+        return await until(found, f"{count} x {what} {fields}", also=self._told)
+
+    async def ended(self) -> int:
+        """Wait until the process is gone."""
+        process = self._process
+        assert process is not None
+        await until(lambda: process.poll() is not None, "the end of the process", also=self._told)
+        return int(process.returncode)
+
+    def _told(self) -> str:
+        return f"{self.history_file.read_text(encoding='utf-8')[-3000:]}\n{self.output()[-3000:]}"
+
+    def kill(self) -> None:
+        """End whatever is left of it: the mother and her children are one group."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        with contextlib.suppress(ProcessLookupError):  # all of them are gone already
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+async def until(look: Callable[[], Value | None], what: str, *, also: Callable[[], str] = str) -> Value:
+    """Look until there is something to see; a test that waits in vain says for what."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        value = look()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise AssertionError(f"waited {PATIENCE_SECONDS:g} s in vain for {what}\n{also()}")
+        await asyncio.sleep(_LOOK_SECONDS)

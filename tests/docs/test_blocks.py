@@ -1,0 +1,121 @@
+"""Every Python block of the pages is run, against a real database.
+
+The blocks of a page run in order and share their names, as if they were typed one after the other. A block may `await` at
+its top level, as in `python -m asyncio`. A page that defines tests is run by pytest instead.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+import os
+import re
+import shutil
+import subprocess
+import sys
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from ferryman.app.embedded import keeper, place
+from ferryman.app.embedded.locks import Lock
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+BLOCK = re.compile(r"^```python\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
+TESTS = re.compile(r"^(async )?def test_", re.MULTILINE)
+PATIENCE_SECONDS = 60
+
+
+class Block(NamedTuple):
+    """A piece of a page, and the number of lines before it."""
+
+    before: int
+    code: str
+
+    def placed(self) -> str:
+        """The code at its own lines, so that a traceback points into the page."""
+        return "\n" * self.before + self.code
+
+
+def blocks(page: Path) -> list[Block]:
+    text = page.read_text(encoding="utf-8")
+    return [Block(text.count("\n", 0, found.start("code")), found["code"]) for found in BLOCK.finditer(text)]
+
+
+def with_blocks() -> Iterator[str]:
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+        if blocks(page):
+            yield str(page.relative_to(ROOT))
+
+
+PAGES = tuple(with_blocks())
+TESTED = tuple(page for page in PAGES if any(TESTS.search(block.code) for block in blocks(ROOT / page)))
+
+
+def run(page: Path) -> None:
+    names: dict[str, object] = {"__name__": page.stem}
+    with asyncio.Runner() as runner:
+        for block in blocks(page):
+            code = compile(block.placed(), str(page), "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+            running = types.FunctionType(code, names)()
+            if code.co_flags & inspect.CO_COROUTINE:
+                runner.run(running)
+
+
+@pytest.fixture
+def surroundings(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FERRYMAN_DATABASE_URL", database_url)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.contract("S8")
+@pytest.mark.usefixtures("surroundings")
+@pytest.mark.parametrize("name", [page for page in PAGES if page not in TESTED])
+def test_the_blocks_of_a_page_run(name: str) -> None:
+    run(ROOT / name)
+
+
+def alone(directory: Path) -> dict[str, str]:
+    """The environment of a program that knows of no database."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("FERRYMAN_")}
+    return {**kept, "PYTHONPATH": str(ROOT / "src"), "HOME": str(directory)}
+
+
+@pytest.mark.contract("S8")
+@pytest.mark.parametrize("name", TESTED)
+def test_the_tests_on_a_page_pass(name: str, tmp_path: Path) -> None:
+    file = tmp_path / f"test_{(ROOT / name).stem}.py"
+    file.write_text("\n\n".join(block.code for block in blocks(ROOT / name)), encoding="utf-8")
+
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), str(file)],
+        cwd=tmp_path, env=alone(tmp_path), capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False,
+    )  # fmt: skip
+
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path
+    # What root lodges elsewhere does not go with the test's own directory.
+    lodged = place.lodge(tmp_path / ".ferryman" / "postgres")
+    Lock(lodged.home / keeper.KEEPER).wait_free(PATIENCE_SECONDS)
+    for made in lodged.made():
+        shutil.rmtree(made, ignore_errors=True)
+
+
+@pytest.mark.contract("S2")
+def test_the_program_of_the_front_page_runs_with_nothing_but_itself(project: Path) -> None:
+    (project / "hello.py").write_text(blocks(ROOT / "README.md")[0].code, encoding="utf-8")
+
+    ended = subprocess.run(
+        [sys.executable, "hello.py"],
+        cwd=project, env=alone(project), capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False,
+    )  # fmt: skip
+
+    assert (ended.returncode, ended.stdout) == (0, "Hello, Ada\n"), ended.stderr

@@ -1,0 +1,169 @@
+"""What the reading statements of tasks answer with, and what they keep to themselves: one test for one condition."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from ferryman.kernel import ids
+from ferryman.kernel.pool import Session
+from ferryman.tasks import store
+from ferryman.tasks.states import CANCELLED, FAILED, READY, RUNNING, SUCCEEDED, TASK
+from ferryman.testing import plant
+from tests.sql.moves import EPOCH, HOUR, SECOND, SOUND, outcome
+
+DAY = timedelta(days=1)
+
+
+@pytest.mark.contract("K12")
+async def test_a_task_is_read_by_its_own_tenant_only(given: Session) -> None:
+    task = await plant(given, TASK, SUCCEEDED, tenant="acme", task_id="mail_1")
+    other = await plant(given, TASK, SUCCEEDED, tenant="acme")
+
+    for tenant, found in (("acme", task), ("default", None)):
+        by_id = await store.get(given, tenant=tenant, id=task, task_id=None)
+        by_name = await store.get(given, tenant=tenant, id=None, task_id="mail_1")
+        page = await store.list_page(given, tenant=tenant, state=None, queue=None, name=None, before=None, limit=10)
+        assert [each and each.id for each in (by_id, by_name)] == [found, found]
+        assert [each.id for each in page] == ([other, task] if found else [])
+
+
+@pytest.mark.contract("T15")
+@pytest.mark.parametrize(
+    ("asked", "count"),
+    [({}, 3), ({"state": "ready"}, 2), ({"queue": "slow"}, 1), ({"name": "fax"}, 1), ({"limit": 1}, 1)],
+    ids=str,
+)
+async def test_a_list_is_narrowed_by_each_of_its_filters(given: Session, asked: dict[str, Any], count: int) -> None:
+    await plant(given, TASK, READY)
+    await plant(given, TASK, READY, queue="slow")
+    await plant(given, TASK, CANCELLED, name="fax")
+    everything: dict[str, Any] = {"state": None, "queue": None, "name": None, "before": None, "limit": 10}
+
+    page = await store.list_page(given, tenant="default", **everything | asked)
+
+    assert len(page) == count
+
+
+@pytest.mark.contract("T15")
+async def test_a_list_goes_on_behind_the_last_id_of_a_page(given: Session) -> None:
+    tasks = [await plant(given, TASK, READY) for _ in range(3)]
+
+    page = await store.list_page(given, tenant="default", state=None, queue=None, name=None, before=tasks[2], limit=10)
+
+    assert [each.id for each in page] == [tasks[1], tasks[0]]
+
+
+@pytest.mark.contract("T18", "K12")
+async def test_the_ended_and_the_unknown_among_those_asked_for_are_told(given: Session) -> None:
+    ended = await plant(given, TASK, SUCCEEDED, result=[1])
+    running = await plant(given, TASK, RUNNING)
+    foreign = await plant(given, TASK, FAILED, tenant="acme")
+    await plant(given, TASK, FAILED)
+
+    rows = await store.finished(given, [ended, running, foreign], tenant="default")
+
+    assert {(row["id"], row["state"], row["result"]) for row in rows} == {
+        (ended, "succeeded", "[1]"),
+        (foreign, None, None),
+    }
+
+
+@pytest.mark.contract("T17")
+async def test_the_lanes_are_the_pairs_with_something_to_claim(given: Session) -> None:
+    for tenant in ("acme", "acme", "zeta"):
+        await plant(given, TASK, READY, tenant=tenant)
+    await plant(given, TASK, READY, tenant="beta", rank=None, wake_at=HOUR)
+    await plant(given, TASK, RUNNING, tenant="dora")
+    await plant(given, TASK, READY, queue="slow")
+    await plant(given, TASK, READY, queue="unserved")
+
+    assert await store.lanes(given, ["default", "slow"], limit=10) == [
+        ("default", "acme"), ("slow", "default"), ("default", "zeta"),
+    ]  # fmt: skip
+    assert len(await store.lanes(given, ["default", "slow"], limit=2)) == 2
+
+
+@pytest.mark.contract("K6")
+async def test_the_owed_are_those_who_carry_a_callback_among_those_asked_for(given: Session) -> None:
+    owing = await plant(given, TASK, READY, callback="tool", callback_ref="7")
+    free = await plant(given, TASK, READY)
+    await plant(given, TASK, READY, callback="tool", callback_ref="8")
+
+    assert await store.callbacks(given, [owing, free]) == [("tool", "7")]
+
+
+# What handlers say
+
+
+@pytest.mark.contract("T18", "K4")
+@pytest.mark.parametrize("held", [{}, {"epoch": 8}, {"epoch": 6}], ids=str)
+async def test_only_the_present_holder_reports_progress(given: Session, held: dict[str, Any]) -> None:
+    task = await plant(given, TASK, RUNNING, **SOUND[RUNNING] | held)
+
+    written = await store.report(given, [(task, EPOCH, 40, "half")])
+
+    assert written == (set() if held else {task})
+
+
+@pytest.mark.contract("T18", "K4")
+async def test_the_latest_word_is_kept_and_an_ended_task_says_no_more(given: Session) -> None:
+    task = await plant(given, TASK, RUNNING, **SOUND[RUNNING])
+    await store.report(given, [(task, EPOCH, 40, "half")])
+    await store.report(given, [(task, EPOCH, 80, None)])
+    await store.settle(given, [outcome(task, SUCCEEDED)])
+
+    assert await store.report(given, [(task, EPOCH, 90, "late")]) == set()
+
+    [row] = await store.progress(given, [task], tenant="default")
+    assert (row["percent"], row["message"], row["state"]) == (80, None, SUCCEEDED)
+    assert await store.progress(given, [task], tenant="acme") == []
+
+
+@pytest.mark.contract("T18", "K12")
+async def test_a_log_is_read_in_order_by_its_own_tenant(given: Session) -> None:
+    task, other = [await plant(given, TASK, RUNNING, tenant="acme") for _ in range(2)]
+    await store.append_log(given, [(task, 1, "info", "one"), (other, 1, "info", "no"), (task, 1, "error", "two")])
+
+    lines = await store.read_log(given, task, tenant="acme", after=0, limit=10)
+
+    assert [line["message"] for line in lines] == ["one", "two"]
+    assert [
+        line["message"] for line in await store.read_log(given, task, tenant="acme", after=lines[0]["id"], limit=9)
+    ] == ["two"]
+    assert len(await store.read_log(given, task, tenant="acme", after=0, limit=1)) == 1
+    assert await store.read_log(given, task, tenant="default", after=0, limit=10) == []
+
+
+@pytest.mark.contract("K19")
+async def test_the_depth_counts_what_is_live(given: Session) -> None:
+    await plant(given, TASK, SUCCEEDED)
+    await plant(given, TASK, READY)
+    await plant(given, TASK, RUNNING, queue="slow")
+
+    rows = await store.depth(given)
+
+    assert sorted((row["queue"], row["state"], row["count"]) for row in rows) == [
+        ("default", "ready", 1), ("slow", "running", 1),
+    ]  # fmt: skip
+
+
+@pytest.mark.contract("K5")
+async def test_a_worker_that_goes_takes_the_long_dead_with_it(given: Session) -> None:
+    living, going, dead = ids.boot_id(), ids.boot_id(), ids.boot_id()
+    for boot, lease in ((living, SECOND * 30), (going, SECOND * 30), (dead, -DAY * 2)):
+        await store.beat(
+            given,
+            boot_id=boot,
+            host="h",
+            pid=1,
+            version="0",
+            queues=["default"],
+            handlers=[],
+            settings="{}",
+            lease=lease,
+        )
+
+    await store.leave(given, going)
+
+    assert [row["boot_id"] for row in await given.fetch("select boot_id from ferryman.workers")] == [living]

@@ -1,0 +1,280 @@
+"""The pump against a crew that answers when the test says so: what is lost sight of, kept, spoiled, handed back."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import pytest
+
+from ferryman.kernel import errors
+from ferryman.kernel.loop import Pump
+
+AWAY = errors.DatabaseUnavailable("gone")
+
+
+class Item(NamedTuple):
+    id: UUID
+    epoch: int = 1
+
+
+class Result(NamedTuple):
+    id: UUID
+    said: str
+
+
+class Asked:
+    """One turn that waits for its answer."""
+
+    def __init__(self, outcomes: Sequence[Result], room: int) -> None:
+        self.outcomes = list(outcomes)
+        self.room = room
+        self.answer: asyncio.Future[tuple[Sequence[Item], bool]] = asyncio.get_running_loop().create_future()
+
+    def give(self, *items: Item, more: bool = False) -> None:
+        self.answer.set_result((items, more))
+
+    def fail(self, error: Exception = AWAY) -> None:
+        self.answer.set_exception(error)
+
+
+class Script:
+    """A crew in the hands of the test."""
+
+    def __init__(self) -> None:
+        self.asked: list[Asked] = []
+        self.reclaims: list[set[UUID]] = []
+        self.finish: dict[UUID, asyncio.Event] = {}
+        self.lose_reclaim = False
+
+    async def turn(self, line: Any, outcomes: Sequence[Result], room: int) -> tuple[Sequence[Item], bool]:
+        turn = Asked(outcomes, room)
+        self.asked.append(turn)
+        return await turn.answer
+
+    def answered(self) -> bool:
+        """Let every turn that waits find nothing."""
+        for turn in self.asked:
+            if not turn.answer.done():
+                turn.give()
+        return True
+
+    async def run(self, item: Item) -> Result:
+        await self.finish.setdefault(item.id, asyncio.Event()).wait()
+        return Result(item.id, "done")
+
+    async def reclaim(self, line: Any, held: Collection[UUID]) -> int:
+        if self.lose_reclaim:
+            self.lose_reclaim = False
+            raise AWAY
+        self.reclaims.append(set(held))
+        return 0
+
+    def doubt(self) -> None:
+        """Hear nothing."""
+
+    def hand_back(self, item: Item) -> Result:
+        return Result(item.id, "handed back")
+
+    def spoil(self, outcome: Result, error: Exception) -> Result | None:
+        return Result(outcome.id, "spoiled") if outcome.said != "spoiled" else None
+
+
+def item(number: int) -> Item:
+    return Item(UUID(int=number))
+
+
+async def until(look: Callable[[], object]) -> None:
+    """Let the loop turn until something is so; bounded, so that a test that waits in vain fails."""
+    async with asyncio.timeout(10):
+        while not look():  # noqa: ASYNC110 - any state of the pump, not only events
+            await asyncio.sleep(0.001)
+
+
+@asynccontextmanager
+async def pumping(crew: Script, *, lanes: int = 2, concurrency: int = 100) -> AsyncIterator[Pump[Item, Result]]:
+    lines: list[Any] = list(range(lanes))
+    pump: Pump[Item, Result] = Pump(crew, lines, concurrency=concurrency, claim_max=5, poll=0.05)
+    running = asyncio.create_task(pump.run())
+    try:
+        yield pump
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        rest = [*pump._turns, *(each.task for each in pump.held.values() if each.task is not None)]
+        for task in rest:
+            task.cancel()
+        await asyncio.gather(*rest, return_exceptions=True)
+
+
+async def asked(crew: Script, number: int) -> Asked:
+    await until(lambda: len(crew.asked) >= number)
+    return crew.asked[number - 1]
+
+
+@pytest.mark.contract("K24")
+async def test_what_another_lane_may_just_have_claimed_is_not_reclaimed() -> None:
+    crew = Script()
+    async with pumping(crew, lanes=3) as pump:
+        first = await asked(crew, 1)
+        pump.look()
+        second = await asked(crew, 2)
+        pump.look()
+        third = await asked(crew, 3)
+
+        first.fail()
+        second.give(item(2))
+        await until(lambda: pump.held)
+        assert crew.reclaims == []  # the third may have claimed, and has not answered
+
+        third.give(item(3))
+        await until(lambda: crew.answered() and crew.reclaims)
+        assert crew.reclaims == [{UUID(int=2), UUID(int=3)}]
+
+
+@pytest.mark.contract("K24")
+async def test_work_that_is_on_its_way_to_be_settled_is_not_reclaimed() -> None:
+    crew = Script()
+    async with pumping(crew) as pump:
+        (await asked(crew, 1)).give(item(1), item(2))
+        await until(lambda: len(pump.held) == 2)
+        pump.look()
+        claim = await asked(crew, 2)
+        crew.finish[UUID(int=1)].set()
+        settle = await asked(crew, 3)
+        assert [each.id for each in settle.outcomes] == [UUID(int=1)]
+
+        settle.fail()
+        await until(lambda: pump._lost_sight)
+        claim.give()
+
+        await until(lambda: crew.answered() and crew.reclaims)
+        assert crew.reclaims == [{UUID(int=1), UUID(int=2)}]
+
+
+@pytest.mark.contract("K24")
+async def test_an_outcome_is_kept_until_an_answer_has_come() -> None:
+    crew = Script()
+    async with pumping(crew, lanes=1) as pump:
+        (await asked(crew, 1)).give(item(1))
+        await until(lambda: pump.held)
+        crew.finish[UUID(int=1)].set()
+
+        for number in (2, 3):
+            turn = await asked(crew, number)
+            assert [each.id for each in turn.outcomes] == [UUID(int=1)]
+            turn.fail()
+        last = await asked(crew, 4)
+        assert [each.id for each in last.outcomes] == [UUID(int=1)]
+        last.give()
+
+        pump.look()
+        assert (await asked(crew, 5)).outcomes == []
+
+
+@pytest.mark.contract("K24")
+async def test_a_reclaim_that_fails_is_tried_again_and_sends_no_outcome_twice() -> None:
+    crew = Script()
+    crew.lose_reclaim = True
+    async with pumping(crew, lanes=1) as pump:
+        (await asked(crew, 1)).give(item(1))
+        await until(lambda: pump.held)
+        crew.finish[UUID(int=1)].set()
+        (await asked(crew, 2)).fail()
+        (await asked(crew, 3)).give()
+        await until(lambda: not crew.lose_reclaim)
+
+        again = await asked(crew, 4)
+        again.give()
+
+        assert again.outcomes == []
+        await until(lambda: crew.reclaims)
+        assert crew.reclaims == [set()]
+
+
+@pytest.mark.contract("K24")
+async def test_a_lane_that_hangs_does_not_keep_the_other_from_claiming() -> None:
+    crew = Script()
+    async with pumping(crew) as pump:
+        await asked(crew, 1)  # hangs
+        pump.look()
+        (await asked(crew, 2)).fail()
+
+        (await asked(crew, 3)).give(item(3))
+
+        await until(lambda: pump.held)
+        pump.look()
+        assert (await asked(crew, 4)).room > 0
+        assert crew.reclaims == []
+
+
+@pytest.mark.contract("K25")
+async def test_a_claim_that_is_refused_does_not_spoil_the_outcome_beside_it() -> None:
+    crew = Script()
+    async with pumping(crew, lanes=1) as pump:
+        (await asked(crew, 1)).give(item(1))
+        await until(lambda: pump.held)
+        crew.finish[UUID(int=1)].set()
+        both = await asked(crew, 2)
+        assert (len(both.outcomes), both.room > 0) == (1, True)
+
+        both.fail(ValueError("a row that cannot be claimed"))
+
+        alone = await asked(crew, 3)
+        assert (alone.outcomes, alone.room) == ([Result(UUID(int=1), "done")], 0)
+        alone.give()
+        assert (await asked(crew, 4)).outcomes == []
+
+
+@pytest.mark.contract("K25")
+async def test_one_outcome_that_is_refused_is_found_and_the_others_are_settled() -> None:
+    crew = Script()
+    async with pumping(crew, lanes=1) as pump:
+        (await asked(crew, 1)).give(*(item(n) for n in range(1, 6)))
+        await until(lambda: len(pump.held) == 5)
+        for number in range(1, 6):
+            crew.finish[UUID(int=number)].set()
+
+        settled: list[Result] = []
+        number = 2
+        while len(settled) < 5:
+            turn = await asked(crew, number)
+            number += 1
+            if Result(UUID(int=3), "done") in turn.outcomes:
+                turn.fail(ValueError("unfit"))
+            else:
+                settled += turn.outcomes
+                turn.give()
+
+        assert sorted(settled) == [Result(UUID(int=n), "spoiled" if n == 3 else "done") for n in range(1, 6)]
+
+
+@pytest.mark.contract("K17")
+async def test_what_a_turn_under_way_claims_after_the_stop_is_handed_back() -> None:
+    crew = Script()
+    async with pumping(crew, lanes=1) as pump:
+        turn = await asked(crew, 1)
+
+        stopping = asyncio.create_task(pump.stop(5))
+        await until(lambda: pump._stopping)
+        turn.give(item(1))
+
+        assert await stopping == 0
+        assert (await asked(crew, 2)).outcomes == [Result(UUID(int=1), "handed back")]
+
+
+@pytest.mark.contract("K17")
+async def test_a_handler_that_ends_after_it_was_handed_back_is_not_heard() -> None:
+    crew = Script()
+    async with pumping(crew, lanes=1) as pump:
+        (await asked(crew, 1)).give(item(1))
+        await until(lambda: pump.held)
+
+        assert await pump.stop(0) == 1
+
+        last = await asked(crew, 2)
+        assert last.outcomes == [Result(UUID(int=1), "handed back")]
+        last.give()
+        await until(pump._done)
+        assert len(crew.asked) == 2
