@@ -33,6 +33,9 @@ async def create(
     key: Annotated[str | None, says("Idempotency key: the same key answers with the task that exists.")] = None,
     scope: Annotated[str | None, says("Scope of the idempotency key.")] = None,
     ends_at: Annotated[str | None, says("Cancel it if it still waits then.")] = None,
+    app: Annotated[
+        str | None, says("The app, as module:attribute: checks the payload, brings the handler's defaults.")
+    ] = None,
     wait: Annotated[bool, flag("Wait for its end and show the result.")] = False,
     timeout_wait: Annotated[str | None, says("Wait no longer than this, such as 60s.")] = None,
     options: Options = PLAIN,
@@ -51,10 +54,10 @@ async def create(
         fields |= {"schedule_type": "at", "scheduled_at": _moment(at, "--at")}
     fields = {field: value for field, value in fields.items() if value is not None}
     asked = _asked(request, name, given, fields)
-    async with options.app() as app:
-        handle = await app.tasks.accept(asked)
+    async with options.app(app) as opened:
+        handle = await opened.tasks.accept(asked)
         if wait or timeout_wait is not None:
-            return await waiting.until_end(app.tasks, handle, options, within=timeout_wait)
+            return await waiting.until_end(opened.tasks, handle, options, within=timeout_wait)
         _told(handle, options)
     return exits.OK
 

@@ -133,9 +133,8 @@ def _timeline(happened: Sequence[Event]) -> list[tuple[Any, ...]]:
         assert last is not None
         move = f"{event.from_state} → {event.to_state}" if event.from_state else f"created {event.to_state}"
         why = ": ".join(part for part in (event.reason_code, event.reason_message) if part)
-        rows.append(
-            (event.at, f"+{screens.seconds((event.at - last).total_seconds())}", move, event.attempt, _short(why, 100))
-        )
+        since = f"+{screens.seconds((event.at - last).total_seconds())}"
+        rows.append((screens.moment(event.at, precise=True), since, move, event.attempt, _short(why, 100)))
         last = event.at
     return rows
 
@@ -176,7 +175,7 @@ async def _follow_logs(app: Ferryman, id: UUID, screen: Screen, ended: asyncio.F
 
 
 def _say(screen: Screen, line: LogLine) -> None:
-    screen.print(f"{screens.moment(line.at)} [{line.attempt}] {line.level:7} {line.message}")
+    screen.print(f"{screens.moment(line.at, precise=True)} [{line.attempt}] {line.level:7} {line.message}")
 
 
 def _line(line: LogLine) -> dict[str, Any]:
