@@ -118,7 +118,7 @@ class TaskExpired(FerrymanError):
     """The task was not finished by its ends_at and was cancelled."""
 
     code = "TASK_EXPIRED"
-    advice = "Ask `ferryman doctor` whether a worker serves its queue and knows its handler; create it again with a later ends_at."
+    advice = "Ask `ferryman doctor` who serves its queue and knows its handler; create it again with a later ends_at."
 
 
 class TaskCancelled(FerrymanError):
