@@ -64,7 +64,7 @@ class Tasks:
         self._ends_after = ends_after
         self._limit = payload_limit
         self._patience = patience.total_seconds()
-        self._waiting = Waiting(db.session, doorbell, poll=poll.total_seconds())
+        self._waiting = Waiting(db.session, doorbell, tenant=tenant, poll=poll.total_seconds())
         self._creates: Gather[Draft, Created] = Gather(self._create_set)
 
     # What comes in

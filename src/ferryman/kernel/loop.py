@@ -48,22 +48,22 @@ class Pump(Generic[Item, Outcome]):
         self._idle = list(lines)
         self._lanes = len(self._idle)
         self._concurrency = concurrency
-        self._claim_max = claim_max
+        # No lane takes more than its share, so that one set can run while the next is claimed.
+        self._claim_max = min(claim_max, max(1, concurrency // max(1, self._lanes)))
         self._poll = poll
         self.held: dict[UUID, Holding[Item]] = {}
         self._outcomes: list[Outcome] = []
         self._reserved = 0
         self._look = True
-        self._doubted = time.monotonic()
         self._pause = POLL_LEAST
-        self._wake = asyncio.Event()
+        self._roused = False
+        self._ended = asyncio.Event()
         self._stopping = False
         self._lost_sight = False
         self._reclaiming = False
         self._sent: list[list[Outcome]] = []
-        self._claims: set[object] = (
-            set()
-        )  # the turns under way that may claim, and those of them begun before sight was lost
+        # The turns under way that may claim, and those of them that began before sight was lost.
+        self._claims: set[object] = set()
         self._old_claims: set[object] = set()
         self._failures = 0
         self._turns: set[asyncio.Task[None]] = set()
@@ -71,7 +71,7 @@ class Pump(Generic[Item, Outcome]):
     def look(self) -> None:
         """Somebody rang: there may be something to claim."""
         self._look = True
-        self._wake.set()
+        self._rouse()
 
     def abort(self, ids: Collection[UUID]) -> None:
         """Cancel the handlers of claims that are no longer ours."""
@@ -82,26 +82,30 @@ class Pump(Generic[Item, Outcome]):
 
     async def run(self) -> None:
         """Pump until stopped and empty."""
-        while not self._done():
-            self._begin_turns()
-            if not self._wake.is_set():
-                await self._rest()
-            self._wake.clear()
-            if time.monotonic() - self._doubted >= self._pause:
+        self._rouse()
+        while not self._ended.is_set():
+            try:
+                await asyncio.wait_for(self._ended.wait(), self._pause)
+            except TimeoutError:
                 self._doubt()
 
-    async def _rest(self) -> None:
-        try:
-            await asyncio.wait_for(self._wake.wait(), self._pause)
-        except TimeoutError:
-            return
+    def _rouse(self) -> None:
+        """Begin turns when whatever is running now has had its say: what finishes together is settled together."""
+        if not self._roused:
+            self._roused = True
+            asyncio.get_running_loop().call_soon(self._go)
+
+    def _go(self) -> None:
+        self._roused = False
+        self._begin_turns()
+        if self._done():
+            self._ended.set()
 
     def _doubt(self) -> None:
         """Look without having been rung: soon after something was found, ever less often while nothing is."""
-        self._doubted = time.monotonic()
         self._pause = min(self._poll, self._pause * 2)
         self._crew.doubt()
-        self._look = True
+        self.look()
 
     def _done(self) -> bool:
         return self._stopping and not (self.held or self._outcomes or self._turns)
@@ -110,7 +114,7 @@ class Pump(Generic[Item, Outcome]):
         """Stop claiming, let running work finish within the grace period, hand back the rest at once; say how many."""
         faults.point("drain.begun")
         self._stopping = True
-        self._wake.set()
+        self._rouse()
         running = [holding.task for holding in self.held.values() if holding.task is not None]
         if running:
             await asyncio.wait(running, timeout=grace)
@@ -120,7 +124,7 @@ class Pump(Generic[Item, Outcome]):
                 holding.task.cancel("handed back")
             self.held.pop(holding.item.id, None)
             self._outcomes.append(self._crew.hand_back(holding.item))
-        self._wake.set()
+        self._rouse()
         return len(rest)
 
     def _begin_turns(self) -> None:
@@ -135,7 +139,11 @@ class Pump(Generic[Item, Outcome]):
                 self._claims.add(this)
             turn = asyncio.get_running_loop().create_task(self._turn(self._idle.pop(), outcomes, room, this))
             self._turns.add(turn)
-            turn.add_done_callback(self._turns.discard)
+            turn.add_done_callback(self._turn_ended)
+
+    def _turn_ended(self, turn: asyncio.Task[None]) -> None:
+        self._turns.discard(turn)
+        self._rouse()
 
     def _room(self) -> int:
         # Without sight one lane claims at a time, so that the moment to reclaim comes.
@@ -144,7 +152,10 @@ class Pump(Generic[Item, Outcome]):
         return max(0, min(self._claim_max, self._concurrency - len(self.held) - self._reserved))
 
     def _wants_more(self) -> bool:
-        return self._look and self._room() > 0
+        room = self._room()
+        # While other turns are under way more room will come: a trip for a few is not worth its price.
+        worth = room > 0 if not self._turns else room * 4 >= self._claim_max
+        return self._look and worth
 
     async def _turn(self, line: Line, outcomes: list[Outcome], room: int, this: object) -> None:
         try:
@@ -165,7 +176,8 @@ class Pump(Generic[Item, Outcome]):
             self._claims.discard(this)
             self._reserved -= room
             self._idle.append(line)
-            self._wake.set()
+            # At once, before the handlers just started have the loop: PostgreSQL claims the next set while they run.
+            self._begin_turns()
 
     def _take(self, items: Sequence[Item], more: bool) -> None:
         if items:
@@ -269,4 +281,4 @@ class Pump(Generic[Item, Outcome]):
             del self.held[item.id]
             if outcome is not None:
                 self._outcomes.append(outcome)
-            self._wake.set()
+            self._rouse()
