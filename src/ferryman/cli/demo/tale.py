@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from ferryman.cli.screen import Screen, clean
+from ferryman.cli.screen import Screen
+from ferryman.cli.spelling import clean
 
 EVERY_SECONDS = 1.0
 

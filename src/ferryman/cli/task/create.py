@@ -22,7 +22,10 @@ async def create(
     given: Annotated[str | None, Parameter(name="JSON", help="The payload: JSON, @file, or - for stdin.")] = None,
     /,
     *,
-    request: Annotated[str | None, says("A whole request as JSON, @file or -, instead of NAME and options.")] = None,
+    request: Annotated[
+        str | None,
+        Parameter(help="A whole request as JSON, @file or -, instead of NAME and options.", allow_leading_hyphen=True),
+    ] = None,
     at: Annotated[str | None, says("When: 2030-01-31T08:00:00Z, or +90s from now.")] = None,
     id: Annotated[str | None, says("A task_id of your own.")] = None,
     queue: Annotated[str | None, says("The queue (else default).")] = None,
