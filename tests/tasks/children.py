@@ -28,14 +28,12 @@ def weigh(parcel: Parcel) -> dict[str, object]:
 def hang(file: str) -> None:
     """Say who is there, itself and a child of its own, and wait for ever."""
     inner = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
-    fresh = Path(f"{file}.fresh")
-    fresh.write_text(f"{os.getpid()} {inner.pid}", encoding="utf-8")
-    fresh.rename(file)
+    Path(file).write_text(f"{os.getpid()} {inner.pid}", encoding="utf-8")
     signal.pause()
 
 
 def raises(text: str) -> None:
-    raise ValueError(text)
+    raise ValueError(f"{text}\0{text}")
 
 
 def refuse(text: str) -> None:
