@@ -6,13 +6,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from tests.tasks.conftest import MakeApp
 
 from ferryman.kernel.db import Row
 from ferryman.kernel.doorbell import NoDoorbell
 from ferryman.kernel.pool import Database, Line
 from ferryman.tasks.work.due import Sweep
 from ferryman.testing import travel
+from tests.tasks.conftest import MakeApp
 
 
 async def greet(name: str) -> str:
@@ -44,7 +44,7 @@ async def test_a_task_for_later_fires_once_however_many_sweep(
     fired = [row["subject"] for row in await told(db, "ready")]
     assert sorted(fired) == sorted(task.id for task in created)
     for each in sweeps:
-        await each._line.close()  # noqa: SLF001 - the sweeps of a worker are closed with it
+        await each._line.close()
 
 
 @pytest.mark.contract("K7", "K2", "K1")
