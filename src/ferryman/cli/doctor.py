@@ -10,7 +10,8 @@ from ferryman.app import doctor as doctors
 from ferryman.app.doctor.report import BAD, Reading, Report
 from ferryman.cli import exits
 from ferryman.cli.options import PLAIN, Options
-from ferryman.cli.screen import STYLES, Screen, clean
+from ferryman.cli.screen import STYLES, Screen
+from ferryman.cli.spelling import clean
 from ferryman.cli.words import command, flag
 
 MARKS = {"good": "ok  ", "note": "note", "bad": "BAD "}
@@ -31,16 +32,16 @@ async def doctor(
     if screen.json:
         screen.document(report.as_dict())
     else:
-        _show(screen, report, all=all)
+        _show(screen, report)
     if not report.reachable:
         return exits.DATABASE
     return exits.OK if report.healthy else exits.FAILED
 
 
-def _show(screen: Screen, report: Report, *, all: bool) -> None:
+def _show(screen: Screen, report: Report) -> None:
     for reading in report.readings:
         _line(screen, reading)
-    if all:
+    if report.live:
         columns = ("domain", "id", "tenant", "state", "ended by", "by", "for good by")
         screen.table(columns, (tuple(row.values()) for row in report.live))
     found = len(report.findings)

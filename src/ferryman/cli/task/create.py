@@ -16,6 +16,8 @@ from ferryman.cli.task import wait as waiting
 from ferryman.cli.words import flag, says
 from ferryman.kernel import duration, errors, payload
 
+STDIN = ("-", "@-")
+
 
 async def create(
     name: Annotated[str | None, Parameter(help="Name of the handler.")] = None,
@@ -33,8 +35,11 @@ async def create(
     key: Annotated[str | None, says("Idempotency key: the same key answers with the task that exists.")] = None,
     scope: Annotated[str | None, says("Scope of the idempotency key.")] = None,
     ends_at: Annotated[str | None, says("Cancel it if it still waits then.")] = None,
+    app: Annotated[
+        str | None, says("The app, as module:attribute: checks the payload, brings the handler's defaults.")
+    ] = None,
     wait: Annotated[bool, flag("Wait for its end and show the result.")] = False,
-    timeout_wait: Annotated[str | None, says("Wait no longer than this, such as 60s.")] = None,
+    wait_for: Annotated[str | None, says("Wait, but no longer than this, such as 60s.")] = None,
     options: Options = PLAIN,
 ) -> int:
     """Create a task, and answer when it is stored.
@@ -51,10 +56,10 @@ async def create(
         fields |= {"schedule_type": "at", "scheduled_at": _moment(at, "--at")}
     fields = {field: value for field, value in fields.items() if value is not None}
     asked = _asked(request, name, given, fields)
-    async with options.app() as app:
-        handle = await app.tasks.accept(asked)
-        if wait or timeout_wait is not None:
-            return await waiting.until_end(app.tasks, handle, options, within=timeout_wait)
+    async with options.app(app) as opened:
+        handle = await opened.tasks.accept(asked)
+        if wait or wait_for is not None:
+            return await waiting.until_end(opened.tasks, handle, options, within=wait_for)
         _told(handle, options)
     return exits.OK
 
@@ -75,7 +80,7 @@ def _asked(request: str | None, name: str | None, given: str | None, fields: dic
 
 def read(given: str, told: str) -> Any:
     """Read JSON that was typed, or lies in a file (@name), or comes in on stdin (-)."""
-    if given == "-":
+    if given in STDIN:
         text = sys.stdin.read()
     elif given.startswith("@"):
         try:
