@@ -60,8 +60,16 @@ async def lines(database_url: str) -> AsyncIterator[list[Line]]:
 
 
 async def planted(db: Database, count: int, state: Any = RUNNING, **columns: Any) -> list[UUID]:
+    """Plant some; the later an id, the earlier its lease ends, so that no two orders are the same by chance."""
     async with db.transaction() as tx:
-        return [await plant(tx, TASK, state, **columns) for _ in range(count)]
+        if state is not RUNNING:
+            return [await plant(tx, TASK, state, **columns) for _ in range(count)]
+        return [await plant(tx, TASK, state, **columns | {"leased_until": -SECOND * (n + 1)}) for n in range(count)]
+
+
+def rule(owners: Owners, name: str) -> list[watchdog.Rule]:
+    rules = watch.rules(owners, NoDoorbell(), sweep=SECOND, interval=SECOND)
+    return [each for each in rules if each.name == name]
 
 
 Act = Callable[[Line, Sequence[UUID]], Coroutine[Any, Any, None]]
@@ -79,22 +87,22 @@ def acts(owners: Owners, refs: dict[UUID, str]) -> dict[str, Act]:
         await cancel.cancel(line, owners, tasks, tenant="default")
 
     async def reaps(line: Line, tasks: Sequence[UUID]) -> None:
-        await watchdog.tick(line, watch.rules(owners, NoDoorbell(), sweep=SECOND, interval=SECOND)[:1])
+        await watchdog.tick(line, rule(owners, "W13"))
 
     async def renews(line: Line, tasks: Sequence[UUID]) -> None:
         await store.renew(line, tasks, [EPOCH] * len(tasks), owner=OWNER, lease=LEASE, margin=MARGIN)
 
+    async def reclaims(line: Line, tasks: Sequence[UUID]) -> None:
+        await store.reclaim(line, owner=OWNER, held=[])
+
     async def turns(line: Line, tasks: Sequence[UUID]) -> None:
         await turn(line, *[outcome(task, READY) for task in tasks])
 
-    return {"settle": settles, "cancel": cancels, "reap": reaps, "renew": renews, "turn": turns}
+    return {"settle": settles, "cancel": cancels, "reap": reaps, "renew": renews, "turn": turns, "reclaim": reclaims}
 
 
-PAIRS = [
-    (one, other)
-    for n, one in enumerate(["settle", "cancel", "reap", "renew", "turn"])
-    for other in ["settle", "cancel", "reap", "renew", "turn"][n:]
-]
+WRITERS = ["settle", "cancel", "reap", "renew", "turn", "reclaim"]
+PAIRS = [(one, other) for n, one in enumerate(WRITERS) for other in WRITERS[n:]]
 
 
 @pytest.mark.contract("K6", "R4")
@@ -119,7 +127,7 @@ async def test_parents_are_locked_before_any_task(db: Database, lines: list[Line
     by_name = acts(owners, {task: "3"})
 
     async def expires(line: Line, _tasks: Sequence[UUID]) -> None:
-        await watchdog.tick(line, watch.rules(owners, NoDoorbell(), sweep=SECOND, interval=SECOND)[1:])
+        await watchdog.tick(line, rule(owners, "T21"))
 
     async with db.transaction() as holder:
         # Somebody holds the parent: whoever comes must wait there, with the task still free.

@@ -167,3 +167,23 @@ async def test_a_worker_that_goes_takes_the_long_dead_with_it(given: Session) ->
     await store.leave(given, going)
 
     assert [row["boot_id"] for row in await given.fetch("select boot_id from ferryman.workers")] == [living]
+
+
+@pytest.mark.contract("K22")
+async def test_orphans_are_what_waits_for_a_handler_that_no_living_worker_has(given: Session) -> None:
+    for handlers, lease in ((["mail"], SECOND * 30), (["fax"], -SECOND)):
+        await store.beat(
+            given, boot_id=ids.boot_id(), host="h", pid=1, version="0", queues=["default"], handlers=handlers,
+            settings="{}", lease=lease,
+        )  # fmt: skip
+    await plant(given, TASK, READY, name="mail")
+    await plant(given, TASK, READY, name="fax", due_at=-SECOND)
+    await plant(given, TASK, READY, name="mail", queue="slow", due_at=-SECOND * 5)
+    await plant(given, TASK, RUNNING, name="fax")
+    await plant(given, TASK, SUCCEEDED, name="fax")
+
+    rows = await store.orphans(given)
+
+    assert [(row["queue"], row["name"], row["count"], row["queue_served"]) for row in rows] == [
+        ("slow", "mail", 1, False), ("default", "fax", 1, True),
+    ]  # fmt: skip
