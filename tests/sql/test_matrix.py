@@ -81,7 +81,9 @@ async def test_an_undeclared_move_touches_nothing_and_is_not_told(
 
 
 @pytest.mark.contract("K4", "T7")
-@pytest.mark.parametrize("held", [{"epoch": EPOCH + 1}, {"epoch": EPOCH - 1}, {"lease_owner": OTHER}], ids=lambda held: next(iter(held)))
+@pytest.mark.parametrize(
+    "held", [{"epoch": EPOCH + 1}, {"epoch": EPOCH - 1}, {"lease_owner": OTHER}], ids=lambda held: next(iter(held))
+)
 @pytest.mark.parametrize("act", [act for act in FENCED if act.name != "reclaim"], ids=lambda act: act.name)
 async def test_a_stale_holder_moves_nothing(given: Session, act: Act, held: dict[str, Any]) -> None:
     task = await plant(given, TASK, RUNNING, **SOUND[RUNNING] | held)
@@ -117,7 +119,9 @@ async def test_a_lease_is_renewed_only_while_the_task_is_held(unchecked: Session
 
 
 @pytest.mark.contract("K4", "K5")
-@pytest.mark.parametrize("held", [{"epoch": EPOCH + 1}, {"epoch": EPOCH - 1}, {"lease_owner": OTHER}], ids=lambda held: next(iter(held)))
+@pytest.mark.parametrize(
+    "held", [{"epoch": EPOCH + 1}, {"epoch": EPOCH - 1}, {"lease_owner": OTHER}], ids=lambda held: next(iter(held))
+)
 async def test_a_stale_holder_renews_nothing(unchecked: Session, held: dict[str, Any]) -> None:
     task = await plant(unchecked, TASK, RUNNING, **SOUND[RUNNING] | held)
     before = await row_of(unchecked, task)

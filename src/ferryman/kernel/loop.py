@@ -24,7 +24,7 @@ from datetime import timedelta
 from typing import Generic
 from uuid import UUID
 
-from ferryman.kernel import errors, faults, retry
+from ferryman.kernel import errors, faults, retry, telemetry
 from ferryman.kernel.crew import Crew, Holding, Item, Outcome
 from ferryman.kernel.pool import Line
 
@@ -40,10 +40,18 @@ class Pump(Generic[Item, Outcome]):
     """Keep a bounded number of claimed things running."""
 
     def __init__(
-        self, crew: Crew[Item, Outcome], lines: Sequence[Line], *, concurrency: int, claim_max: int, poll: float
+        self,
+        crew: Crew[Item, Outcome],
+        lines: Sequence[Line],
+        *,
+        domain: str,
+        concurrency: int,
+        claim_max: int,
+        poll: float,
     ) -> None:
-        """Take one line per lane."""
+        """Take one line per lane; the domain is named in metrics."""
         self._crew = crew
+        self._domain = domain
         self._idle = list(lines)
         self._lanes = len(self._idle)
         self._concurrency = concurrency
@@ -96,6 +104,7 @@ class Pump(Generic[Item, Outcome]):
 
     def _go(self) -> None:
         self._roused = False
+        telemetry.in_flight(self._domain, len(self.held))
         self._begin_turns()
         if self._done():
             self._ended.set()
