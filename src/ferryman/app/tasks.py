@@ -111,7 +111,7 @@ class Tasks:
     async def accept(self, asked: Mapping[str, Any]) -> Handle:
         """Create a task from a request in the form of the source: `{"schedule_type": "at", "scheduled_at": …}`."""
         fields = request.fields(asked)
-        draft = self._draft(fields.pop("name", None), fields.pop("payload", None) or {}, **fields)
+        draft = self._draft(fields.pop("name", None), _or_empty(fields.pop("payload", None)), **fields)
         return Handle(self, await self._creates(draft))
 
     async def create_many(
@@ -375,6 +375,10 @@ def failure(end: End, task_id: str) -> errors.FerrymanError:
         return errors.TaskCancelled(f"Task {task_id} was cancelled.", task_id=task_id, reason=end.reason)
     kind = _FAILURES.get(code, errors.TaskExecutionFailed)
     return kind(f"Task {task_id} {end.state.value}: {end.reason or code}.", task_id=task_id, reason=end.reason)
+
+
+def _or_empty(given: Any) -> Any:
+    return {} if given is None else given
 
 
 def _alone(given: Any, arguments: dict[str, Any]) -> Any:
