@@ -1,14 +1,36 @@
 -- A holder that lives says so. What is not in the answer is not its any more: cancelled, reaped, or taken over.
+-- What somebody else is writing at this moment is not waited for: the other leases must not run out meanwhile. Nor is it
+-- refused; the holder asks again.
 with clock as materialized (
     select ferryman.clock() as now
+),
+word as materialized (
+    select *
+    from unnest(:ids::uuid[], :epochs::bigint[]) as given (id, epoch)
+),
+free as materialized (
+    select task.id
+    from word
+    join ferryman.tasks as task on task.id = word.id
+    where task.epoch = word.epoch
+      and task.lease_owner = :owner
+      and task.leased_until is not null
+    order by task.id
+    for update of task skip locked
+),
+moved as (
+    update ferryman.tasks as task
+    set leased_until = least(clock.now + :lease::interval,
+                             task.started_at + task.timeout_ms * interval '1 ms' + :margin::interval),
+        lease_count = task.lease_count + 1
+    from clock
+    where task.id = any(array(select id from free))
+    returning task.id
 )
-update ferryman.tasks as task
-set leased_until = least(clock.now + :lease::interval,
-                         task.started_at + task.timeout_ms * interval '1 ms' + :margin::interval),
-    lease_count = task.lease_count + 1
-from clock, unnest(:ids::uuid[], :epochs::bigint[]) as word (id, epoch)
-where task.id = word.id
-  and task.epoch = word.epoch
+select task.id, moved.id is not null as renewed
+from word
+join ferryman.tasks as task on task.id = word.id
+left join moved on moved.id = word.id
+where task.epoch = word.epoch
   and task.lease_owner = :owner
   and task.leased_until is not null
-returning task.id
