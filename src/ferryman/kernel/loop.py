@@ -36,6 +36,9 @@ RECONNECT = retry.Backoff(base=timedelta(milliseconds=100), factor=2.0, cap=time
 
 POLL_LEAST = 0.05
 
+# How the pump cancels a handler whose claim is gone: an object that no handler can raise by itself.
+BY_PUMP = object()
+
 
 class Pump(Generic[Item, Outcome]):
     """Keep a bounded number of claimed things running."""
@@ -78,7 +81,7 @@ class Pump(Generic[Item, Outcome]):
         for id in ids:
             holding = self.held.get(id)
             if holding is not None and holding.task is not None:
-                holding.task.cancel("lease lost")
+                holding.task.cancel(BY_PUMP)
 
     async def run(self) -> None:
         """Pump until stopped and empty."""
@@ -117,7 +120,7 @@ class Pump(Generic[Item, Outcome]):
         rest = list(self.held.values())
         for holding in rest:
             if holding.task is not None:
-                holding.task.cancel("handed back")
+                holding.task.cancel(BY_PUMP)
             self.held.pop(holding.item.id, None)
             self._outcomes.append(self._crew.hand_back(holding.item))
         self._wake.set()

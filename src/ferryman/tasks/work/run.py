@@ -10,6 +10,7 @@ from typing import Any, assert_never
 from uuid import UUID
 
 from ferryman.kernel import errors, faults, payload, retry, telemetry
+from ferryman.kernel.loop import BY_PUMP
 from ferryman.tasks.model import Claimed, Outcome
 from ferryman.tasks.rules import ending
 from ferryman.tasks.states import FAILED, READY, SUCCEEDED
@@ -91,7 +92,7 @@ class Runner:
     def _interrupted(self, task: Claimed, timer: Deadline, error: asyncio.CancelledError) -> Outcome | None:
         if timer.expired:
             return self._timed_out(task)
-        if error.args:
+        if error.args == (BY_PUMP,):
             return None  # by the pump: the lease is gone, or the task has been handed back; nothing more is owed
         return self._lost(task, ending.EXECUTION_FAILED, "the handler was cancelled from inside")
 
@@ -100,9 +101,7 @@ class Runner:
 
     def hand_back(self, task: Claimed) -> Outcome:
         """Return a task that was not done here; no attempt is used."""
-        return Outcome(
-            task.id, task.epoch, self._owner, READY, callback=task.callback, callback_ref=task.callback_ref
-        )
+        return Outcome(task.id, task.epoch, self._owner, READY, callback=task.callback, callback_ref=task.callback_ref)
 
     def _lost(self, task: Claimed, code: str, reason: str, *, again: bool = True) -> Outcome:
         try:
