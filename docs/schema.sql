@@ -64,7 +64,7 @@ begin
     if not pg_try_advisory_xact_lock(hashtextextended('ferryman.events', 0)) then
         return;
     end if;
-    for day in 0 .. ahead loop
+    for day in 1 .. ahead loop
         name := 'events_' || to_char(today + day, 'YYYYMMDD');
         continue when to_regclass('ferryman.' || name) is not null;
         begin

@@ -1,4 +1,4 @@
-"""Every Python block of the pages is run, against a real database.
+"""Every Python block of the pages is run, against a real database, and so is every `$ ferryman …` of a console block.
 
 The blocks of a page run in order and share their names, as if they were typed one after the other. A block may `await` at
 its top level, as in `python -m asyncio`. A page that defines tests is run by pytest instead.
@@ -11,6 +11,7 @@ import asyncio
 import inspect
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -25,7 +26,8 @@ from ferryman.app.embedded import keeper, place
 from ferryman.app.embedded.locks import Lock
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-BLOCK = re.compile(r"^```python\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(?P<kind>python|console)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
+PROMPT = "$ ferryman "
 TESTS = re.compile(r"^(async )?def test_", re.MULTILINE)
 PATIENCE_SECONDS = 60
 
@@ -33,6 +35,7 @@ PATIENCE_SECONDS = 60
 class Block(NamedTuple):
     """A piece of a page, and the number of lines before it."""
 
+    kind: str
     before: int
     code: str
 
@@ -43,7 +46,9 @@ class Block(NamedTuple):
 
 def blocks(page: Path) -> list[Block]:
     text = page.read_text(encoding="utf-8")
-    return [Block(text.count("\n", 0, found.start("code")), found["code"]) for found in BLOCK.finditer(text)]
+    return [
+        Block(found["kind"], text.count("\n", 0, found.start("code")), found["code"]) for found in BLOCK.finditer(text)
+    ]
 
 
 def with_blocks() -> Iterator[str]:
@@ -60,19 +65,31 @@ def run(page: Path) -> None:
     names: dict[str, object] = {"__name__": page.stem}
     with asyncio.Runner() as runner:
         for block in blocks(page):
+            if block.kind == "console":
+                type_in(block)
+                continue
             code = compile(block.placed(), str(page), "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
             running = types.FunctionType(code, names)()
             if code.co_flags & inspect.CO_COROUTINE:
                 runner.run(running)
 
 
+def type_in(block: Block) -> None:
+    """Run the commands of a console block; each must succeed."""
+    for line in block.code.splitlines():
+        if line.startswith(PROMPT):
+            command = [sys.executable, "-m", "ferryman.cli", *shlex.split(line.removeprefix(PROMPT))]
+            ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
+            assert ended.returncode == 0, f"{line}\n{ended.stdout}{ended.stderr}"
+
+
 @pytest.fixture
 def surroundings(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FERRYMAN_DATABASE_URL", database_url)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.contract("S8")
 @pytest.mark.usefixtures("surroundings")
 @pytest.mark.parametrize("name", [page for page in PAGES if page not in TESTED])
 def test_the_blocks_of_a_page_run(name: str) -> None:
@@ -85,7 +102,6 @@ def alone(directory: Path) -> dict[str, str]:
     return {**kept, "PYTHONPATH": str(ROOT / "src"), "HOME": str(directory)}
 
 
-@pytest.mark.contract("S8")
 @pytest.mark.parametrize("name", TESTED)
 def test_the_tests_on_a_page_pass(name: str, tmp_path: Path) -> None:
     file = tmp_path / f"test_{(ROOT / name).stem}.py"
@@ -109,7 +125,6 @@ def project(tmp_path: Path) -> Iterator[Path]:
         shutil.rmtree(made, ignore_errors=True)
 
 
-@pytest.mark.contract("S2")
 def test_the_program_of_the_front_page_runs_with_nothing_but_itself(project: Path) -> None:
     (project / "hello.py").write_text(blocks(ROOT / "README.md")[0].code, encoding="utf-8")
 

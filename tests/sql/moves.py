@@ -6,14 +6,14 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from ferryman.kernel import ids
+from ferryman.kernel.db import Tx
 from ferryman.kernel.pool import Session
 from ferryman.tasks import store
 from ferryman.tasks.model import Outcome
 from ferryman.tasks.states import FAILED, PENDING, READY, RUNNING, SUCCEEDED, TASK, TaskState
 
-OWNER = ids.boot_id()
-OTHER = ids.boot_id()
+OWNER = UUID(int=1)
+OTHER = UUID(int=2)
 EPOCH = 7
 SECOND = timedelta(seconds=1)
 HOUR = timedelta(hours=1)
@@ -43,9 +43,7 @@ def outcome(id: UUID, state: TaskState, **told: Any) -> Outcome:
     return Outcome(id, EPOCH, OWNER, state)._replace(**says[state] | told)
 
 
-async def turn(
-    tx: Session, *outcomes: Outcome, lanes: Any = (), names: Any = ("mail",)
-) -> tuple[list[Any], list[UUID]]:
+async def turn(tx: Tx, *outcomes: Outcome, lanes: Any = (), names: Any = ("mail",)) -> tuple[list[Any], list[UUID]]:
     return await store.turn(tx, outcomes, owner=OWNER, lanes=lanes, names=list(names), lease=LEASE, margin=MARGIN)
 
 

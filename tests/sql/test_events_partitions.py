@@ -11,7 +11,8 @@ from ferryman.kernel import events
 from ferryman.kernel.db import Tx
 from ferryman.kernel.pool import Database
 
-TODAY = "select to_char(now() at time zone 'UTC', 'YYYYMMDD') as day"
+TOMORROW = timedelta(days=1)
+WAITING = "select count(*) as count from pg_locks where not granted"
 WRITE = """
     insert into ferryman.events (logged_at, at, subject, tenant, kind) values ($1, $1, $2, 'default', 'thing')
     returning tableoid::regclass::text as home
@@ -21,6 +22,13 @@ WRITE = """
 async def write(tx: Tx, *, at: datetime | None = None, subject: UUID | None = None) -> str:
     (row,) = await tx.fetch(WRITE, at or datetime.now(UTC), subject or uuid4())
     return str(row["home"])
+
+
+async def until_somebody_waits(tx: Tx) -> None:
+    while True:
+        (row,) = await tx.fetch(WAITING)
+        if row["count"]:
+            return
 
 
 async def make_day(tx: Tx, day: date) -> str:
@@ -36,10 +44,10 @@ async def make_day(tx: Tx, day: date) -> str:
 @pytest.mark.parametrize("place", ["events", "events_default", "a day"])
 async def test_the_database_refuses_to_rewrite_the_log(db: Database, deed: str, place: str) -> None:
     async with db.session() as session:
-        (row,) = await session.fetch(TODAY)
         await events.ensure_partitions(session)
         await write(session)
-        table = f"events_{row['day']}" if place == "a day" else place
+        day = await write(session, at=datetime.now(UTC) + TOMORROW)
+        table = day.removeprefix("ferryman.") if place == "a day" else place
 
         with pytest.raises(asyncpg.PostgresError, match="EVENTS_APPEND_ONLY"):
             await session.fetch(deed.format(f"ferryman.{table}"))
@@ -53,22 +61,38 @@ async def test_the_coming_days_are_made_once_by_whoever_is_first(db: Database) -
 
     made = await asyncio.gather(*(ensure() for _ in range(8)))
 
-    assert sorted(map(len, made)) == [0] * 7 + [4]
+    assert sorted(map(len, made)) == [0] * 7 + [3]
     async with db.session() as session:
-        assert await write(session) == f"ferryman.{max(made)[0]}"
+        assert await write(session, at=datetime.now(UTC) + TOMORROW) == f"ferryman.{max(made)[0]}"
         assert await events.ensure_partitions(session, ahead=timedelta(days=3)) == []
 
 
 @pytest.mark.contract("K10")
 async def test_a_day_that_the_net_holds_already_stays_there(db: Database) -> None:
+    tomorrow = datetime.now(UTC) + TOMORROW
     async with db.session() as session:
-        assert await write(session) == "ferryman.events_default"
+        assert await write(session, at=tomorrow) == "ferryman.events_default"
 
-        made = await events.ensure_partitions(session, ahead=timedelta(days=1))
+        made = await events.ensure_partitions(session, ahead=timedelta(days=2))
 
         assert len(made) == 1
-        assert await write(session) == "ferryman.events_default"
-        assert await write(session, at=datetime.now(UTC) + timedelta(days=1)) == f"ferryman.{made[0]}"
+        assert await write(session, at=tomorrow) == "ferryman.events_default"
+        assert await write(session, at=tomorrow + TOMORROW) == f"ferryman.{made[0]}"
+
+
+@pytest.mark.contract("K10")
+async def test_making_days_refuses_no_writer_of_today(db: Database) -> None:
+    async def write_one() -> str:
+        async with db.session() as session:
+            return await write(session)
+
+    async with db.transaction() as tx:
+        await events.ensure_partitions(tx)
+        writer = asyncio.create_task(write_one())
+        async with db.session() as looker:
+            await until_somebody_waits(looker)
+
+    assert await writer == "ferryman.events_default"
 
 
 @pytest.mark.contract("K10")
@@ -76,8 +100,8 @@ async def test_what_cannot_be_locked_is_left_for_the_next_time(db: Database) -> 
     async with db.session() as session:
         async with db.transaction() as reader:
             await reader.fetch("select from ferryman.events")
-            assert await events.ensure_partitions(session, ahead=timedelta(0)) == []
-        assert len(await events.ensure_partitions(session, ahead=timedelta(0))) == 1
+            assert await events.ensure_partitions(session, ahead=TOMORROW) == []
+        assert len(await events.ensure_partitions(session, ahead=TOMORROW)) == 1
 
 
 @pytest.mark.contract("K10")

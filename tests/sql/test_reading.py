@@ -54,15 +54,19 @@ async def test_a_list_goes_on_behind_the_last_id_of_a_page(given: Session) -> No
     assert [each.id for each in page] == [tasks[1], tasks[0]]
 
 
-@pytest.mark.contract("T18")
-async def test_only_the_ended_among_those_asked_for_are_told(given: Session) -> None:
+@pytest.mark.contract("T18", "K12")
+async def test_the_ended_and_the_unknown_among_those_asked_for_are_told(given: Session) -> None:
     ended = await plant(given, TASK, SUCCEEDED, result=[1])
     running = await plant(given, TASK, RUNNING)
+    foreign = await plant(given, TASK, FAILED, tenant="acme")
     await plant(given, TASK, FAILED)
 
-    rows = await store.finished(given, [ended, running])
+    rows = await store.finished(given, [ended, running, foreign], tenant="default")
 
-    assert [(row["id"], row["result"]) for row in rows] == [(ended, "[1]")]
+    assert {(row["id"], row["state"], row["result"]) for row in rows} == {
+        (ended, "succeeded", "[1]"),
+        (foreign, None, None),
+    }
 
 
 @pytest.mark.contract("T17")
@@ -111,8 +115,9 @@ async def test_the_latest_word_is_kept_and_an_ended_task_says_no_more(given: Ses
 
     assert await store.report(given, [(task, EPOCH, 90, "late")]) == set()
 
-    [row] = await store.progress(given, [task])
+    [row] = await store.progress(given, [task], tenant="default")
     assert (row["percent"], row["message"], row["state"]) == (80, None, SUCCEEDED)
+    assert await store.progress(given, [task], tenant="acme") == []
 
 
 @pytest.mark.contract("T18", "K12")

@@ -95,7 +95,7 @@ async def until(look: Callable[[], object]) -> None:
 @asynccontextmanager
 async def pumping(crew: Script, *, lanes: int = 2, concurrency: int = 100) -> AsyncIterator[Pump[Item, Result]]:
     lines: list[Any] = list(range(lanes))
-    pump: Pump[Item, Result] = Pump(crew, lines, concurrency=concurrency, claim_max=5, poll=0.05)
+    pump: Pump[Item, Result] = Pump(crew, lines, domain="test", concurrency=concurrency, claim_max=5, poll=0.05)
     running = asyncio.create_task(pump.run())
     try:
         yield pump

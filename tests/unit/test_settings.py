@@ -39,7 +39,6 @@ def test_the_defaults_are_those_of_the_contract() -> None:
     assert (made.doorbell, made.tenant, made.schema) == ("postgres", "default", "ferryman")
     assert made.worker == Worker(
         concurrency=100,
-        threads=32,
         claim_max=250,
         lease=second(30),
         grace=second(20),
@@ -60,22 +59,22 @@ def test_the_defaults_are_those_of_the_contract() -> None:
 
 @pytest.mark.contract("S7")
 def test_arguments_win_over_environment_over_file_over_defaults(elsewhere: Path) -> None:
-    (elsewhere / "ferryman.toml").write_text('tenant = "file"\n[worker]\nlease = 11\nthreads = 1\nconcurrency = 1\n')
+    (elsewhere / "ferryman.toml").write_text('tenant = "file"\n[worker]\nlease = 11\nlanes = 1\nconcurrency = 1\n')
 
     made = load(
         {"worker": {"lease": "13s"}},
         FERRYMAN_WORKER__LEASE="12s",
-        FERRYMAN_WORKER__THREADS="2",
+        FERRYMAN_WORKER__LANES="3",
     )
 
     assert made.worker.lease == second(13)
-    assert made.worker.threads == 2
+    assert made.worker.lanes == 3
     assert made.worker.concurrency == 1
     assert made.tenant == "file"
     assert made.worker.claim_max == 250
     sources = made.sources()
     assert sources["worker.lease"] == ("13s", "argument")
-    assert sources["worker.threads"] == ("2", "environment FERRYMAN_WORKER__THREADS")
+    assert sources["worker.lanes"] == ("3", "environment FERRYMAN_WORKER__LANES")
     assert sources["worker.concurrency"] == ("1", "file ferryman.toml")
     assert sources["worker.claim_max"] == ("250", "default")
 
@@ -84,12 +83,14 @@ def test_arguments_win_over_environment_over_file_over_defaults(elsewhere: Path)
 def test_every_setting_has_a_source() -> None:
     sources = load().sources()
 
-    assert len(sources) == 23
+    assert len(sources) == 22
     assert {origin for _, origin in sources.values()} == {"default"}
 
 
 def test_a_plan_of_faults_in_the_environment_is_no_setting() -> None:
-    assert load(FERRYMAN_FAULTS="claim.sent=kill@1", FERRYMAN_FAULTS_LOG="faults", FERRYMAN_POOL__SIZE="3").pool.size == 3
+    assert (
+        load(FERRYMAN_FAULTS="claim.sent=kill@1", FERRYMAN_FAULTS_LOG="faults", FERRYMAN_POOL__SIZE="3").pool.size == 3
+    )
 
 
 def test_the_process_environment_is_read_by_default(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,13 +32,21 @@ class Ferryman:
     """
 
     def __init__(
-        self, database_url: str | None = None, *, settings: Settings | None = None, doorbell: Doorbell | None = None,
-        **overrides: Any,
+        self, database_url: str | None = None, *, settings: Settings | None = None,
+        doorbell: Doorbell | str | None = None, **overrides: Any,
     ) -> None:  # fmt: skip
-        """Read the settings; nothing is connected yet. Overrides are settings by name, such as tenant='acme'."""
+        """Read the settings; nothing is connected yet. Overrides are settings by name, such as tenant='acme'.
+
+        Settings may also be given whole, and a doorbell ready made.
+        """
         if database_url is not None:
             overrides["database_url"] = database_url
-        self.settings = settings if settings is not None and not overrides else Settings.load(overrides)
+        if isinstance(doorbell, str):
+            overrides["doorbell"] = doorbell
+            doorbell = None
+        if settings is not None and overrides:
+            raise errors.SettingsInvalid("Give settings whole or by name, not both.", field=min(overrides))
+        self.settings = settings or Settings.load(overrides)
         self._handlers = Registry(
             Defaults(timeout_ms=_ms(self.settings.tasks.timeout), max_retries=self.settings.tasks.max_retries)
         )

@@ -64,7 +64,7 @@ class Tasks:
         self._ends_after = ends_after
         self._limit = payload_limit
         self._patience = patience.total_seconds()
-        self._waiting = Waiting(db.session, doorbell, poll=poll.total_seconds())
+        self._waiting = Waiting(db.session, doorbell, tenant=tenant, poll=poll.total_seconds())
         self._creates: Gather[Draft, Created] = Gather(self._create_set)
 
     # What comes in
@@ -273,7 +273,7 @@ class Tasks:
         """Read everything that happened to a task, in order."""
         id = (await self.record(task_id)).id
         async with self._db.session() as tx:
-            return await events.of(tx, id)
+            return await events.of(tx, id, tenant=self.tenant)
 
     async def logs(self, task_id: str | UUID, *, after: int = 0, limit: int = 1000) -> Sequence[read.LogLine]:
         """Read what a task's handler said, in order."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from importlib.metadata import PackageNotFoundError, version
@@ -13,7 +14,7 @@ from typing import Any
 
 from ferryman.app import tasks as doors
 from ferryman.app.registry import Registry
-from ferryman.kernel import db, errors, migrate, watchdog
+from ferryman.kernel import db, errors, events, migrate, watchdog
 from ferryman.kernel.doorbell import Doorbell, NoDoorbell
 from ferryman.kernel.doorbell_pg import PostgresDoorbell
 from ferryman.kernel.invariants import KERNEL_INVARIANTS, Invariant
@@ -171,7 +172,30 @@ def rules(opened: Opened) -> list[watchdog.Rule]:
             interval=worker.watchdog_interval,
         ),
         watchdog.W16,
+        DAYS_OF_THE_LOG,
     ]
+
+
+async def _make_days(tx: db.Tx, _limit: int) -> Sequence[Any]:
+    made = await events.ensure_partitions(tx)
+    if made:
+        log.info("made days of the log", extra={"partitions": list(made)})
+    return ()
+
+
+async def _nothing(_tx: db.Tx, _found: Sequence[Any]) -> int:
+    return 0
+
+
+DAYS_OF_THE_LOG = watchdog.Rule(
+    name="K10",
+    finds="a day of the next week that has no partition in the log",
+    does="makes it, ahead of its time",
+    setting="worker.watchdog_interval_seconds",
+    every=timedelta(hours=1),
+    find=_make_days,
+    act=_nothing,
+)
 
 
 def invariants() -> tuple[Invariant, ...]:

@@ -14,6 +14,7 @@ from typing import Any
 from cyclopts import CycloptsError
 
 from ferryman.cli import exits, logs, program
+from ferryman.cli.spelling import clean
 from ferryman.kernel import errors
 
 
@@ -69,7 +70,7 @@ def tell(error: errors.FerrymanError, *, as_json: bool) -> None:
     if as_json:
         sys.stderr.write(json.dumps(error.as_dict(), ensure_ascii=False, default=str) + "\n")
     else:
-        sys.stderr.write(_one_line(f"{error.code}: {error}") + "\n")
+        sys.stderr.write(clean(_one_line(f"{error.code}: {error}")) + "\n")
 
 
 def _one_line(text: str) -> str:

@@ -10,7 +10,8 @@ from ferryman.app import doctor as doctors
 from ferryman.app.doctor.report import BAD, Reading, Report
 from ferryman.cli import exits
 from ferryman.cli.options import PLAIN, Options
-from ferryman.cli.screen import STYLES, Screen, clean
+from ferryman.cli.screen import STYLES, Screen
+from ferryman.cli.spelling import clean
 from ferryman.cli.words import command, flag
 
 MARKS = {"good": "ok  ", "note": "note", "bad": "BAD "}

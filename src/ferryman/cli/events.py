@@ -14,8 +14,7 @@ from typing import Annotated
 from uuid import UUID
 
 from ferryman.app.ferryman import Ferryman
-from ferryman.cli import exits
-from ferryman.cli import screen as screens
+from ferryman.cli import exits, spelling
 from ferryman.cli.options import PLAIN, Options
 from ferryman.cli.screen import Screen
 from ferryman.cli.words import command, flag, says
@@ -112,14 +111,14 @@ def _show(screen: Screen, event: log.Event) -> None:
     move = f"{event.from_state} -> {event.to_state}" if event.from_state else f"created {event.to_state}"
     why = ": ".join(part for part in (event.reason_code, event.reason_message) if part)
     parts = (
-        screens.moment(event.at, precise=True),
+        spelling.moment(event.at, precise=True),
         f"evt_{event.id}",
         event.kind,
         event.subject_name or str(event.subject),
         move,
     )
     tail = f"  attempt {event.attempt}" + (f"  {' '.join(why.split())}" if why else "")
-    sys.stdout.write(screens.clean("  ".join(parts) + tail) + "\n")
+    sys.stdout.write(spelling.clean("  ".join(parts) + tail) + "\n")
     sys.stdout.flush()
 
 

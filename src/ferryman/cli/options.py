@@ -51,9 +51,12 @@ class Options:
         return settings
 
     @asynccontextmanager
-    async def app(self) -> AsyncIterator[Ferryman]:
-        """Open an app that knows no handlers: a client of others'."""
-        async with Ferryman(settings=self.existing()) as opened:
+    async def app(self, named: str | None = None) -> AsyncIterator[Ferryman]:
+        """Open an app: the one named, or one that knows no handlers and is a client of others'."""
+        from ferryman.cli import apps
+
+        app = Ferryman(settings=self.existing()) if named is None else apps.load(named, self.overrides())
+        async with app as opened:
             yield opened
 
 

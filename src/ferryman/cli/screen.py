@@ -10,7 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from rich import box
@@ -20,6 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ferryman.app.doctor.report import plain
+from ferryman.cli.spelling import clean, moment
 
 # A table that goes into a file or a pipe is not folded at the width of a terminal that is not there.
 WIDE = 220
@@ -103,27 +104,3 @@ def cell(value: Any) -> Text:
         return Text(moment(value))
     text = clean(str(value))
     return Text(text, style=STYLES.get(text, ""))
-
-
-def clean(text: str) -> str:
-    """Return text whose control characters are spelled out."""
-    return "".join(
-        each if each.isprintable() or each in "\n\t" else each.encode("unicode_escape").decode() for each in text
-    )
-
-
-def moment(value: datetime, *, precise: bool = False) -> str:
-    """Return a time as people read it, in UTC."""
-    utc = value.astimezone(UTC)
-    fraction = f".{utc.microsecond // 1000:03}" if precise else ""
-    return f"{utc:%Y-%m-%d %H:%M:%S}{fraction}Z"
-
-
-def seconds(value: float) -> str:
-    """Return a length of time as people read it."""
-    if value < 1:
-        return f"{value * 1000:.0f} ms"
-    if value < 120:
-        return f"{value:.1f} s"
-    minutes = value / 60
-    return f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.0f} h"

@@ -85,14 +85,14 @@ class TaskExecutionFailed(FerrymanError):
     """The handler raised an error or refused the work."""
 
     code = "TASK_EXECUTION_FAILED"
-    advice = "See the reason and the task's log; mend the handler, then retry the task."
+    advice = "See the reason and the task's log; mend the handler, then create the task anew."
 
 
 class TaskRetryExhausted(FerrymanError):
     """The task failed on its last allowed attempt."""
 
     code = "TASK_RETRY_EXHAUSTED"
-    advice = "See last_error_reason for the last cause; mend it, then retry the task by hand."
+    advice = "See last_error_reason for the last cause; mend it, then create the task anew."
 
 
 class TaskDuplicate(FerrymanError):
@@ -118,7 +118,7 @@ class TaskExpired(FerrymanError):
     """The task was not finished by its ends_at and was cancelled."""
 
     code = "TASK_EXPIRED"
-    advice = "Ask `ferryman explain` why it did not run; create it again with a later ends_at."
+    advice = "Ask `ferryman doctor` who serves its queue and knows its handler; create it again with a later ends_at."
 
 
 class TaskCancelled(FerrymanError):
@@ -188,7 +188,7 @@ class TaskNotFound(FerrymanError):
     """There is no such task for this tenant."""
 
     code = "TASK_NOT_FOUND"
-    advice = "Check the id and the tenant; finished tasks leave after their retention."
+    advice = "Check the id and the tenant."
 
 
 # The ground below

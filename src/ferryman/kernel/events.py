@@ -130,7 +130,7 @@ async def of(tx: db.Tx, subject: UUID, *, tenant: str | None = None) -> Sequence
 
 
 async def ensure_partitions(tx: db.Tx, *, ahead: timedelta = AHEAD) -> Sequence[str]:
-    """Make the daily partitions up to `ahead` from today; return the new ones. Commit at once: it holds locks."""
+    """Make the daily partitions from tomorrow up to `ahead`; return the new ones. Commit at once: it holds locks."""
     return [row["name"] for row in await db.many(tx, ENSURE_PARTITIONS, ahead=ahead.days)]
 
 

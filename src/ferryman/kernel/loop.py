@@ -19,13 +19,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Collection, Sequence
 from datetime import timedelta
 from typing import Generic
 from uuid import UUID
 
-from ferryman.kernel import errors, faults, retry
+from ferryman.kernel import errors, faults, retry, telemetry
 from ferryman.kernel.crew import Crew, Holding, Item, Outcome
 from ferryman.kernel.pool import Line
 
@@ -36,37 +35,42 @@ RECONNECT = retry.Backoff(base=timedelta(milliseconds=100), factor=2.0, cap=time
 
 POLL_LEAST = 0.05
 
-# How the pump cancels a handler whose claim is gone: an object that no handler can raise by itself.
-BY_PUMP = object()
-
 
 class Pump(Generic[Item, Outcome]):
     """Keep a bounded number of claimed things running."""
 
     def __init__(
-        self, crew: Crew[Item, Outcome], lines: Sequence[Line], *, concurrency: int, claim_max: int, poll: float
+        self,
+        crew: Crew[Item, Outcome],
+        lines: Sequence[Line],
+        *,
+        domain: str,
+        concurrency: int,
+        claim_max: int,
+        poll: float,
     ) -> None:
-        """Take one line per lane."""
+        """Take one line per lane; the domain is named in metrics."""
         self._crew = crew
+        self._domain = domain
         self._idle = list(lines)
         self._lanes = len(self._idle)
         self._concurrency = concurrency
-        self._claim_max = claim_max
+        # No lane takes more than its share, so that one set can run while the next is claimed.
+        self._claim_max = min(claim_max, max(1, concurrency // max(1, self._lanes)))
         self._poll = poll
         self.held: dict[UUID, Holding[Item]] = {}
         self._outcomes: list[Outcome] = []
         self._reserved = 0
         self._look = True
-        self._doubted = time.monotonic()
         self._pause = POLL_LEAST
-        self._wake = asyncio.Event()
+        self._roused = False
+        self._ended = asyncio.Event()
         self._stopping = False
         self._lost_sight = False
         self._reclaiming = False
         self._sent: list[list[Outcome]] = []
-        self._claims: set[object] = (
-            set()
-        )  # the turns under way that may claim, and those of them begun before sight was lost
+        # The turns under way that may claim, and those of them that began before sight was lost.
+        self._claims: set[object] = set()
         self._old_claims: set[object] = set()
         self._failures = 0
         self._turns: set[asyncio.Task[None]] = set()
@@ -74,37 +78,42 @@ class Pump(Generic[Item, Outcome]):
     def look(self) -> None:
         """Somebody rang: there may be something to claim."""
         self._look = True
-        self._wake.set()
+        self._rouse()
 
     def abort(self, ids: Collection[UUID]) -> None:
         """Cancel the handlers of claims that are no longer ours."""
         for id in ids:
             holding = self.held.get(id)
             if holding is not None and holding.task is not None:
-                holding.task.cancel(BY_PUMP)
+                holding.task.cancel("lease lost")
 
     async def run(self) -> None:
         """Pump until stopped and empty."""
-        while not self._done():
-            self._begin_turns()
-            if not self._wake.is_set():
-                await self._rest()
-            self._wake.clear()
-            if time.monotonic() - self._doubted >= self._pause:
+        self._rouse()
+        while not self._ended.is_set():
+            try:
+                await asyncio.wait_for(self._ended.wait(), self._pause)
+            except TimeoutError:
                 self._doubt()
 
-    async def _rest(self) -> None:
-        try:
-            await asyncio.wait_for(self._wake.wait(), self._pause)
-        except TimeoutError:
-            return
+    def _rouse(self) -> None:
+        """Begin turns when whatever is running now has had its say: what finishes together is settled together."""
+        if not self._roused:
+            self._roused = True
+            asyncio.get_running_loop().call_soon(self._go)
+
+    def _go(self) -> None:
+        self._roused = False
+        telemetry.in_flight(self._domain, len(self.held))
+        self._begin_turns()
+        if self._done():
+            self._ended.set()
 
     def _doubt(self) -> None:
         """Look without having been rung: soon after something was found, ever less often while nothing is."""
-        self._doubted = time.monotonic()
         self._pause = min(self._poll, self._pause * 2)
         self._crew.doubt()
-        self._look = True
+        self.look()
 
     def _done(self) -> bool:
         return self._stopping and not (self.held or self._outcomes or self._turns)
@@ -113,17 +122,17 @@ class Pump(Generic[Item, Outcome]):
         """Stop claiming, let running work finish within the grace period, hand back the rest at once; say how many."""
         faults.point("drain.begun")
         self._stopping = True
-        self._wake.set()
+        self._rouse()
         running = [holding.task for holding in self.held.values() if holding.task is not None]
         if running:
             await asyncio.wait(running, timeout=grace)
         rest = list(self.held.values())
         for holding in rest:
             if holding.task is not None:
-                holding.task.cancel(BY_PUMP)
+                holding.task.cancel("handed back")
             self.held.pop(holding.item.id, None)
             self._outcomes.append(self._crew.hand_back(holding.item))
-        self._wake.set()
+        self._rouse()
         return len(rest)
 
     def _begin_turns(self) -> None:
@@ -138,7 +147,11 @@ class Pump(Generic[Item, Outcome]):
                 self._claims.add(this)
             turn = asyncio.get_running_loop().create_task(self._turn(self._idle.pop(), outcomes, room, this))
             self._turns.add(turn)
-            turn.add_done_callback(self._turns.discard)
+            turn.add_done_callback(self._turn_ended)
+
+    def _turn_ended(self, turn: asyncio.Task[None]) -> None:
+        self._turns.discard(turn)
+        self._rouse()
 
     def _room(self) -> int:
         # Without sight one lane claims at a time, so that the moment to reclaim comes.
@@ -147,7 +160,10 @@ class Pump(Generic[Item, Outcome]):
         return max(0, min(self._claim_max, self._concurrency - len(self.held) - self._reserved))
 
     def _wants_more(self) -> bool:
-        return self._look and self._room() > 0
+        room = self._room()
+        # While other turns are under way more room will come: a trip for a few is not worth its price.
+        worth = room > 0 if not self._turns else room * 4 >= self._claim_max
+        return self._look and worth
 
     async def _turn(self, line: Line, outcomes: list[Outcome], room: int, this: object) -> None:
         try:
@@ -168,7 +184,8 @@ class Pump(Generic[Item, Outcome]):
             self._claims.discard(this)
             self._reserved -= room
             self._idle.append(line)
-            self._wake.set()
+            # At once, before the handlers just started have the loop: PostgreSQL claims the next set while they run.
+            self._begin_turns()
 
     def _take(self, items: Sequence[Item], more: bool) -> None:
         if items:
@@ -272,4 +289,4 @@ class Pump(Generic[Item, Outcome]):
             del self.held[item.id]
             if outcome is not None:
                 self._outcomes.append(outcome)
-            self._wake.set()
+            self._rouse()

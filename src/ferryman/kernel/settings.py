@@ -40,7 +40,6 @@ class Worker(Section):
     """What one worker process does at once, and how long it holds on."""
 
     concurrency: Annotated[int, count(most=100_000)] = 100
-    threads: Annotated[int, count(most=10_000)] = 32
     claim_max: Annotated[int, count(most=10_000)] = 250
     lease: Annotated[timedelta, duration(least=SHORTEST)] = timedelta(seconds=30)
     grace: Annotated[timedelta, duration(least=NOTHING)] = timedelta(seconds=20)

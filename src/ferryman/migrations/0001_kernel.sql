@@ -89,7 +89,8 @@ create table ferryman.consumers (
 );
 
 -- One partition a day (UTC), made ahead. Attached, not created in place: that lets writers write on. The default partition
--- stays as a net; a day whose rows it already holds keeps them there. Many processes may ask at once: one does it, and what
+-- stays as a net: for days whose rows it already holds, and for a day that has begun, because a writer that is on its way
+-- into the net would be refused by it when the day is attached under its feet. Many processes may ask at once: one does it, and what
 -- cannot be locked at once is left for the next time.
 create function ferryman.ensure_partitions(ahead integer) returns setof text
 language plpgsql set lock_timeout = '500ms' as $$
@@ -100,7 +101,7 @@ begin
     if not pg_try_advisory_xact_lock(hashtextextended('ferryman.events', 0)) then
         return;
     end if;
-    for day in 0 .. ahead loop
+    for day in 1 .. ahead loop
         name := 'events_' || to_char(today + day, 'YYYYMMDD');
         continue when to_regclass('ferryman.' || name) is not null;
         begin

@@ -95,9 +95,9 @@ async def list_page(
     return [record(row) for row in rows]
 
 
-async def finished(tx: Tx, ids: Collection[UUID]) -> Sequence[Row]:
-    """Read the ends of those tasks that have ended."""
-    return await many(tx, _FINISHED, ids=list(ids))
+async def finished(tx: Tx, ids: Collection[UUID], *, tenant: str) -> Sequence[Row]:
+    """Read the ends of those tasks of a tenant that have ended."""
+    return await many(tx, _FINISHED, ids=list(ids), tenant=tenant)
 
 
 async def lanes(tx: Tx, queues: Sequence[str], *, limit: int) -> list[tuple[str, str]]:
@@ -256,9 +256,9 @@ async def report(tx: Tx, words: Sequence[tuple[UUID, int, int, str | None]]) -> 
     return {row["id"] for row in rows}
 
 
-async def progress(tx: Tx, ids: Collection[UUID]) -> Sequence[Row]:
-    """Read how far tasks are."""
-    return await many(tx, _PROGRESS, ids=list(ids))
+async def progress(tx: Tx, ids: Collection[UUID], *, tenant: str) -> Sequence[Row]:
+    """Read how far tasks of a tenant are."""
+    return await many(tx, _PROGRESS, ids=list(ids), tenant=tenant)
 
 
 async def append_log(tx: Tx, lines: Sequence[tuple[UUID, int, str, str]]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from ferryman.kernel import errors, payload, retry
+from ferryman.kernel import errors, payload, retry, telemetry
 from ferryman.kernel.db import Row, Tx
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.invariants import Invariant, declare
@@ -55,7 +55,21 @@ def rules(owners: Owners, doorbell: Doorbell, *, sweep: timedelta, interval: tim
         doorbell.ring("ready")
         doorbell.ring("done", [str(row["id"]) for row in found])
 
+    async def count(tx: Tx, _limit: int) -> Sequence[Row]:
+        depth = await store.depth(tx)
+        telemetry.depth("task", [(row["queue"], row["state"], row["count"]) for row in depth])
+        return ()
+
     return [
+        Rule(
+            name="K19",
+            finds="how many tasks wait and run, by queue",
+            does="shows it as a metric",
+            setting="worker.watchdog_interval_seconds",
+            every=timedelta(seconds=30),
+            find=count,
+            act=expire,
+        ),
         Rule(
             name="W13",
             finds="a running task whose lease or timeout has passed",

@@ -22,7 +22,10 @@ async def create(
     given: Annotated[str | None, Parameter(name="JSON", help="The payload: JSON, @file, or - for stdin.")] = None,
     /,
     *,
-    request: Annotated[str | None, says("A whole request as JSON, @file or -, instead of NAME and options.")] = None,
+    request: Annotated[
+        str | None,
+        Parameter(help="A whole request as JSON, @file or -, instead of NAME and options.", allow_leading_hyphen=True),
+    ] = None,
     at: Annotated[str | None, says("When: 2030-01-31T08:00:00Z, or +90s from now.")] = None,
     id: Annotated[str | None, says("A task_id of your own.")] = None,
     queue: Annotated[str | None, says("The queue (else default).")] = None,
@@ -33,6 +36,9 @@ async def create(
     key: Annotated[str | None, says("Idempotency key: the same key answers with the task that exists.")] = None,
     scope: Annotated[str | None, says("Scope of the idempotency key.")] = None,
     ends_at: Annotated[str | None, says("Cancel it if it still waits then.")] = None,
+    app: Annotated[
+        str | None, says("The app, as module:attribute: checks the payload, brings the handler's defaults.")
+    ] = None,
     wait: Annotated[bool, flag("Wait for its end and show the result.")] = False,
     timeout_wait: Annotated[str | None, says("Wait no longer than this, such as 60s.")] = None,
     options: Options = PLAIN,
@@ -51,10 +57,10 @@ async def create(
         fields |= {"schedule_type": "at", "scheduled_at": _moment(at, "--at")}
     fields = {field: value for field, value in fields.items() if value is not None}
     asked = _asked(request, name, given, fields)
-    async with options.app() as app:
-        handle = await app.tasks.accept(asked)
+    async with options.app(app) as opened:
+        handle = await opened.tasks.accept(asked)
         if wait or timeout_wait is not None:
-            return await waiting.until_end(app.tasks, handle, options, within=timeout_wait)
+            return await waiting.until_end(opened.tasks, handle, options, within=timeout_wait)
         _told(handle, options)
     return exits.OK
 

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from ferryman.app.doctor import plain, work
 from ferryman.app.ferryman import Ferryman
-from ferryman.cli import screen as screens
+from ferryman.cli import spelling
 from ferryman.cli.options import PLAIN, Options
 from ferryman.cli.screen import Screen
 from ferryman.cli.task.wait import decoded
@@ -66,7 +66,7 @@ def _took(task: TaskRecord) -> str:
     if task.started_at is None:
         return ""
     end = task.finished_at or (datetime.now(UTC) if not task.terminal and task.lease_owner else None)
-    return "" if end is None else screens.seconds(max(0.0, (end - task.started_at).total_seconds()))
+    return "" if end is None else spelling.seconds(max(0.0, (end - task.started_at).total_seconds()))
 
 
 def _short(text: str, most: int = 60) -> str:
@@ -113,14 +113,14 @@ def _document(
 
 def _record(screen: Screen, task: TaskRecord, bound: dict[str, Any] | None) -> None:
     error = f"{task.last_error_code}: {task.last_error_reason}" if task.last_error_code else None
-    ends = f"{bound['rule']} ends this state by {screens.moment(bound['ends_by'])}" if bound else None
+    ends = f"{bound['rule']} ends this state by {spelling.moment(bound['ends_by'])}" if bound else None
     progress = f"{task.progress} % {task.progress_message or ''}".strip() if task.progress is not None else None
     screen.pairs([
         ("task_id", task.task_id), ("id", None if str(task.id) == task.task_id else task.id), ("name", task.name),
         ("state", task.state.value), ("attempt", f"{task.attempt} of {1 + task.max_retries}"), ("queue", task.queue),
         ("priority", task.priority or None), ("tenant", task.tenant), ("due", task.due_at), ("created", task.created_at),
         ("started", task.started_at), ("finished", task.finished_at), ("took", _took(task)),
-        ("timeout", screens.seconds(task.timeout_ms / 1000)), ("key", task.idempotency_key), ("error", error),
+        ("timeout", spelling.seconds(task.timeout_ms / 1000)), ("key", task.idempotency_key), ("error", error),
         ("progress", progress), ("leased until", task.leased_until), ("bound", ends),
         ("payload", _short(task.payload, 400)), ("result", _short(task.result or "", 400)),
     ])  # fmt: skip
@@ -133,9 +133,8 @@ def _timeline(happened: Sequence[Event]) -> list[tuple[Any, ...]]:
         assert last is not None
         move = f"{event.from_state} → {event.to_state}" if event.from_state else f"created {event.to_state}"
         why = ": ".join(part for part in (event.reason_code, event.reason_message) if part)
-        rows.append(
-            (event.at, f"+{screens.seconds((event.at - last).total_seconds())}", move, event.attempt, _short(why, 100))
-        )
+        since = f"+{spelling.seconds((event.at - last).total_seconds())}"
+        rows.append((spelling.moment(event.at, precise=True), since, move, event.attempt, _short(why, 100)))
         last = event.at
     return rows
 
@@ -176,7 +175,7 @@ async def _follow_logs(app: Ferryman, id: UUID, screen: Screen, ended: asyncio.F
 
 
 def _say(screen: Screen, line: LogLine) -> None:
-    screen.print(f"{screens.moment(line.at)} [{line.attempt}] {line.level:7} {line.message}")
+    screen.print(f"{spelling.moment(line.at, precise=True)} [{line.attempt}] {line.level:7} {line.message}")
 
 
 def _line(line: LogLine) -> dict[str, Any]:

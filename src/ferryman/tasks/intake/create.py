@@ -21,7 +21,8 @@ TRIES = 3
 async def create(tx: Tx, drafts: Sequence[Draft], *, ends_after: timedelta) -> list[Answer]:
     """Create tasks, and answer for each with what exists now: born, met, or in conflict (T12)."""
     answers: dict[int, Answer] = {}
-    waiting = list(range(len(drafts)))
+    # By key: of two sets that share keys, one waits for the other's first and then for no more.
+    waiting = sorted(range(len(drafts)), key=lambda n: _place(drafts[n].task))
     for _ in range(TRIES):
         born = await store.create(tx, [drafts[n].task for n in waiting], ends_after=ends_after)
         by_id = {row["id"]: row for row in born}
@@ -42,6 +43,10 @@ async def create(tx: Tx, drafts: Sequence[Draft], *, ends_after: timedelta) -> l
             "A task with this task_id exists and cannot be shown.", conflict_fields=["task_id"]
         )
     return [answers[n] for n in range(len(drafts))]
+
+
+def _place(task: NewTask) -> tuple[str, str, str]:
+    return task.idempotency_key or "", task.idempotency_scope or "", task.task_id or ""
 
 
 async def _meet(tx: Tx, drafts: Sequence[Draft], waiting: list[int], answers: dict[int, Answer]) -> list[int]:

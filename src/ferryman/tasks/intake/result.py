@@ -46,11 +46,12 @@ class Waiting:
     """Everybody in this process who waits for a task."""
 
     def __init__(
-        self, session: Callable[[], AbstractAsyncContextManager[Tx]], doorbell: Doorbell, *, poll: float
+        self, session: Callable[[], AbstractAsyncContextManager[Tx]], doorbell: Doorbell, *, tenant: str, poll: float
     ) -> None:
         """Read through sessions of the pool; listen at the doorbell while somebody waits."""
         self._session = session
         self._doorbell = doorbell
+        self._tenant = tenant
         self._poll = poll
         self._ends: dict[UUID, asyncio.Future[End]] = {}
         self._waiters: Counter[asyncio.Future[End]] = Counter()
@@ -91,7 +92,7 @@ class Waiting:
             while True:
                 changed.clear()
                 async with self._session() as tx:
-                    rows = await store.progress(tx, [id])
+                    rows = await store.progress(tx, [id], tenant=self._tenant)
                 if not rows:
                     raise errors.TaskNotFound(id=str(id))
                 now = Progress(rows[0]["percent"], rows[0]["message"], TaskState(rows[0]["state"]))
@@ -138,7 +139,7 @@ class Waiting:
 
     async def _read(self) -> None:
         async with self._session() as tx:
-            rows = await store.finished(tx, list(self._ends))
+            rows = await store.finished(tx, list(self._ends), tenant=self._tenant)
         for row in rows:
             future = self._ends.pop(row["id"], None)
             if future is None or future.done():

@@ -47,6 +47,15 @@ def readable(reason: str) -> str:
     return clean if len(clean) <= REASON_LIMIT else f"{clean[: REASON_LIMIT - 1]}…"
 
 
+def said(error: BaseException) -> str:
+    """Return what an exception says of itself; a handler's exception may be broken too."""
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - whatever its own code raises
+        text = "(its message cannot be read)"
+    return readable(f"{type(error).__name__}: {text}" if text else type(error).__name__)
+
+
 def uses(ending: Ending) -> int:
     """Return by how much the attempt grows: a retry begins the next one, an end keeps the number it ended with."""
     return 1 if ending.state is READY else 0

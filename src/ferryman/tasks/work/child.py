@@ -16,6 +16,7 @@ from importlib import import_module
 from typing import Any
 
 from ferryman.kernel import errors, payload
+from ferryman.tasks.rules.ending import readable, said
 from ferryman.tasks.rules.request import Defaults
 from ferryman.tasks.work import handlers
 
@@ -80,12 +81,12 @@ def _answered(answer: bytes, code: int) -> Any:
     if not answer:
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"left with exit code {code}"
         raise ChildFailed(f"The child process {how} without an answer.")
-    said = payload.decode(answer.decode())
-    if "error" not in said:
-        return said["result"]
-    if said.get("retry") is False:
-        raise errors.DoNotRetry(said["error"])
-    raise ChildFailed(said["error"])
+    told = payload.decode(answer.decode())
+    if "error" not in told:
+        return told["result"]
+    if told.get("retry") is False:
+        raise errors.DoNotRetry(told["error"])
+    raise ChildFailed(told["error"])
 
 
 def _find(where: str) -> Any:
@@ -104,18 +105,23 @@ def _find(where: str) -> Any:
 
 def main(where: str, answer_fd: int) -> None:
     """Read a payload, call the function, write the answer."""
-    try:
-        text = sys.stdin.buffer.read().decode()
-        handler = handlers.declare(_find(where), name=where, process=True, defaults=Defaults())
-        text = payload.encode({"result": handler.function(**handler.fit(text))}, error=errors.TaskInvalidResult)
-    except errors.DoNotRetry as error:
-        text = payload.encode({"error": error.reason, "retry": False})
-    except errors.FerrymanError as error:
-        text = payload.encode({"error": f"{error.code}: {error.message}", "retry": False})
-    except BaseException as error:  # noqa: BLE001 - SystemExit too is an answer
-        text = payload.encode({"error": f"{type(error).__name__}: {error}".encode("utf-8", "replace").decode()})
+    answer = _answer(where, sys.stdin.buffer.read().decode())
     with os.fdopen(answer_fd, "wb") as pipe:
-        pipe.write(text.encode())
+        pipe.write(answer.encode())
+
+
+def _answer(where: str, text: str) -> str:
+    try:
+        handler = handlers.declare(_find(where), name=where, process=True, defaults=Defaults())
+        result = handler.function(**handler.fit(text))
+    except errors.DoNotRetry as error:
+        return payload.encode({"error": readable(error.reason), "retry": False})
+    except BaseException as error:  # noqa: BLE001 - SystemExit too is an answer
+        return payload.encode({"error": said(error)})
+    try:
+        return payload.encode({"result": result}, error=errors.TaskInvalidResult)
+    except errors.TaskInvalidResult as error:
+        return payload.encode({"error": readable(f"{error.code}: {error.message}"), "retry": False})
 
 
 if __name__ == "__main__":

@@ -73,6 +73,8 @@ class TaskCrew:
             margin=self._margin,
         )
         telemetry.turned("task", time.perf_counter() - began, settled=len(plain), claimed=len(claimed))
+        for queue, count in Counter(task.queue for task in claimed).items():
+            telemetry.claimed("task", queue, count)
         if stale:
             telemetry.fenced("task", "settle", len(stale))
         if plain:

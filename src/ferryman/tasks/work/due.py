@@ -17,7 +17,7 @@ from ferryman.tasks import store
 
 log = logging.getLogger("ferryman.tasks")
 
-SET = 1000
+SET = 500
 
 
 class Sweep:

@@ -101,7 +101,7 @@ def _validator(name: str, parameters: Mapping[str, inspect.Parameter]) -> Fit:
     import pydantic
     from typing_extensions import TypedDict
 
-    if list(parameters) == [WHOLE]:
+    if list(parameters) == [WHOLE] and parameters[WHOLE].kind is not inspect.Parameter.VAR_KEYWORD:
         whole = pydantic.TypeAdapter(parameters[WHOLE].annotation)
         return lambda text: {WHOLE: _checked(name, whole, text)}
     fields: dict[str, Any] = {}

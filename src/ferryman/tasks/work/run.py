@@ -10,12 +10,11 @@ from typing import Any, assert_never
 from uuid import UUID
 
 from ferryman.kernel import errors, faults, payload, retry, telemetry
-from ferryman.kernel.loop import BY_PUMP
 from ferryman.tasks.model import Claimed, Outcome
 from ferryman.tasks.rules import ending
 from ferryman.tasks.states import FAILED, READY, SUCCEEDED
 from ferryman.tasks.work import child, context
-from ferryman.tasks.work.deadlines import Deadline, Deadlines
+from ferryman.tasks.work.deadlines import Deadlines
 from ferryman.tasks.work.handlers import Handler, Kind
 from ferryman.tasks.work.threads import Threads
 
@@ -47,23 +46,18 @@ class Runner:
             faults.point("handler.started")
             handler = self._handlers.get(task.name)
             if handler is None:
-                raise errors.TaskUnknownHandler(f"No handler is named {task.name} in this worker.")
-            arguments = handler.fit(task.payload)
+                return self._unfit(task, errors.TaskUnknownHandler(f"No handler is named {task.name} in this worker."))
+            try:
+                arguments = handler.fit(task.payload)
+            except errors.TaskInvalidPayload as error:
+                return self._unfit(task, error)
             with telemetry.span(task.name, task.traceparent, {"ferryman.task_id": told.task_id}):
                 result = await self._call(handler, arguments, told)
             faults.point("handler.returned")
-            if timer.expired:  # the handler caught its cancellation and returned all the same
-                return self._timed_out(task)
-            return self._won(task, result)
-        except asyncio.CancelledError as error:
-            return self._interrupted(task, timer, error)
-        except errors.DoNotRetry as error:
-            return self._lost(task, ending.EXECUTION_FAILED, error.reason, again=False)
-        except (errors.TaskInvalidPayload, errors.TaskUnknownHandler, errors.TaskInvalidResult) as error:
-            return self._lost(task, error.code, error.message, again=False)
-        except BaseException as error:
-            log.debug("a handler raised", exc_info=error, extra={"task": str(task.id), "handler": task.name})
-            return self._lost(task, ending.EXECUTION_FAILED, _told(error))
+            # The handler may have caught its cancellation and returned, or raised something else, all the same.
+            return self._timed_out(task) if timer.expired else self._won(task, result)
+        except BaseException as error:  # noqa: BLE001 - SystemExit and KeyboardInterrupt of a handler end its task only
+            return self._timed_out(task) if timer.expired else self._raised(task, error)
         finally:
             self._deadlines.end(timer)
             told.end()
@@ -84,17 +78,26 @@ class Runner:
                 assert_never(other)
 
     def _won(self, task: Claimed, result: Any) -> Outcome:
-        text = None if result is None else payload.encode(result, limit=self._limit, error=errors.TaskInvalidResult)
+        try:
+            text = None if result is None else payload.encode(result, limit=self._limit, error=errors.TaskInvalidResult)
+        except errors.TaskInvalidResult as error:
+            return self._unfit(task, error)
         return Outcome(
             task.id, task.epoch, self._owner, SUCCEEDED, text, callback=task.callback, callback_ref=task.callback_ref
         )
 
-    def _interrupted(self, task: Claimed, timer: Deadline, error: asyncio.CancelledError) -> Outcome | None:
-        if timer.expired:
-            return self._timed_out(task)
-        if error.args == (BY_PUMP,):
+    def _unfit(self, task: Claimed, error: errors.FerrymanError) -> Outcome:
+        return self._lost(task, error.code, error.message, again=False)
+
+    def _raised(self, task: Claimed, error: BaseException) -> Outcome | None:
+        """Whatever came out of the handler's own code is its failure, an error of ours too."""
+        if isinstance(error, errors.DoNotRetry):
+            return self._lost(task, ending.EXECUTION_FAILED, error.reason, again=False)
+        current = asyncio.current_task()
+        if isinstance(error, asyncio.CancelledError) and current is not None and current.cancelling():
             return None  # by the pump: the lease is gone, or the task has been handed back; nothing more is owed
-        return self._lost(task, ending.EXECUTION_FAILED, "the handler was cancelled from inside")
+        log.debug("a handler raised", exc_info=error, extra={"task": str(task.id), "handler": task.name})
+        return self._lost(task, ending.EXECUTION_FAILED, ending.said(error))
 
     def _timed_out(self, task: Claimed) -> Outcome:
         return self._lost(task, ending.TIMEOUT, f"start_to_close timeout after {task.timeout_ms} ms")
@@ -139,11 +142,3 @@ class Runner:
     def close(self) -> None:
         """Let idle threads go."""
         self._threads.close()
-
-
-def _told(error: BaseException) -> str:
-    try:
-        said = str(error)
-    except Exception:  # noqa: BLE001 - a handler's exception may be broken too
-        said = "(its message cannot be read)"
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__

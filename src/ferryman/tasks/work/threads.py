@@ -14,6 +14,8 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any
 
+from ferryman.tasks.rules.ending import said
+
 IDLE_MAX = 32
 
 Job = tuple[Callable[[], Any], contextvars.Context, asyncio.Future[Any], asyncio.AbstractEventLoop]
@@ -72,4 +74,4 @@ def _tell(future: asyncio.Future[Any], result: Any, failure: BaseException | Non
     elif isinstance(failure, Exception) and not isinstance(failure, StopIteration):
         future.set_exception(failure)
     else:
-        future.set_exception(RuntimeError(f"{type(failure).__name__}: {failure}"))
+        future.set_exception(RuntimeError(said(failure)))

@@ -85,6 +85,7 @@ class Worker:
         self.pump: Pump[Claimed, Outcome] = Pump(
             self._crew,
             self._lines[1:],
+            domain="task",
             concurrency=terms.concurrency,
             claim_max=terms.claim_max,
             poll=terms.poll.total_seconds(),

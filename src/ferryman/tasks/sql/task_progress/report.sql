@@ -1,11 +1,17 @@
--- The latest word of a running handler; a stale holder's word is not written.
+-- The latest word of a running handler; a stale holder's word is not written. The limit keeps the planner at one lookup a
+-- row (see turn.sql).
 insert into ferryman.task_progress (id, percent, message, at)
 select word.id, word.percent, word.message, ferryman.clock()
-from unnest(:ids::uuid[], :epochs::bigint[], :percents::smallint[], :messages::text[]) as word (id, epoch, percent, message)
+from (
+    select given.id, given.epoch, given.percent, given.message
+    from unnest((select :ids::uuid[]), (select :epochs::bigint[]), (select :percents::smallint[]), (select :messages::text[]))
+        as given (id, epoch, percent, message)
+    limit (select 1000000)
+) as word
 join ferryman.tasks as task
   on task.id = word.id
  and task.epoch = word.epoch
- and task.leased_until is not null
+ and task.state = 'running'
 order by word.id
 on conflict (id) do update
 set percent = excluded.percent, message = excluded.message, at = excluded.at

@@ -1,18 +1,22 @@
 -- pending | ready | running -> cancelled
 -- Ordered by id, the order in which everybody locks tasks. A running handler learns of it because its renewal is refused.
+-- The limit keeps the planner at one lookup a row (see turn.sql).
 with clock as materialized (
     select ferryman.clock() as now
 ),
 held as materialized (
-    select task.id, task.state
-    from ferryman.tasks as task, clock
-    where task.id = any(:ids::uuid[])
-      and task.state in ('pending', 'ready', 'running')
-      and (:tenant::text is null or task.tenant = :tenant::text)
-      and (:owing::boolean or task.callback is null)
-      and (not :expired::boolean or (task.ends_at <= clock.now and task.leased_until is null))
-    order by task.id
-    for update of task
+    select live.id, live.tenant, live.state
+    from clock, (select id from unnest((select :ids::uuid[])) as given (id) order by id limit (select 1000000)) as word
+    cross join lateral (
+        select task.id, task.tenant, task.state
+        from ferryman.tasks as task
+        where task.id = word.id
+          and task.state in ('pending', 'ready', 'running')
+          and (:tenant::text is null or task.tenant = :tenant::text)
+          and (:owing::boolean or task.callback is null)
+          and (not :expired::boolean or (task.ends_at <= clock.now and task.leased_until is null))
+        for update
+    ) as live
 ),
 moved as (
     update ferryman.tasks as task
@@ -22,6 +26,7 @@ moved as (
         last_error_reason = case when :code::text is null then task.last_error_reason else :reason::text end
     from clock, held
     where task.id = held.id
+      and task.tenant = held.tenant
       and task.state in ('pending', 'ready', 'running')
     returning task.id, task.tenant, task.task_id, task.name, task.state, task.attempt, :code::text as code, :reason::text as reason,
               null::text as result, task.callback, task.callback_ref, task.queue, held.state as from_state

@@ -1,20 +1,26 @@
 -- running -> succeeded | failed | ready
 -- The same move as in a turn, for a set that owes something to the owners of its callbacks, and for the watchdog: inside a
--- transaction that has locked the parents first. Ordered by id, the order in which everybody locks tasks.
+-- transaction that has locked the parents first. Ordered by id, the order in which everybody locks tasks. The limits keep
+-- the planner at one lookup a row (see turn.sql).
 with clock as materialized (
     select ferryman.clock() as now
 ),
 word as materialized (
-    select *
-    from jsonb_to_recordset(:outcomes::jsonb) as given (
-        id uuid, epoch bigint, owner uuid, state text, result text, code text, reason text, used integer, delay float8)
+    select said.*
+    from (
+        select given.*
+        from jsonb_to_recordset(:outcomes::jsonb) as given (
+            id uuid, epoch bigint, owner uuid, state text, result text, code text, reason text, used integer, delay float8)
+        limit (select 1000000)
+    ) as said
+    limit (select 1000000)
 ),
 held as materialized (
     select task.id
-    from ferryman.tasks as task
-    where task.id = any(array(select id from word))
+    from word
+    join ferryman.tasks as task using (id)
     order by task.id
-    for update
+    for update of task
 ),
 moved as (
     update ferryman.tasks as task

@@ -1,8 +1,9 @@
 -- running -> succeeded | failed | ready, then ready -> running
 -- One turn of a lane: settle the set that has just run and claim the next, in one round trip and one commit.
--- Both sides read by primary key or by the one index made for them: the lanes (queue, tenant, room) are chosen by the pump,
--- and `id = any(array(…))` keeps one probe a row where a join could become a scan. The holder sends its sets ordered by id,
--- the order in which everybody locks tasks.
+-- Both sides read by primary key or by the one index made for them; the lanes (queue, tenant, room) are chosen by the pump.
+-- The planner knows neither the length of `(select :ids)` nor the limit `(select …)`: it takes the set for one row, to be
+-- looked up by its key, whatever the statistics say, also in a plan made while the table was empty. The holder sends its sets
+-- ordered by id, the order in which everybody locks tasks.
 with clock as materialized (
     select ferryman.clock() as now
 ),
@@ -10,7 +11,12 @@ won as (
     update ferryman.tasks as task
     set state = 'succeeded', result = word.result::jsonb, finished_at = clock.now, updated_at = clock.now,
         lease_owner = null, leased_until = null, last_error_code = null, last_error_reason = null
-    from clock, unnest(:won_ids::uuid[], :won_epochs::bigint[], :won_results::text[]) as word (id, epoch, result)
+    from clock, (
+        select given.id, given.epoch, given.result
+        from unnest((select :won_ids::uuid[]), (select :won_epochs::bigint[]), (select :won_results::text[]))
+            as given (id, epoch, result)
+        limit (select 1000000)
+    ) as word
     where task.id = word.id
       and task.state = 'running'
       and task.epoch = word.epoch
@@ -28,8 +34,16 @@ lost as (
         finished_at = case when word.state = 'failed' then clock.now end,
         last_error_code = coalesce(word.code, task.last_error_code),
         last_error_reason = case when word.code is null then task.last_error_reason else word.reason end
-    from clock, jsonb_to_recordset(:lost::jsonb)
-        as word (id uuid, epoch bigint, state text, used integer, delay float8, code text, reason text)
+    from clock, (
+        select said.*
+        from (
+            select given.*
+            from jsonb_to_recordset(:lost::jsonb)
+                as given (id uuid, epoch bigint, state text, used integer, delay float8, code text, reason text)
+            limit (select 1000000) -- of the hundred that the planner takes it for
+        ) as said
+        limit (select 1000000)
+    ) as word
     where task.id = word.id
       and task.state = 'running'
       and task.epoch = word.epoch
@@ -43,24 +57,28 @@ claimed as (
         leased_until = least(clock.now + :lease::interval,
                              clock.now + task.timeout_ms * interval '1 ms' + :margin::interval),
         started_at = clock.now, updated_at = clock.now, rank = null
-    from clock
-    where task.id = any(array(
-        select pick.id
-        from clock, unnest(:queues::text[], :tenants::text[], :rooms::integer[]) as lane (queue, tenant, room)
-        cross join lateral (
-            select ready.id
-            from ferryman.tasks as ready
-            where ready.queue = lane.queue
-              and ready.tenant = lane.tenant
-              and ready.rank is not null
-              and ready.name = any(:names::text[])
-              and ready.ends_at > clock.now
-            order by ready.rank, ready.id
-            limit lane.room
-            for update skip locked
-        ) as pick
-    ))
-      and task.state = 'ready'
+    from clock, (
+        select id, 'ready' as state
+        from unnest(array(
+            select pick.id
+            from clock, unnest(:queues::text[], :tenants::text[], :rooms::integer[]) as lane (queue, tenant, room)
+            cross join lateral (
+                select ready.id
+                from ferryman.tasks as ready
+                where ready.queue = lane.queue
+                  and ready.tenant = lane.tenant
+                  and ready.rank is not null
+                  and ready.name = any(:names::text[])
+                  and ready.ends_at > clock.now
+                order by ready.rank, ready.id
+                limit lane.room
+                for update skip locked
+            ) as pick
+        )) as picked (id)
+        limit (select 1000000)
+    ) as picked
+    where task.id = picked.id
+      and task.state = picked.state
     returning task.id, task.epoch, task.tenant, task.task_id, task.queue, task.name, task.attempt, task.max_retries,
               task.timeout_ms, task.callback, task.callback_ref, task.traceparent, task.backoff, task.payload
 ),

@@ -1,0 +1,154 @@
+"""`ferryman demo`: a story of tasks on a real PostgreSQL, with real worker processes that are killed and frozen.
+
+Everything is thrown away at the end: the embedded server lives in a temporary directory; on a server that
+FERRYMAN_DATABASE_URL names, the story has a schema of its own and drops it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from ferryman.app import doctor as doctors
+from ferryman.app.embedded import Embedded
+from ferryman.app.ferryman import Ferryman
+from ferryman.cli import apps, exits, logs
+from ferryman.cli.demo.hands import Hands
+from ferryman.cli.demo.story import Story
+from ferryman.cli.demo.tale import Tale
+from ferryman.cli.options import PLAIN, Options
+from ferryman.cli.words import command
+from ferryman.kernel import db, setting
+from ferryman.kernel.pool import Line
+from ferryman.tasks.intake import read
+
+SUMMARY = db.load("ferryman.cli.demo", "summary")
+APP = "ferryman.cli.demo.handlers:app"
+WORKERS = 3
+READY_SECONDS = 30.0
+SCHEMA = "ferryman_demo"
+
+
+async def demo(*, options: Options = PLAIN) -> int:
+    """Watch a story: retries, timeouts, a killed and a frozen worker, ten thousand at once.
+
+    It uses an embedded PostgreSQL of its own, or the server that is named, and leaves nothing behind. It ends by itself in
+    under a minute, with 1 if anything did not hold.
+    """
+    logs.hush()
+    tale = Tale(options.screen)
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    async with AsyncExitStack() as stack:
+        url, schema = await stack.enter_async_context(_database(options, tale))
+        app = apps.load(APP, {"database_url": url, "schema": schema})
+        applied = await app.migrate()
+        tale.tell(f"{len(applied)} migrations applied")
+        hands = Hands(url, schema)
+        stack.push_async_callback(hands.close)
+        await stack.enter_async_context(app)
+        began = time.monotonic()
+        await _start(app, hands, tale)
+        story = Story(app, hands, tale)
+        await story.run()
+        summary = await _summary(app, story, tale)
+        summary["seconds"] = round(time.monotonic() - began, 1)
+    return _end(summary, options, tale)
+
+
+@asynccontextmanager
+async def _database(options: Options, tale: Tale) -> AsyncIterator[tuple[str, str]]:
+    named = options.settings().database_url
+    if named is None:
+        with tempfile.TemporaryDirectory(prefix="ferryman-demo-", ignore_cleanup_errors=True) as folder:
+            os.chmod(folder, 0o755)  # so that the server's user may go in when this is root
+            embedded = Embedded(Path(folder) / "postgres", keep=False)
+            tale.tell("starting an embedded PostgreSQL …")
+            url = await asyncio.to_thread(embedded.start)
+            tale.tell("it answers")
+            try:
+                yield url, db.SCHEMA
+            finally:
+                await asyncio.to_thread(embedded.stop)
+        return
+    schema = f"{SCHEMA}_{os.getpid()}"
+    tale.tell(f"on {setting.show(named)}, schema {schema}")
+    try:
+        yield named, schema
+    finally:
+        line = Line(named)
+        await line.fetch(f"drop schema if exists {schema} cascade")
+        await line.close()
+
+
+async def _start(app: Ferryman, hands: Hands, tale: Tale) -> None:
+    for _ in range(WORKERS):
+        await hands.start()
+    until = time.monotonic() + READY_SECONDS
+    alive: list[int] = []
+    while len(alive) < WORKERS and time.monotonic() < until and len(hands.alive) == WORKERS:
+        async with app.database.session() as tx:
+            alive = [each.pid for each in await read.workers(tx) if each.alive]
+        await asyncio.sleep(0.05)
+    tale.hold(len(alive) == WORKERS, f"{len(alive)} worker processes are there: {', '.join(map(str, sorted(alive)))}")
+
+
+async def _summary(app: Ferryman, story: Story, tale: Tale) -> dict[str, Any]:
+    """Say what is true now, as the database tells it."""
+    async with app.database.session() as tx:
+        row = await db.one(tx, SUMMARY)
+    assert row is not None
+    report = await doctors.examine(app.settings)
+    tale.act("What the database says")
+    states = json.loads(row["states"])
+    tale.tell("tasks by state: " + ", ".join(f"{count:,} {state}" for state, count in sorted(states.items())))
+    tale.tell(f"{row['events']:,} events; {row['retries']} retries, {row['lost_leases']} of them after a lost lease")
+    for reading in report.readings:
+        if reading.name in {"overdue", "invariants", "bounds"}:
+            tale.tell(f"{reading.name}: {reading.says}")
+    for finding in report.findings:
+        tale.hold(False, f"{finding.name}: {finding.says}")
+    live = sum(count for state, count in states.items() if state in {"pending", "ready", "running"})
+    tale.hold(live == 0 and report.healthy, "everything that boarded got across")
+    return {
+        "states": states,
+        "events": row["events"],
+        "retries": row["retries"],
+        "lost_leases": row["lost_leases"],
+        "fenced": story.fenced,
+        "recovery_seconds": story.recovery,
+        "tasks_per_second": round(story.rate),
+        "healthy": report.healthy,
+    }
+
+
+def _end(summary: dict[str, Any], options: Options, tale: Tale) -> int:
+    summary["broken"] = tale.broken
+    if options.json:
+        options.screen.document(summary)
+    recovery = summary["recovery_seconds"]
+    tale.plain("")
+    tale.plain(
+        f"Recovered from SIGKILL in {recovery:.2f} s; {summary['fenced']} late result fenced; "
+        f"{summary['tasks_per_second']:,} tasks/s; {summary['seconds']} s in all.",
+        style="bold",
+    )
+    if tale.broken:
+        tale.plain(f"{len(tale.broken)} did not hold:", style="bold red")
+        for text in tale.broken:
+            tale.plain(f"  {text}")
+        return exits.FAILED
+    tale.plain("All of it held. Try `ferryman dev` next.")
+    return exits.OK
+
+
+program = command("demo", demo)

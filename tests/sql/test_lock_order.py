@@ -1,0 +1,160 @@
+"""One order of locks: parents before tasks, tasks by id. Whatever sets meet, nobody deadlocks."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from ferryman.kernel import watchdog
+from ferryman.kernel.db import Tx
+from ferryman.kernel.doorbell import NoDoorbell
+from ferryman.kernel.pool import Database, Line
+from ferryman.tasks import store, watch
+from ferryman.tasks.intake import cancel
+from ferryman.tasks.model import Ended
+from ferryman.tasks.ports import Owners
+from ferryman.tasks.states import FAILED, READY, RUNNING, TASK
+from ferryman.tasks.work import settle
+from ferryman.testing import plant
+from tests.sql.moves import EPOCH, LEASE, MARGIN, OWNER, SECOND, SOUND, outcome, turn
+
+SETTINGS = {"lock_timeout": "0", "deadlock_timeout": "50ms"}
+ROUNDS = 6
+
+
+class Parents:
+    """The owner of a callback, with a table of its own; it writes down what it did, in order."""
+
+    def __init__(self) -> None:
+        self.order: list[str] = []
+
+    async def lock(self, tx: Tx, refs: Sequence[str]) -> None:
+        await tx.fetch("select id from parents where id = any($1) order by id for update", list(refs))
+        self.order.append("lock")
+
+    async def settle(self, tx: Tx, ended: Sequence[Ended]) -> None:
+        await tx.fetch(
+            "update parents set ended = ended + word.count from"
+            " (select ref, count(*) as count from unnest($1::text[]) as ref group by ref) as word where id = word.ref",
+            [each.callback_ref for each in ended],
+        )
+        self.order.append("settle")
+
+
+@pytest.fixture
+async def parents(db: Database) -> Parents:
+    async with db.session() as tx:
+        await tx.fetch("create table parents (id text primary key, ended integer not null default 0)")
+        await tx.fetch("insert into parents select n::text from generate_series(0, 9) as n")
+    return Parents()
+
+
+@pytest.fixture
+async def lines(database_url: str) -> AsyncIterator[list[Line]]:
+    made = [Line(database_url, settings=SETTINGS) for _ in range(3)]
+    yield made
+    for line in made:
+        await line.close()
+
+
+async def planted(db: Database, count: int, state: Any = RUNNING, **columns: Any) -> list[UUID]:
+    async with db.transaction() as tx:
+        return [await plant(tx, TASK, state, **columns) for _ in range(count)]
+
+
+Act = Callable[[Line, Sequence[UUID]], Coroutine[Any, Any, None]]
+
+
+def acts(owners: Owners, refs: dict[UUID, str]) -> dict[str, Act]:
+    def told(tasks: Sequence[UUID], state: Any) -> list[Any]:
+        return [outcome(task, state, callback="tool", callback_ref=refs[task]) for task in tasks]
+
+    async def settles(line: Line, tasks: Sequence[UUID]) -> None:
+        async with line.transaction() as tx:
+            await settle.settle(tx, owners, told(tasks, FAILED))
+
+    async def cancels(line: Line, tasks: Sequence[UUID]) -> None:
+        await cancel.cancel(line, owners, tasks, tenant="default")
+
+    async def reaps(line: Line, tasks: Sequence[UUID]) -> None:
+        await watchdog.tick(line, watch.rules(owners, NoDoorbell(), sweep=SECOND, interval=SECOND)[:1])
+
+    async def renews(line: Line, tasks: Sequence[UUID]) -> None:
+        await store.renew(line, tasks, [EPOCH] * len(tasks), owner=OWNER, lease=LEASE, margin=MARGIN)
+
+    async def turns(line: Line, tasks: Sequence[UUID]) -> None:
+        await turn(line, *[outcome(task, READY) for task in tasks])
+
+    return {"settle": settles, "cancel": cancels, "reap": reaps, "renew": renews, "turn": turns}
+
+
+PAIRS = [
+    (one, other)
+    for n, one in enumerate(["settle", "cancel", "reap", "renew", "turn"])
+    for other in ["settle", "cancel", "reap", "renew", "turn"][n:]
+]
+
+
+@pytest.mark.contract("K6", "R4")
+@pytest.mark.parametrize(("one", "other"), PAIRS)
+async def test_two_that_want_one_set_in_opposite_orders_do_not_deadlock(
+    db: Database, lines: list[Line], parents: Parents, one: str, other: str
+) -> None:
+    owing = one in {"settle", "cancel", "reap"}
+    for _ in range(ROUNDS):
+        tasks = await planted(db, 10, **SOUND[RUNNING], **({"callback": "tool", "callback_ref": "1"} if owing else {}))
+        by_name = acts(Owners({"tool": parents}), dict.fromkeys(tasks, "1"))
+
+        await asyncio.gather(by_name[one](lines[0], tasks), by_name[other](lines[1], tasks[::-1]))
+
+
+@pytest.mark.contract("K6")
+@pytest.mark.parametrize("path", ["settle", "cancel", "reap", "expire"])
+async def test_parents_are_locked_before_any_task(db: Database, lines: list[Line], parents: Parents, path: str) -> None:
+    state, columns = (READY, {"ends_at": -SECOND}) if path == "expire" else (RUNNING, SOUND[RUNNING])
+    [task] = await planted(db, 1, state, **columns, max_retries=1, callback="tool", callback_ref="3")
+    owners = Owners({"tool": parents})
+    by_name = acts(owners, {task: "3"})
+
+    async def expires(line: Line, _tasks: Sequence[UUID]) -> None:
+        await watchdog.tick(line, watch.rules(owners, NoDoorbell(), sweep=SECOND, interval=SECOND)[1:])
+
+    async with db.transaction() as holder:
+        # Somebody holds the parent: whoever comes must wait there, with the task still free.
+        await holder.fetch("select from parents where id = '3' for update")
+        coming = asyncio.create_task((by_name | {"expire": expires})[path](lines[0], [task]))
+        while not await waiting(lines[1]):
+            assert not coming.done()
+        free = await lines[1].fetch("select id from ferryman.tasks where id = $1 for update skip locked", task)
+        assert len(free) == 1
+    await coming
+
+    assert parents.order == ["lock", "settle"]
+
+
+async def waiting(line: Line) -> bool:
+    [row] = await line.fetch("select count(*) as count from pg_stat_activity where wait_event_type = 'Lock'")
+    return bool(row["count"])
+
+
+@pytest.mark.contract("K6")
+async def test_the_owners_of_several_kinds_are_locked_in_one_order(db: Database) -> None:
+    locked: list[tuple[str, Sequence[str]]] = []
+
+    class Noted:
+        def __init__(self, kind: str) -> None:
+            self.kind = kind
+
+        async def lock(self, tx: Tx, refs: Sequence[str]) -> None:
+            locked.append((self.kind, list(refs)))
+
+        async def settle(self, tx: Tx, ended: Sequence[Ended]) -> None: ...
+
+    owners = Owners({kind: Noted(kind) for kind in ("tool", "async", "batch")})
+
+    async with db.session() as tx:
+        await owners.lock(tx, [("tool", "2"), ("batch", "9"), ("tool", "1"), ("async", "5"), ("tool", "2")])
+
+    assert locked == [("async", ["5"]), ("batch", ["9"]), ("tool", ["1", "2"])]

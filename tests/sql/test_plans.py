@@ -1,0 +1,230 @@
+"""Hot statements find their rows by key or by the one index made for them, whatever the statistics say.
+
+PostgreSQL keeps the plan of a prepared statement. Made while the table was empty, it may scan the table when it is full; made
+without statistics, it may settle through a partial index over all its dead entries. So the plans are read after the fact, on
+a table of 50,000 rows, for connections like our own (a line) and for one without our settings (behind a pooler that refuses
+them, or a caller's).
+"""
+
+import asyncio
+import json
+from collections.abc import Coroutine, Iterator, Sequence
+from datetime import timedelta
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+import asyncpg
+import pytest
+
+from ferryman.kernel import events
+from ferryman.kernel.db import Row, Statement
+from ferryman.kernel.pool import LINE_SETTINGS
+from ferryman.tasks import store
+from ferryman.tasks.model import NewTask
+from ferryman.testing import Cluster
+
+ROWS = 50_000
+IDS = [uuid4() for _ in range(100)]
+TERM = timedelta(seconds=30)
+WORDS = json.dumps(
+    [{"id": str(id), "epoch": 1, "owner": str(id), "state": "failed", "used": 0, "delay": 0} for id in IDS]
+)
+NEW = [
+    NewTask(id, "acme", "default", "mail", "{}", 0, 1, 1, None, None, None, "t", "k", None, None, None, None, None)
+    for id in IDS
+]
+
+FILL = """
+insert into ferryman.tasks (id, state, name, payload, due_at, ends_at, created_at, updated_at, timeout_ms, max_retries, rank,
+    wake_at, leased_until, lease_owner, finished_at, started_at, epoch, tenant, task_id, idempotency_key)
+select gen_random_uuid(), state, 'mail', '{}', now(), now() + (n % 100) * interval '1 day' - interval '1 hour', now(), now(),
+    300000, 3, case state when 'ready' then now() end, case state when 'pending' then now() + n * interval '1 s' end,
+    case state when 'running' then now() + n * interval '1 s' - interval '1 hour' end,
+    case state when 'running' then gen_random_uuid() end, case state when 'succeeded' then now() end, now(), 1,
+    'tenant' || n % 3, 'task' || n, 'key' || n
+from generate_series(1, $1::integer) as n,
+    lateral (select (array['ready', 'pending', 'running', 'succeeded', 'succeeded'])[n % 5 + 1] as state) as chosen
+"""
+LOG = """
+insert into ferryman.events (at, subject, attempt, tenant, kind, from_state, to_state)
+select now(), gen_random_uuid(), 1, 'acme', 'task', 'pending', 'ready' from generate_series(1, $1::integer)
+"""
+WEAR = "update ferryman.tasks set priority = 1, updated_at = now()"
+
+
+class Said(Exception):
+    """What would have gone over the wire."""
+
+
+class Ear:
+    """A Tx that only listens."""
+
+    schema = "ferryman"
+
+    async def fetch(self, query: str, /, *args: Any) -> Sequence[Row]:
+        raise Said(*args)
+
+
+def said(call: Coroutine[Any, Any, Any]) -> dict[str, Any]:
+    """Return the parameters that a function of the store makes of its arguments."""
+    try:
+        call.send(None)
+    except Said as heard:
+        return dict(zip(store._CREATE.names, heard.args, strict=True))
+    raise AssertionError("nothing was said")
+
+
+class Hot(NamedTuple):
+    """A hot statement, what it is called with, and the indexes it may use."""
+
+    statement: Statement
+    values: dict[str, Any]
+    indexes: set[str]
+    anywhere: bool = True  # also where our settings do not hold
+
+
+BY_KEY = {"tasks_pkey"}
+HOT = [
+    Hot(
+        store._TURN,
+        {
+            "won_ids": IDS, "won_epochs": [1] * 100, "won_results": ["1"] * 100, "lost": WORDS, "sent": 200, "owner": IDS[0],
+            "queues": ["default"] * 3, "tenants": ["tenant0", "tenant1", "tenant2"], "rooms": [30] * 3, "names": ["mail"],
+            "lease": TERM, "margin": TERM,
+        },
+        {"tasks_pkey", "tasks_ready"},
+    ),
+    Hot(store._CREATE, said(store.create(Ear(), NEW, ends_after=TERM)), set()),
+    Hot(
+        store._EXISTING,
+        {
+            "tenants": ["acme"] * 100, "ids": IDS, "task_ids": ["t"] * 100, "keys": ["k"] * 100, "scopes": [None] * 100,
+        },
+        {"tasks_pkey", "tasks_task_id", "tasks_idempotency", "task_progress_pkey"},
+    ),
+    Hot(store._RENEW, {"ids": IDS, "epochs": [1] * 100, "owner": IDS[0], "lease": TERM, "margin": TERM}, BY_KEY),
+    Hot(store._SETTLE, {"outcomes": WORDS, "lapsed": False}, BY_KEY),
+    Hot(
+        store._CANCEL,
+        {"ids": IDS, "tenant": "acme", "owing": True, "expired": False, "code": None, "reason": None},
+        BY_KEY,
+    ),
+    Hot(store._CALLBACKS, {"ids": IDS}, BY_KEY),
+    Hot(store._FINISHED, {"ids": IDS, "tenant": "acme"}, BY_KEY),
+    Hot(store._PROGRESS, {"ids": IDS, "tenant": "acme"}, BY_KEY | {"task_progress_pkey"}),
+    Hot(store._REPORT, {"ids": IDS, "epochs": [1] * 100, "percents": [1] * 100, "messages": ["m"] * 100}, BY_KEY),
+    Hot(store._LANES, {"queues": ["default", "slow"], "limit": 1000}, {"tasks_ready"}),
+    Hot(store._LAPSED, {"limit": 500}, {"tasks_leased"}),
+    Hot(store._EXPIRED, {"limit": 500}, {"tasks_ending"}),
+    Hot(store._PROMOTE, {"limit": 1000}, {"tasks_pkey", "tasks_waking"}, anywhere=False),
+    Hot(store._RECLAIM, {"owner": IDS[0], "held": IDS}, {"tasks_pkey", "tasks_leased"}, anywhere=False),
+    Hot(
+        store._GET,
+        {"tenant": "acme", "id": IDS[0], "task_id": "t"},
+        {"tasks_pkey", "tasks_task_id", "task_progress_pkey"},
+        anywhere=False,
+    ),
+    Hot(events.OF, {"subject": IDS[0], "tenant": None}, {"events_default_subject_id_idx"}, anywhere=False),
+]  # fmt: skip
+BY_NAME = {hot.statement.name: hot for hot in HOT}
+
+CONNECTIONS = {"line": LINE_SETTINGS | {"idle_in_transaction_session_timeout": "0"}, "plain": {"jit": "off"}}
+NEVER_ANALYSED = ["kept since empty", "never analysed", "dead rows", "analysed"]
+ANALYSED_EMPTY = ["kept since analysed empty", "analysed empty"]
+CELLS = [
+    pytest.param(when, connection, name, id=f"{name}-{connection}-{when}")
+    for name, hot in BY_NAME.items()
+    for connection in CONNECTIONS
+    for when in NEVER_ANALYSED + ANALYSED_EMPTY
+    # A scan of a table that was seen to be empty costs nothing: only our settings keep the planner from it.
+    if connection == "line" or (hot.anywhere and when != "kept since analysed empty")
+]
+# One row each, or as many as there are processes.
+SMALL = {"clock_shift", "workers", "watchdog", "task_progress"}
+
+Plans = dict[tuple[str, str, str], list[dict[str, Any]]]
+
+
+@pytest.fixture(scope="module")
+def plans(cluster: Cluster) -> Plans:
+    """Every plan, read in the course of two tables' lives."""
+    return asyncio.run(gather(cluster))
+
+
+async def gather(cluster: Cluster) -> Plans:
+    found: Plans = {}
+    for whens in (NEVER_ANALYSED, ANALYSED_EMPTY):
+        async with cluster.database() as url:
+            admin = await asyncpg.connect(url)
+            await admin.execute("alter table ferryman.tasks set (autovacuum_enabled = off)")
+            if whens is ANALYSED_EMPTY:
+                await admin.execute("analyze ferryman.tasks")
+            await live(url, admin, found, whens)
+            await admin.close()
+    return found
+
+
+async def live(url: str, admin: Any, found: Plans, whens: list[str]) -> None:
+    early = {name: await asyncpg.connect(url, server_settings=settings) for name, settings in CONNECTIONS.items()}
+    for name, connection in early.items():
+        await read(connection, found, "empty", name)
+    await admin.execute("set session_replication_role = replica")  # which writes past the guard of births
+    await admin.execute(FILL, ROWS)
+    await admin.execute(LOG, ROWS)
+    for name, connection in early.items():
+        await read(connection, found, whens[0], name)
+        await connection.close()
+    for when in whens[1:]:
+        if when == "dead rows":
+            await admin.execute(WEAR)
+        if when == "analysed":
+            await admin.execute("analyze ferryman.tasks")
+        for name, settings in CONNECTIONS.items():
+            late = await asyncpg.connect(url, server_settings=settings)
+            await read(late, found, when, name)
+            await late.close()
+
+
+async def read(connection: Any, found: Plans, when: str, name: str) -> None:
+    """Prepare what is not prepared yet, use it often enough for PostgreSQL to keep its plan, and read the plan."""
+    for hot in HOT:
+        prepared = hot.statement.name.replace("/", "_")
+        if not await connection.fetchval(
+            "select exists (select from pg_prepared_statements where name = $1)", prepared
+        ):
+            types = ", ".join("unknown" for _ in hot.statement.names)
+            await connection.execute(f"prepare {prepared} ({types}) as {hot.statement.sql()}")
+        values = ", ".join(literal(value) for value in hot.statement.bind(hot.values))
+        for _ in range(6):
+            told = await connection.fetchval(f"explain (format json) execute {prepared} ({values})")
+        found[when, name, hot.statement.name] = list(scans(json.loads(told)[0]["Plan"]))
+
+
+def literal(value: Any) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool() | int():
+            return str(value)
+        case list() | tuple():
+            return "'{" + ",".join("null" if each is None else json.dumps(str(each)) for each in value) + "}'"
+        case timedelta():
+            return f"'{value.total_seconds()} s'"
+        case _:
+            return f"'{value}'"
+
+
+def scans(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    if "Index Name" in plan or plan["Node Type"] == "Seq Scan":
+        yield plan
+    for part in plan.get("Plans", ()):
+        yield from scans(part)
+
+
+@pytest.mark.contract("T20", "P13")
+@pytest.mark.parametrize(("when", "connection", "name"), CELLS)
+def test_a_hot_statement_reads_by_its_own_index(plans: Plans, when: str, connection: str, name: str) -> None:
+    read = plans[when, connection, name]
+
+    assert [scan for scan in read if scan["Node Type"] == "Seq Scan" and scan["Relation Name"] not in SMALL] == []
+    assert {scan["Index Name"] for scan in read if "Index Name" in scan} <= BY_NAME[name].indexes

@@ -1,0 +1,81 @@
+"""Running `ferryman` as a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import ferryman
+
+HERE = Path(__file__).parent
+SOURCE = Path(ferryman.__file__).parent.parent
+COMMAND = [sys.executable, "-m", "ferryman.cli"]
+PATIENCE_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+def environ(url: str | None, **more: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("FERRYMAN_") and name != "COLUMNS"}
+    named = {} if url is None else {"FERRYMAN_DATABASE_URL": url}
+    return {**kept, "PYTHONPATH": str(SOURCE), "TERM": "dumb", **named, **more}
+
+
+def run(*arguments: str, url: str | None = None, given: str = "", cwd: Path = HERE, **more: str) -> Ran:
+    """Run a command to its end."""
+    done = subprocess.run(
+        [*COMMAND, *arguments], input=given, capture_output=True, text=True, cwd=cwd, env=environ(url, **more),
+        timeout=PATIENCE_SECONDS, check=False,
+    )  # fmt: skip
+    return Ran(done.returncode, done.stdout, done.stderr)
+
+
+@contextmanager
+def running(*arguments: str, url: str) -> Iterator[subprocess.Popen[str]]:
+    """Run a command beside the test; it is gone at the end, whatever happens."""
+    with subprocess.Popen(
+        [*COMMAND, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        cwd=HERE, env=environ(url, PYTHONUNBUFFERED="1"),
+    ) as process:  # fmt: skip
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.kill()
+
+
+def read_until(stream: IO[str] | None, word: str) -> list[str]:
+    """Read lines up to the one that holds a word."""
+    assert stream is not None
+    lines = []
+    for line in stream:
+        lines.append(line)
+        if word in line:
+            return lines
+    raise AssertionError(f"{word!r} never came: {lines}")
+
+
+@contextmanager
+def worker(*arguments: str, url: str) -> Iterator[subprocess.Popen[str]]:
+    """Run a worker of the shop, from the moment it works."""
+    with running("worker", "--app", "shop:app", *arguments, url=url) as process:
+        read_until(process.stderr, "working")
+        yield process

@@ -1,0 +1,130 @@
+"""`ferryman doctor`."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from ferryman import Ferryman
+from ferryman.app.doctor.ground import between, version
+from ferryman.kernel.pool import Database
+from ferryman.testing import travel
+from tests.surfaces import ferry
+
+
+def readings(ran: ferry.Ran) -> dict[str, Any]:
+    return {each["name"]: each for each in ran.json["readings"]}
+
+
+@pytest.mark.contract("W21", "K23")
+async def test_a_database_with_a_worker_is_healthy(database_url: str) -> None:
+    with ferry.worker(url=database_url):
+        ran = ferry.run("doctor", "--json", url=database_url)
+        told = ferry.run("doctor", "--quick", url=database_url)
+
+    assert ran.code == 0, ran.out
+    assert ran.json["healthy"] is True
+    assert "bad" not in {each["verdict"] for each in ran.json["readings"]}
+    assert "All 15 that were checked hold." in readings(ran)["invariants"]["says"]
+    assert told.out.rstrip().endswith("Healthy.")
+    assert "deep ones were left out" in told.out
+
+
+@pytest.mark.contract("W21")
+async def test_every_live_object_is_listed_with_the_rule_that_ends_it(database_url: str) -> None:
+    async with Ferryman(database_url) as app:
+        waiting = await app.tasks.create("greet", {})
+        ran = ferry.run("doctor", "--all", "--json", url=database_url)
+
+    live = ran.json["live"]
+    assert [(each["id"], each["state"], each["rule"]) for each in live] == [(str(waiting.id), "ready", "T21")]
+    assert live[0]["ends_by"] < live[0]["terminal_by"]
+    assert readings(ran)["bounds"]["details"][0]["count"] == 1
+
+
+async def test_work_that_nobody_takes_is_a_finding(database_url: str) -> None:
+    async with Ferryman(database_url) as app:
+        await app.tasks.create("unheard_of", {})
+        await app.tasks.create("greet", {}, queue="far")
+        with ferry.worker(url=database_url):
+            ran = ferry.run("doctor", "--json", url=database_url)
+
+    found = readings(ran)["handlers"]
+    assert ran.code == 1
+    assert found["verdict"] == "bad"
+    assert {(each["queue"], each["name"]) for each in found["details"]} == {("default", "unheard_of"), ("far", "greet")}
+    assert "--queues far" in found["advice"]
+
+
+async def test_work_without_a_worker_is_a_finding_and_none_without_work_is_not(database_url: str) -> None:
+    idle = ferry.run("doctor", "--json", url=database_url)
+    async with Ferryman(database_url) as app:
+        await app.tasks.create("greet", {})
+    waiting = ferry.run("doctor", "--json", url=database_url)
+
+    assert idle.code == 0
+    assert readings(idle)["workers"]["verdict"] == "note"
+    assert waiting.code == 1
+    assert readings(waiting)["workers"]["verdict"] == "bad"
+
+
+@pytest.mark.contract("K14")
+async def test_a_moved_clock_is_a_finding(db: Database, database_url: str) -> None:
+    async with db.session() as tx:
+        await travel(tx, timedelta(hours=1))
+
+    ran = ferry.run("doctor", url=database_url)
+
+    assert ran.code == 1
+    assert "The clock of this database is moved by 1:00:00." in ran.out
+
+
+@pytest.mark.contract("K21", "K23")
+async def test_what_no_rule_ended_in_time_is_a_finding(db: Database, database_url: str) -> None:
+    async with Ferryman(database_url) as app:
+        await app.tasks.create("greet", {})
+    async with db.session() as tx:
+        await travel(tx, timedelta(days=31))
+
+    ran = ferry.run("doctor", "--json", url=database_url)
+
+    assert ran.code == 1
+    assert readings(ran)["overdue"]["verdict"] == "bad"
+    assert "nothing_is_overdue" in readings(ran)["invariants"]["says"]
+
+
+async def test_workers_that_disagree_are_a_finding(database_url: str) -> None:
+    with ferry.worker("--lease", "5s", url=database_url), ferry.worker("--lease", "6s", url=database_url):
+        ran = ferry.run("doctor", "--json", url=database_url)
+
+    assert ran.code == 1
+    assert "lease_seconds: 5.0" in readings(ran)["agreement"]["says"]
+
+
+def test_a_database_that_was_never_migrated_is_a_finding(empty_database_url: str) -> None:
+    ran = ferry.run("doctor", url=empty_database_url)
+
+    assert ran.code == 1
+    assert "Run `ferryman migrate`." in ran.out
+
+
+def test_a_database_that_cannot_be_reached_has_a_code_of_its_own() -> None:
+    ran = ferry.run("doctor", "--json", url="postgresql://nobody@127.0.0.1:1/nowhere")
+
+    assert ran.code == 3
+    assert ran.json["reachable"] is False
+    assert ran.json["readings"][0]["verdict"] == "bad"
+
+
+def test_a_pooler_is_named_with_what_it_asks_of_us() -> None:
+    moved = between(settings_taken=True, moved=True)
+    deaf = between(settings_taken=False, moved=False)
+
+    assert {moved.verdict, deaf.verdict} == {"note"}
+    assert "1.21" in moved.advice
+    assert "FERRYMAN_LISTEN_URL" in deaf.advice
+
+
+def test_a_server_older_than_15_is_a_finding() -> None:
+    assert version(140012, "14.12").verdict == "bad"
+    assert version(150000, "15.0").verdict == "good"

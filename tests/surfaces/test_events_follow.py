@@ -1,0 +1,66 @@
+"""`ferryman events`."""
+
+import json
+import signal
+
+import pytest
+
+from ferryman import Ferryman
+from tests.surfaces import ferry
+
+
+@pytest.mark.contract("T13")
+async def test_following_gives_each_event_as_it_commits_and_ends_with_its_reader(database_url: str) -> None:
+    async with Ferryman(database_url) as app:
+        await app.tasks.create("greet", {}, task_id="before")
+        with ferry.running("events", "--follow", "--last", "1", "--json", url=database_url) as following:
+            assert following.stdout is not None
+            assert json.loads(following.stdout.readline())["payload"]["task_id"] == "before"
+            await app.tasks.create("greet", {}, task_id="mine")
+            envelope = json.loads(following.stdout.readline())
+            following.stdout.close()
+
+            assert following.wait(ferry.PATIENCE_SECONDS) == 0
+            assert following.stderr is not None
+            assert following.stderr.read() == ""
+
+    assert envelope["type"] == "task_created"
+    assert envelope["source"] == "gateway.scheduler"
+    assert envelope["payload"]["task_id"] == "mine"
+
+
+async def test_an_interrupt_is_how_following_ends(database_url: str) -> None:
+    async with Ferryman(database_url) as app:
+        await app.tasks.create("greet", {})
+    with ferry.running("events", "--follow", "--last", "1", url=database_url) as following:
+        ferry.read_until(following.stdout, "created ready")
+        following.send_signal(signal.SIGINT)
+
+        assert following.wait(ferry.PATIENCE_SECONDS) == 0
+
+
+@pytest.mark.contract("K10")
+async def test_going_on_after_an_event_skips_nothing_and_repeats_nothing(database_url: str) -> None:
+    async with Ferryman(database_url) as app:
+        await app.tasks.create_many("greet", [{}] * 5)
+    first = ferry.run("events", "--last", "3", "--json", url=database_url).out.splitlines()
+    everything = ferry.run("events", "--after", "0", "--json", url=database_url).out.splitlines()
+    middle = json.loads(everything[2])["event_id"]
+    rest = ferry.run("events", "--after", middle, "--json", url=database_url).out.splitlines()
+
+    assert len(everything) == 5
+    assert first == everything[2:]
+    assert rest == everything[3:]
+
+
+async def test_the_events_of_one_task_or_one_tenant_only(database_url: str) -> None:
+    async with Ferryman(database_url) as app, Ferryman(database_url, tenant="other") as others:
+        await app.tasks.create("greet", {}, task_id="a")
+        await app.tasks.create("greet", {}, task_id="b")
+        await others.tasks.create("greet", {}, task_id="c")
+    of_one = ferry.run("events", "--task", "a", url=database_url).out.splitlines()
+    of_tenant = ferry.run("events", "--tenant", "other", url=database_url).out.splitlines()
+    of_all = ferry.run("events", "--all-tenants", url=database_url).out.splitlines()
+
+    assert [len(of_one), len(of_tenant), len(of_all)] == [1, 1, 3]
+    assert "  c  created ready" in of_tenant[0]

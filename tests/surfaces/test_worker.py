@@ -1,0 +1,80 @@
+"""`ferryman worker` and `ferryman dev`: processes that are told to stop."""
+
+import json
+import signal
+import socket
+import urllib.request
+
+import pytest
+
+from ferryman import Ferryman, Handle
+from ferryman.tasks.states import READY, RUNNING
+from tests.surfaces import ferry
+
+
+async def on_the_water(app: Ferryman) -> Handle:
+    """Create a task, and wait until its handler has spoken."""
+    handle = await app.tasks.create("cross", {})
+    async for word in handle.watch():
+        if word.state is RUNNING and word.percent == 40:
+            return handle
+    raise AssertionError("it ended")
+
+
+@pytest.mark.contract("K17")
+@pytest.mark.parametrize("ask", [signal.SIGTERM, signal.SIGINT])
+async def test_a_worker_that_is_told_to_stop_hands_back_what_it_holds(database_url: str, ask: signal.Signals) -> None:
+    async with Ferryman(database_url) as app:
+        with ferry.worker("--grace", "0.1s", url=database_url) as worker:
+            handle = await on_the_water(app)
+            worker.send_signal(ask)
+            code = worker.wait(ferry.PATIENCE_SECONDS)
+
+        task = await handle.refresh()
+        assert code == 0
+        assert (task.state, task.attempt, task.leased_until) == (READY, 1, None)
+
+
+@pytest.mark.contract("K17")
+async def test_a_second_signal_leaves_at_once(database_url: str) -> None:
+    async with Ferryman(database_url) as app:
+        with ferry.worker("--grace", "10m", url=database_url) as worker:
+            await on_the_water(app)
+            worker.send_signal(signal.SIGTERM)
+            ferry.read_until(worker.stderr, "draining")
+            worker.send_signal(signal.SIGTERM)
+
+            assert worker.wait(ferry.PATIENCE_SECONDS) == 128 + signal.SIGTERM
+
+
+@pytest.mark.contract("K19")
+def test_a_worker_answers_prometheus_and_logs_json(database_url: str) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with ferry.running(
+        "worker", "--app", "shop:app", "--log", "json", "--metrics-port", str(port), url=database_url
+    ) as worker:
+        lines = ferry.read_until(worker.stderr, '"working"')
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+            metrics = answer.read().decode()
+        worker.terminate()
+        assert worker.wait(ferry.PATIENCE_SECONDS) == 0
+
+    assert "ferryman_claimed_total" in metrics
+    said = json.loads(lines[-1])
+    assert said["queues"] == ["default"]
+    assert said["level"] == "info"
+
+
+def test_dev_says_where_it_is_and_drains(database_url: str) -> None:
+    with ferry.running("dev", "--app", "shop:app", url=database_url) as dev:
+        ferry.read_until(dev.stderr, "Running.")
+        created = ferry.run("task", "create", "greet", '{"name": "Ada"}', "--wait", url=database_url)
+        dev.send_signal(signal.SIGINT)
+        out, err = dev.communicate(timeout=ferry.PATIENCE_SECONDS)
+
+    assert created.out == '"Hello, Ada"\n'
+    assert dev.returncode == 0
+    assert "cross, fall, greet" in out
+    assert "goodbye" in err
