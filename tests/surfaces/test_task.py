@@ -125,7 +125,7 @@ def test_waiting_gives_the_result_or_says_why_not(url: str) -> None:
 @pytest.mark.contract("T18")
 def test_a_running_task_shows_its_progress_and_its_log(url: str) -> None:
     with ferry.worker(url=url):
-        waited = ferry.run("task", "create", "cross", "--id", "c", "--timeout-wait", "1s", url=url)
+        waited = ferry.run("task", "create", "cross", "--id", "c", "--wait-for", "1s", url=url)
         shown = ferry.run("task", "show", "c", url=url)
         logs = ferry.run("task", "logs", "c", "--json", url=url)
         with ferry.running("task", "logs", "c", "--follow", url=url) as following:

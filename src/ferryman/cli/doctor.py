@@ -32,16 +32,16 @@ async def doctor(
     if screen.json:
         screen.document(report.as_dict())
     else:
-        _show(screen, report, all=all)
+        _show(screen, report)
     if not report.reachable:
         return exits.DATABASE
     return exits.OK if report.healthy else exits.FAILED
 
 
-def _show(screen: Screen, report: Report, *, all: bool) -> None:
+def _show(screen: Screen, report: Report) -> None:
     for reading in report.readings:
         _line(screen, reading)
-    if all:
+    if report.live:
         columns = ("domain", "id", "tenant", "state", "ended by", "by", "for good by")
         screen.table(columns, (tuple(row.values()) for row in report.live))
     found = len(report.findings)

@@ -34,6 +34,7 @@ def make(arguments: Sequence[str]) -> App:
         help_epilogue=exits.TOLD,
         version=told,
     )
+    program.register_install_completion_command(help="Teach your shell to complete ferryman's commands.")
     for order, (name, help) in enumerate(COMMANDS.items()):
         # A help given here would stand above what the command says of itself; for all others it saves their import.
         shown = None if name in arguments else help
@@ -42,8 +43,11 @@ def make(arguments: Sequence[str]) -> App:
 
 
 def ordered(arguments: Sequence[str]) -> list[str]:
-    """Put common options that stand before the command behind it, where they are understood."""
-    rest = list(arguments)
+    """Put common options that stand before the command behind it, where they are understood.
+
+    A lone hyphen is stdin and no option; the parser takes it for one, so it is spelled @- for it.
+    """
+    rest = ["@-" if each == "-" else each for each in arguments]
     moved: list[str] = []
     while rest and (rest[0] == "--json" or rest[0].partition("=")[0] in COMMON):
         taken = 2 if rest[0] in COMMON else 1

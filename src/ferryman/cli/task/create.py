@@ -16,16 +16,15 @@ from ferryman.cli.task import wait as waiting
 from ferryman.cli.words import flag, says
 from ferryman.kernel import duration, errors, payload
 
+STDIN = ("-", "@-")
+
 
 async def create(
     name: Annotated[str | None, Parameter(help="Name of the handler.")] = None,
     given: Annotated[str | None, Parameter(name="JSON", help="The payload: JSON, @file, or - for stdin.")] = None,
     /,
     *,
-    request: Annotated[
-        str | None,
-        Parameter(help="A whole request as JSON, @file or -, instead of NAME and options.", allow_leading_hyphen=True),
-    ] = None,
+    request: Annotated[str | None, says("A whole request as JSON, @file or -, instead of NAME and options.")] = None,
     at: Annotated[str | None, says("When: 2030-01-31T08:00:00Z, or +90s from now.")] = None,
     id: Annotated[str | None, says("A task_id of your own.")] = None,
     queue: Annotated[str | None, says("The queue (else default).")] = None,
@@ -40,7 +39,7 @@ async def create(
         str | None, says("The app, as module:attribute: checks the payload, brings the handler's defaults.")
     ] = None,
     wait: Annotated[bool, flag("Wait for its end and show the result.")] = False,
-    timeout_wait: Annotated[str | None, says("Wait no longer than this, such as 60s.")] = None,
+    wait_for: Annotated[str | None, says("Wait, but no longer than this, such as 60s.")] = None,
     options: Options = PLAIN,
 ) -> int:
     """Create a task, and answer when it is stored.
@@ -59,8 +58,8 @@ async def create(
     asked = _asked(request, name, given, fields)
     async with options.app(app) as opened:
         handle = await opened.tasks.accept(asked)
-        if wait or timeout_wait is not None:
-            return await waiting.until_end(opened.tasks, handle, options, within=timeout_wait)
+        if wait or wait_for is not None:
+            return await waiting.until_end(opened.tasks, handle, options, within=wait_for)
         _told(handle, options)
     return exits.OK
 
@@ -81,7 +80,7 @@ def _asked(request: str | None, name: str | None, given: str | None, fields: dic
 
 def read(given: str, told: str) -> Any:
     """Read JSON that was typed, or lies in a file (@name), or comes in on stdin (-)."""
-    if given == "-":
+    if given in STDIN:
         text = sys.stdin.read()
     elif given.startswith("@"):
         try:

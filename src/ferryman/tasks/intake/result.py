@@ -156,6 +156,7 @@ class Waiting:
         for future in waiting.values():
             if not future.done():
                 future.set_exception(error)
+                future.exception()  # seen: whoever waited for it may have given up
 
     async def close(self) -> None:
         """Let nobody wait any more."""
