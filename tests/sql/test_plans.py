@@ -221,7 +221,7 @@ def scans(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from scans(part)
 
 
-@pytest.mark.contract("T20", "P13")
+@pytest.mark.contract("K5")
 @pytest.mark.parametrize(("when", "connection", "name"), CELLS)
 def test_a_hot_statement_reads_by_its_own_index(plans: Plans, when: str, connection: str, name: str) -> None:
     read = plans[when, connection, name]

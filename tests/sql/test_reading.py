@@ -69,7 +69,7 @@ async def test_the_ended_and_the_unknown_among_those_asked_for_are_told(given: S
     }
 
 
-@pytest.mark.contract("T17")
+@pytest.mark.contract("K5")
 async def test_the_lanes_are_the_pairs_with_something_to_claim(given: Session) -> None:
     for tenant in ("acme", "acme", "zeta"):
         await plant(given, TASK, READY, tenant=tenant)

@@ -22,6 +22,8 @@ import asyncpg
 from ferryman.kernel import errors, telemetry
 from ferryman.kernel.db import SCHEMA, Row
 
+log = telemetry.logger("pool")
+
 CONNECT_TIMEOUT_SECONDS = 5.0
 COMMAND_TIMEOUT_SECONDS = 60.0
 SCRIPT_TIMEOUT_SECONDS = 6 * 3600.0  # an index of a large table takes its time
@@ -139,10 +141,28 @@ class Session:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Session]:
-        """Open a transaction, or a savepoint inside one."""
+        """Open a transaction, or a savepoint inside one.
+
+        Only our own steps are translated: an OSError of the caller's code is no word about the database.
+        """
+        transaction = self._connection.transaction()
         with translated():
-            async with self._connection.transaction():
-                yield self
+            await transaction.start()
+        try:
+            yield self
+        except BaseException:
+            await _undo(transaction)
+            raise
+        with translated():
+            await transaction.commit()
+
+
+async def _undo(transaction: Any) -> None:
+    """Roll back; where the connection is gone, PostgreSQL has done so."""
+    try:
+        await transaction.rollback()
+    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        log.debug("could not roll back", exc_info=error)
 
 
 class Database:
@@ -193,9 +213,14 @@ class Database:
         """Lend a connection on which each statement commits itself."""
         if self._pool is None:
             raise errors.NotOpen()
+        pool = self._pool
         with translated():
-            async with self._pool.acquire(timeout=CONNECT_TIMEOUT_SECONDS) as connection:
-                yield Session(connection, self.schema)
+            connection = await pool.acquire(timeout=CONNECT_TIMEOUT_SECONDS)
+        try:
+            yield Session(connection, self.schema)
+        finally:
+            with translated():
+                await pool.release(connection)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Session]:
@@ -265,6 +290,12 @@ class Line:
     def _terminated(self, _connection: Any) -> None:
         if self._lost is not None:
             self._lost()
+
+    def drop(self) -> None:
+        """Give up the connection without a word, because it may be dead and not know it; the next use makes another."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.terminate()
 
     async def close(self) -> None:
         """Hang up."""

@@ -221,19 +221,10 @@ async def promote(tx: Tx, *, limit: int) -> tuple[int, list[str], float | None]:
 
 async def renew(
     tx: Tx, ids: Sequence[UUID], epochs: Sequence[int], *, owner: UUID, lease: timedelta, margin: timedelta
-) -> set[UUID]:
-    """Renew leases; what is not in the answer was refused."""
-    ordered = sorted(zip(ids, epochs, strict=True))  # the order in which everybody locks tasks
-    rows = await many(
-        tx,
-        _RENEW,
-        ids=[id for id, _ in ordered],
-        epochs=[epoch for _, epoch in ordered],
-        owner=owner,
-        lease=lease,
-        margin=margin,
-    )
-    return {row["id"] for row in rows}
+) -> dict[UUID, bool]:
+    """Renew leases; what is not in the answer was refused, and what is false is being written by somebody else."""
+    rows = await many(tx, _RENEW, ids=list(ids), epochs=list(epochs), owner=owner, lease=lease, margin=margin)
+    return {row["id"]: row["renewed"] for row in rows}
 
 
 async def reclaim(tx: Tx, *, owner: UUID, held: Collection[UUID]) -> int:
