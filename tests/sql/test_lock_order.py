@@ -64,6 +64,10 @@ async def planted(db: Database, count: int, state: Any = RUNNING, **columns: Any
         return [await plant(tx, TASK, state, **columns) for _ in range(count)]
 
 
+def rules(owners: Owners, name: str) -> list[watchdog.Rule]:
+    return [rule for rule in watch.rules(owners, NoDoorbell(), sweep=SECOND, interval=SECOND) if rule.name == name]
+
+
 Act = Callable[[Line, Sequence[UUID]], Coroutine[Any, Any, None]]
 
 
@@ -79,7 +83,7 @@ def acts(owners: Owners, refs: dict[UUID, str]) -> dict[str, Act]:
         await cancel.cancel(line, owners, tasks, tenant="default")
 
     async def reaps(line: Line, tasks: Sequence[UUID]) -> None:
-        await watchdog.tick(line, watch.rules(owners, NoDoorbell(), sweep=SECOND, interval=SECOND)[:1])
+        await watchdog.tick(line, rules(owners, "W13"))
 
     async def renews(line: Line, tasks: Sequence[UUID]) -> None:
         await store.renew(line, tasks, [EPOCH] * len(tasks), owner=OWNER, lease=LEASE, margin=MARGIN)
@@ -119,7 +123,7 @@ async def test_parents_are_locked_before_any_task(db: Database, lines: list[Line
     by_name = acts(owners, {task: "3"})
 
     async def expires(line: Line, _tasks: Sequence[UUID]) -> None:
-        await watchdog.tick(line, watch.rules(owners, NoDoorbell(), sweep=SECOND, interval=SECOND)[1:])
+        await watchdog.tick(line, rules(owners, "T21"))
 
     async with db.transaction() as holder:
         # Somebody holds the parent: whoever comes must wait there, with the task still free.
