@@ -126,6 +126,17 @@ async def test_a_task_id_and_a_key_that_hit_different_tasks_are_a_conflict(make_
 
 
 @pytest.mark.contract("T12")
+async def test_a_key_of_another_scope_is_no_conflict_beside_a_task_id(make_app: MakeApp) -> None:
+    app = await make_app(mail)
+    born = await app.tasks.create(mail, task_id="a")
+    await app.tasks.create(mail, idempotency_key="k", idempotency_scope="elsewhere")
+
+    again = await app.tasks.create(mail, task_id="a", idempotency_key="k")
+
+    assert (again.id, again.idempotent_hit) == (born.id, True)
+
+
+@pytest.mark.contract("T12")
 async def test_a_task_id_may_be_an_id(make_app: MakeApp) -> None:
     app = await make_app(mail)
     id = uuid4()
