@@ -111,7 +111,7 @@ class Tasks:
     async def accept(self, asked: Mapping[str, Any]) -> Handle:
         """Create a task from a request in the form of the source: `{"schedule_type": "at", "scheduled_at": …}`."""
         fields = request.fields(asked)
-        draft = self._draft(fields.pop("name", None), fields.pop("payload", None) or {}, **fields)
+        draft = self._draft(fields.pop("name", None), _or_empty(fields.pop("payload", None)), **fields)
         return Handle(self, await self._creates(draft))
 
     async def create_many(
@@ -365,6 +365,10 @@ class Handle:
     def __repr__(self) -> str:
         """Name the task."""
         return f"<task {self.task_id} {self.task.name} {self.task.state.value}>"
+
+
+def _or_empty(given: Any) -> Any:
+    return {} if given is None else given
 
 
 def _alone(given: Any, arguments: dict[str, Any]) -> Any:

@@ -36,8 +36,6 @@ _APPEND_LOG = load(PACKAGE, "task_logs/append")
 _READ_LOG = load(PACKAGE, "task_logs/read")
 _BEAT = load(PACKAGE, "workers/beat")
 _LEAVE = load(PACKAGE, "workers/leave")
-_WORKERS = load(PACKAGE, "workers/list")
-_ORPHANS = load(PACKAGE, "tasks/orphans")
 
 # The columns of a new task: the array that carries it, and the parameter that carries it once when all are alike.
 _CREATE_COLUMNS = (
@@ -280,13 +278,3 @@ async def beat(tx: Tx, **worker: Any) -> None:
 async def leave(tx: Tx, boot_id: UUID) -> None:
     """Say that a worker goes."""
     await many(tx, _LEAVE, boot_id=boot_id)
-
-
-async def workers(tx: Tx) -> Sequence[Row]:
-    """Read who works."""
-    return await many(tx, _WORKERS)
-
-
-async def orphans(tx: Tx) -> Sequence[Row]:
-    """Count waiting tasks that no living worker would take, by queue and handler."""
-    return await many(tx, _ORPHANS)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
 
-from ferryman.kernel import errors, payload, retry, telemetry
+from ferryman.kernel import errors, telemetry
 from ferryman.kernel.db import Row, Tx
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.invariants import Invariant, declare
@@ -97,13 +96,12 @@ def rules(owners: Owners, doorbell: Doorbell, *, sweep: timedelta, interval: tim
 
 
 def _judge(row: Row) -> Outcome:
-    stored: Any = None if row["backoff"] is None else payload.decode(row["backoff"])
     verdict = ending.ending(
         attempt=row["attempt"],
         max_retries=row["max_retries"],
         code=ending.TIMEOUT,
         reason=TIMED_OUT if row["timed_out"] else ending.LEASE_EXPIRED,
-        backoff=retry.Backoff.parse(stored),
+        backoff=ending.stored(row["backoff"]),
     )
     return Outcome(
         id=row["id"],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import NamedTuple
 
-from ferryman.kernel import errors, retry
+from ferryman.kernel import errors, payload, retry
 from ferryman.tasks.states import FAILED, READY, TaskState
 
 TIMEOUT = errors.TaskTimeout.code
@@ -39,6 +39,14 @@ def ending(
     # After a lost lease the time has already been lost; waiting longer would only add to it.
     delay = NO_DELAY if reason == LEASE_EXPIRED else backoff.delay(attempt)
     return Ending(READY, code, reason, delay)
+
+
+def stored(backoff: str | None) -> retry.Backoff:
+    """Read the backoff of a row. Another program may have written it: a task's end must not depend on it."""
+    try:
+        return retry.Backoff.parse(None if backoff is None else payload.decode(backoff))
+    except errors.FerrymanError:
+        return retry.DEFAULT
 
 
 def readable(reason: str) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, assert_never
 from uuid import UUID
 
-from ferryman.kernel import errors, faults, payload, retry, telemetry
+from ferryman.kernel import errors, faults, payload, telemetry
 from ferryman.tasks.model import Claimed, Outcome
 from ferryman.tasks.rules import ending
 from ferryman.tasks.states import FAILED, READY, SUCCEEDED
@@ -107,12 +107,13 @@ class Runner:
         return Outcome(task.id, task.epoch, self._owner, READY, callback=task.callback, callback_ref=task.callback_ref)
 
     def _lost(self, task: Claimed, code: str, reason: str, *, again: bool = True) -> Outcome:
-        try:
-            stored = retry.Backoff.parse(None if task.backoff is None else payload.decode(task.backoff))
-        except errors.FerrymanError:
-            stored = retry.DEFAULT  # written by another program; the task's own end must not depend on it
         verdict = ending.ending(
-            attempt=task.attempt, max_retries=task.max_retries, code=code, reason=reason, backoff=stored, again=again
+            attempt=task.attempt,
+            max_retries=task.max_retries,
+            code=code,
+            reason=reason,
+            backoff=ending.stored(task.backoff),
+            again=again,
         )
         return Outcome(
             id=task.id,

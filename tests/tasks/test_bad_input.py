@@ -1,0 +1,278 @@
+"""Bad input, and handlers that return or raise anything: a clear code, nothing stored, neighbours alive (R6, K13, K25)."""
+
+import asyncio
+import math
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from ferryman import Ferryman
+from ferryman.kernel import errors
+from ferryman.tasks.states import READY, TASK
+from ferryman.testing import plant
+from tests.corpus.bad_payloads import VALUES
+from tests.tasks.conftest import MakeApp
+
+AT = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+async def mail(payload: Any) -> str:
+    return "sent"
+
+
+async def nothing_is_stored(app: Ferryman) -> None:
+    async with app.database.session() as tx:
+        [row] = await tx.fetch(
+            "select (select count(*) from ferryman.tasks) + (select count(*) from ferryman.events) as count"
+        )
+    assert row["count"] == 0
+
+
+@pytest.mark.contract("K13", "R6")
+async def test_a_payload_that_json_cannot_hold_is_refused_with_its_path(make_app: MakeApp) -> None:
+    app = await make_app(mail)
+
+    for name, value, path in VALUES:
+        with pytest.raises(errors.TaskInvalidPayload) as refusal:
+            await app.tasks.create(mail, value)
+        assert refusal.value.details.get("path") == path, name
+
+    await nothing_is_stored(app)
+
+
+@pytest.mark.contract("K13", "R6")
+async def test_a_payload_of_two_mebibytes_is_refused(make_app: MakeApp) -> None:
+    app = await make_app(mail)
+
+    with pytest.raises(errors.TaskInvalidPayload):
+        await app.tasks.create(mail, "x" * 2 * 1024 * 1024)
+
+    await nothing_is_stored(app)
+
+
+LONG = "x" * 10_000
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"task_id": ""}, "task_id"),
+    ({"task_id": LONG}, "task_id"),
+    ({"task_id": "a b"}, "task_id"),
+    ({"task_id": "a\0b"}, "task_id"),
+    ({"task_id": 7}, "task_id"),
+    ({"name": ""}, "name"),
+    ({"name": LONG}, "name"),
+    ({"name": "mäil"}, "name"),
+    ({"queue": ""}, "queue"),
+    ({"queue": LONG}, "queue"),
+    ({"queue": []}, "queue"),
+    ({"priority": 10}, "priority"),
+    ({"priority": -10}, "priority"),
+    ({"priority": 1.5}, "priority"),
+    ({"priority": True}, "priority"),
+    ({"timeout_ms": 0}, "timeout_ms"),
+    ({"timeout_ms": -1}, "timeout_ms"),
+    ({"timeout_ms": 2**63}, "timeout_ms"),
+    ({"timeout_ms": "30000"}, "timeout_ms"),
+    ({"timeout_ms": math.nan}, "timeout_ms"),
+    ({"max_retries": -1}, "max_retries"),
+    ({"max_retries": 2**31}, "max_retries"),
+    ({"max_retries": 1.0}, "max_retries"),
+    ({"idempotency_key": ""}, "idempotency_key"),
+    ({"idempotency_key": LONG}, "idempotency_key"),
+    ({"idempotency_key": "a\0b"}, "idempotency_key"),
+    ({"idempotency_key": "\ud800"}, "idempotency_key"),
+    ({"idempotency_key": 7}, "idempotency_key"),
+    ({"idempotency_scope": "s"}, "idempotency_scope"),
+    ({"idempotency_key": "k", "idempotency_scope": ""}, "idempotency_scope"),
+    ({"ends_at": "2030-01-01T00:00:00"}, "ends_at"),
+    ({"ends_at": "never"}, "ends_at"),
+    ({"ends_at": 7}, "ends_at"),
+    ({"schedule_type": "at", "scheduled_at": "2030-01-01T00:00:00Z", "ends_at": "2029-01-01T00:00:00Z"}, "ends_at"),
+    ({"backoff": -1}, "backoff"),
+    ({"backoff": "fast"}, "backoff"),
+    ({"backoff": []}, "backoff"),
+    ({"backoff": {"kind": "?"}}, "backoff"),
+    ({"backoff": math.inf}, "backoff"),
+    ({"colour": "red"}, "colour"),
+    ({"state": "succeeded"}, "state"),
+]
+
+
+@pytest.mark.contract("R6", "K20")
+async def test_a_field_that_is_wrong_is_named_and_nothing_is_stored(make_app: MakeApp) -> None:
+    app = await make_app((mail, {"default": True}))
+
+    for asked, field in WRONG:
+        with pytest.raises(errors.TaskInvalidRequest) as refusal:
+            await app.tasks.accept(asked)
+        assert field in str(refusal.value.details.get("field")), asked
+        assert refusal.value.code == "TASK_INVALID_REQUEST"
+
+    await nothing_is_stored(app)
+
+
+@pytest.mark.contract("R6", "T8")
+@pytest.mark.parametrize("asked", [None, [], "x", 7, [("name", "mail")]], ids=repr)
+async def test_a_request_that_is_no_object_is_refused(make_app: MakeApp, asked: Any) -> None:
+    app = await make_app((mail, {"default": True}))
+
+    with pytest.raises(errors.TaskInvalidRequest):
+        await app.tasks.accept(asked)
+
+    await nothing_is_stored(app)
+
+
+@pytest.mark.contract("R6", "T8")
+@pytest.mark.parametrize("value", [0, "", [], False], ids=repr)
+async def test_a_payload_that_is_empty_is_taken_as_it_is(make_app: MakeApp, value: Any) -> None:
+    async def echo(payload: Any) -> Any:
+        return payload
+
+    app = await make_app((echo, {"default": True}))
+    handle = await app.tasks.accept({"payload": value})
+
+    async with app.worker():
+        result = await handle.result(timeout=15)
+
+    assert (type(result), result) == (type(value), value)
+
+
+@pytest.mark.contract("R6", "T16")
+async def test_an_unknown_handler_is_refused_with_the_nearest_name(make_app: MakeApp) -> None:
+    app = await make_app(mail)
+
+    with pytest.raises(errors.TaskUnknownHandler, match="Did you mean mail"):
+        await app.tasks.create("mial", {})
+
+    await nothing_is_stored(app)
+
+
+@pytest.mark.contract("R6", "T8")
+async def test_a_naive_time_is_refused(make_app: MakeApp) -> None:
+    app = await make_app(mail)
+
+    with pytest.raises(errors.TaskInvalidSchedule):
+        await app.tasks.create(mail, {}, at=datetime(2030, 1, 1))  # noqa: DTZ001 - that is the mistake
+
+    await nothing_is_stored(app)
+
+
+@pytest.mark.contract("R6")
+@pytest.mark.parametrize("timeout", [0, -1, math.nan, math.inf, timedelta(0), timedelta(days=400)], ids=repr)
+async def test_a_timeout_that_is_no_time_is_refused(make_app: MakeApp, timeout: Any) -> None:
+    app = await make_app(mail)
+
+    with pytest.raises(errors.TaskInvalidRequest):
+        await app.tasks.create(mail, {}, timeout=timeout)
+
+    await nothing_is_stored(app)
+
+
+@pytest.mark.contract("R6", "K20")
+@pytest.mark.parametrize("task_id", ["", "no such", LONG, "a\0b", "unknown"], ids=lambda text: text[:10])
+async def test_asking_for_a_task_by_anything_is_answered_clearly(make_app: MakeApp, task_id: str) -> None:
+    app = await make_app(mail)
+
+    for call in (app.tasks.get, app.tasks.cancel, app.tasks.events, app.tasks.logs):
+        with pytest.raises((errors.TaskNotFound, errors.TaskInvalidRequest)):
+            await call(task_id)
+
+
+# Handlers that return or raise anything.
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+class Deaf(BaseException):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+def circular() -> Any:
+    value: list[Any] = []
+    value.append(value)
+    return value
+
+
+def throw(error: BaseException) -> Any:
+    raise error
+
+
+ANYTHING: dict[str, tuple[Callable[[], Any], str]] = {
+    "a set": (lambda: {1, 2}, "TASK_INVALID_RESULT"),
+    "nan": (lambda: math.nan, "TASK_INVALID_RESULT"),
+    "nul": (lambda: "a\0b", "TASK_INVALID_RESULT"),
+    "a lone surrogate": (lambda: "\ud800", "TASK_INVALID_RESULT"),
+    "65 bits": (lambda: 2**64, "TASK_INVALID_RESULT"),
+    "itself": (circular, "TASK_INVALID_RESULT"),
+    "100 MB": (lambda: "x" * 100_000_000, "TASK_INVALID_RESULT"),
+    "an object": (object, "TASK_INVALID_RESULT"),
+    "a generator": (lambda: (n for n in range(3)), "TASK_INVALID_RESULT"),
+    "SystemExit": (lambda: throw(SystemExit(3)), "TASK_RETRY_EXHAUSTED"),
+    "KeyboardInterrupt": (lambda: throw(KeyboardInterrupt()), "TASK_RETRY_EXHAUSTED"),
+    "GeneratorExit": (lambda: throw(GeneratorExit()), "TASK_RETRY_EXHAUSTED"),
+    "StopIteration": (lambda: throw(StopIteration(1)), "TASK_RETRY_EXHAUSTED"),
+    "an exception without words": (lambda: throw(Mute()), "TASK_RETRY_EXHAUSTED"),
+    "a base exception without words": (lambda: throw(Deaf()), "TASK_RETRY_EXHAUSTED"),
+    "a nul in the message": (lambda: throw(ValueError("a\0b")), "TASK_RETRY_EXHAUSTED"),
+    "a surrogate in the message": (lambda: throw(ValueError("\ud800")), "TASK_RETRY_EXHAUSTED"),
+    "10 MB of message": (lambda: throw(ValueError("x" * 10_000_000)), "TASK_RETRY_EXHAUSTED"),
+    "a group": (lambda: throw(ExceptionGroup("g", [ValueError("x")])), "TASK_RETRY_EXHAUSTED"),
+    "recursion": (lambda: throw(RecursionError()), "TASK_RETRY_EXHAUSTED"),
+    "memory": (lambda: throw(MemoryError()), "TASK_RETRY_EXHAUSTED"),
+    "cancelled": (lambda: throw(asyncio.CancelledError()), "TASK_RETRY_EXHAUSTED"),
+    "timeout": (lambda: throw(TimeoutError()), "TASK_RETRY_EXHAUSTED"),
+}
+
+
+@pytest.mark.contract("R6", "K13", "K25")
+@pytest.mark.parametrize("kind", ["async", "thread"])
+async def test_a_handler_that_returns_or_raises_anything_ends_its_own_task_only(make_app: MakeApp, kind: str) -> None:
+    async def in_loop(what: str) -> Any:
+        return ANYTHING[what][0]()
+
+    def in_thread(what: str) -> Any:
+        return ANYTHING[what][0]()
+
+    async def neighbour(n: int) -> int:
+        return n
+
+    bad = in_loop if kind == "async" else in_thread
+    app = await make_app(bad, neighbour)
+    handles = {what: await app.tasks.create(bad, what=what, max_retries=0, timeout=30) for what in ANYTHING}
+    beside = [await app.tasks.create(neighbour, n=n) for n in range(20)]
+
+    async with app.worker():
+        ends = {what: await asyncio.wait_for(app.tasks.end(handle.id), 30) for what, handle in handles.items()}
+        assert [await handle.result(timeout=15) for handle in beside] == list(range(20))
+        assert await (await app.tasks.create(neighbour, n=99)).result(timeout=15) == 99
+
+    assert {what: end.code for what, end in ends.items()} == {what: code for what, (_, code) in ANYTHING.items()}
+    assert all(len(end.reason or "") <= 2100 for end in ends.values())
+
+
+@pytest.mark.contract("K25", "K9")
+@pytest.mark.parametrize(
+    "payload",
+    ["1" * 5000, "[" * 500 + "]" * 500, '"text"', "{}"],
+    ids=lambda text: text[:12],
+)
+async def test_a_row_made_unreadable_by_another_program_ends_alone(make_app: MakeApp, payload: str) -> None:
+    async def count(n: int) -> int:
+        return n
+
+    app = await make_app(count)
+    async with app.database.transaction() as tx:
+        poison = await plant(tx, TASK, READY, name="count")
+        await tx.fetch(f"update ferryman.tasks set payload = '{payload}'::jsonb where id = $1", poison)
+    beside = await app.tasks.create_many(count, [{"n": n} for n in range(10)])
+
+    async with app.worker():
+        end = await asyncio.wait_for(app.tasks.end(poison), 15)
+        results = [await handle.result(timeout=15) for handle in beside]
+
+    assert (end.state, end.code, end.attempt) == ("failed", "TASK_INVALID_PAYLOAD", 1)
+    assert results == list(range(10))

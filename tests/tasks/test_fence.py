@@ -1,0 +1,151 @@
+"""The result of a claim that is no longer current is ignored and counted (T7, K4, K5)."""
+
+import asyncio
+import threading
+import time
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from ferryman.kernel import telemetry, watchdog
+from ferryman.kernel.doorbell import NoDoorbell
+from ferryman.kernel.pool import Line
+from ferryman.tasks import watch
+from ferryman.tasks.ports import Owners
+from ferryman.tasks.states import READY, RUNNING
+from tests.tasks.conftest import MakeApp
+
+
+def counted(move: str) -> float:
+    registry: CollectorRegistry = telemetry.registry()
+    for family in registry.collect():
+        for sample in family.samples:
+            if sample.name.endswith("fenced_total") and sample.labels.get("move") == move:
+                return sample.value
+    return 0.0
+
+
+@pytest.mark.contract("T7", "K4", "K19")
+async def test_a_result_of_a_claim_that_was_taken_over_is_ignored_and_counted(make_app: MakeApp) -> None:
+    started, go = asyncio.Event(), asyncio.Event()
+
+    async def waits() -> str:
+        started.set()
+        await go.wait()
+        return "too late"
+
+    app = await make_app(waits)
+    handle = await app.tasks.create(waits)
+    before = counted("settle")
+    async with app.worker(lease=timedelta(minutes=10)):
+        await asyncio.wait_for(started.wait(), 15)
+        async with app.database.session() as tx:
+            await tx.fetch("update ferryman.tasks set epoch = epoch + 1, lease_owner = gen_random_uuid()")
+        go.set()
+
+    task = await handle.refresh()
+    assert (task.state, task.result) == (RUNNING, None)
+    assert counted("settle") == before + 1
+
+
+@pytest.mark.contract("K5", "K4")
+async def test_a_worker_whose_renewal_is_refused_aborts_the_handler(make_app: MakeApp) -> None:
+    started, aborted = asyncio.Event(), asyncio.Event()
+
+    async def waits() -> None:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            aborted.set()
+
+    app = await make_app(waits)
+    await app.tasks.create(waits)
+    async with app.worker(lease=timedelta(seconds=2)):
+        await asyncio.wait_for(started.wait(), 15)
+        async with app.database.session() as tx:
+            await tx.fetch("update ferryman.tasks set epoch = epoch + 1")
+
+        await asyncio.wait_for(aborted.wait(), 15)
+
+
+@pytest.mark.contract("K5")
+async def test_a_handler_that_blocks_the_loop_for_longer_than_the_lease_keeps_it(make_app: MakeApp) -> None:
+    async def blocks() -> str:
+        time.sleep(3)
+        return "done"
+
+    blocked = await make_app(blocks)
+    watching: dict[str, Any] = {}
+
+    def look() -> None:
+        """A watchdog of another process, on a loop that nobody blocks."""
+        watching["ended"] = asyncio.run(reap_for_a_while())
+
+    async def reap_for_a_while() -> int:
+        line = Line(blocked.settings.database_url or "")
+        acted = 0
+        while not done.is_set():
+            made = watch.rules(Owners(), NoDoorbell(), sweep=timedelta(seconds=1), interval=timedelta(seconds=1))
+            acted += (await watchdog.tick(line, made)).acted()
+            done.wait(0.05)
+        await line.close()
+        return acted
+
+    done = threading.Event()
+    thread = threading.Thread(target=look)
+    handle = await blocked.tasks.create(blocks)
+    thread.start()
+    async with blocked.worker(lease=timedelta(seconds=2)):
+        result = await handle.result(timeout=30)
+    done.set()
+    thread.join(15)
+
+    task = await handle.refresh()
+    assert (result, task.attempt, watching["ended"]) == ("done", 1, 0)
+
+
+@pytest.mark.contract("K17")
+async def test_a_drained_worker_hands_back_what_does_not_finish_without_using_an_attempt(make_app: MakeApp) -> None:
+    started, aborted = asyncio.Event(), asyncio.Event()
+
+    async def waits() -> None:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            aborted.set()
+
+    app = await make_app(waits)
+    handle = await app.tasks.create(waits)
+    async with app.worker(grace=timedelta(0), lease=timedelta(minutes=10)):
+        await asyncio.wait_for(started.wait(), 15)
+
+    task = await handle.refresh()
+    async with app.database.session() as tx:
+        [row] = await tx.fetch("select epoch, rank is not null as claimable from ferryman.tasks")
+    assert aborted.is_set()
+    assert (task.state, task.attempt, task.lease_owner) == (READY, 1, None)
+    assert (row["epoch"], row["claimable"]) == (1, True)
+
+
+@pytest.mark.contract("K17")
+async def test_a_drained_worker_lets_what_runs_finish_within_its_grace(make_app: MakeApp) -> None:
+    started, go = asyncio.Event(), asyncio.Event()
+
+    async def waits() -> str:
+        started.set()
+        await go.wait()
+        return "done"
+
+    app = await make_app(waits)
+    running = await app.tasks.create(waits)
+    async with app.worker(grace=timedelta(seconds=30), concurrency=1):
+        await asyncio.wait_for(started.wait(), 15)
+        waiting = await app.tasks.create(waits)
+        asyncio.get_running_loop().call_soon(go.set)
+
+    assert (await running.refresh()).state == "succeeded"
+    assert (await waiting.refresh()).attempt == 1

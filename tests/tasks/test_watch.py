@@ -1,0 +1,186 @@
+"""What nobody else ends, the watchdog ends (W13, T21, T7, K9)."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from ferryman import Ferryman
+from ferryman.kernel import errors, invariants, watchdog
+from ferryman.kernel.doorbell import NoDoorbell
+from ferryman.kernel.invariants import KERNEL_INVARIANTS
+from ferryman.kernel.pool import Database, Line
+from ferryman.tasks import watch
+from ferryman.tasks.ports import Owners
+from ferryman.tasks.states import CANCELLED, FAILED, PENDING, READY, RUNNING, TASK
+from ferryman.testing import plant, state_of, travel
+from tests.tasks.conftest import MakeApp
+
+SECOND = timedelta(seconds=1)
+
+
+def rules(doorbell: Any = None) -> list[watchdog.Rule]:
+    return watch.rules(Owners(), doorbell or NoDoorbell(), sweep=SECOND, interval=SECOND)
+
+
+async def sound(db: Database) -> None:
+    async with db.session() as tx:
+        assert await invariants.check(tx, (*KERNEL_INVARIANTS, *watch.TASK_INVARIANTS)) == []
+
+
+@pytest.mark.contract("W13", "T5", "T6")
+async def test_a_lost_lease_returns_the_task_at_once_with_an_attempt_used(db: Database) -> None:
+    async with db.transaction() as tx:
+        task = await plant(tx, TASK, RUNNING, backoff={"kind": "fixed", "base_seconds": 3600})
+        await travel(tx, timedelta(seconds=31))
+
+        await watchdog.tick(tx, rules())
+
+        [row] = await tx.fetch("select * from ferryman.tasks where id = $1", task)
+        [event] = await tx.fetch("select * from ferryman.events where subject = $1", task)
+    assert (row["state"], row["attempt"], row["wake_at"]) == (READY, 2, None)
+    assert (row["last_error_code"], row["last_error_reason"]) == ("TASK_TIMEOUT", "lease_expired")
+    assert (event["reason_code"], event["reason_message"], event["attempt"]) == ("TASK_TIMEOUT", "lease_expired", 1)
+    await sound(db)
+
+
+@pytest.mark.contract("W13")
+async def test_a_lease_that_holds_is_left_alone(db: Database) -> None:
+    async with db.transaction() as tx:
+        task = await plant(tx, TASK, RUNNING)
+        await travel(tx, timedelta(seconds=29))
+
+        await watchdog.tick(tx, rules())
+
+        assert await state_of(tx, task) == RUNNING
+
+
+@pytest.mark.contract("W13", "T6", "T5")
+async def test_a_timeout_whose_worker_is_gone_backs_off_like_any_other(db: Database) -> None:
+    async with db.transaction() as tx:
+        task = await plant(
+            tx, TASK, RUNNING, timeout_ms=1000, started_at=-SECOND * 10, leased_until=-SECOND,
+            backoff={"kind": "fixed", "base_seconds": 3600},
+        )  # fmt: skip
+
+        await watchdog.tick(tx, rules())
+
+        [row] = await tx.fetch("select * from ferryman.tasks where id = $1", task)
+    assert (row["state"], row["rank"], row["last_error_reason"]) == (READY, None, "start_to_close timeout")
+    assert row["wake_at"] - row["updated_at"] >= timedelta(seconds=3600)
+
+
+@pytest.mark.contract("W13", "T4", "T7", "K9")
+async def test_a_task_whose_workers_always_die_ends_at_its_cap(db: Database) -> None:
+    async with db.transaction() as tx:
+        task = await plant(tx, TASK, RUNNING, attempt=4, max_retries=3, leased_until=-SECOND)
+
+        await watchdog.tick(tx, rules())
+
+        [row] = await tx.fetch("select * from ferryman.tasks where id = $1", task)
+    assert (row["state"], row["attempt"]) == (FAILED, 4)
+    assert (row["last_error_code"], row["last_error_reason"]) == ("TASK_RETRY_EXHAUSTED", "TASK_TIMEOUT: lease_expired")
+
+
+@pytest.mark.contract("W13", "K4")
+async def test_two_watchdogs_act_once(db: Database, database_url: str) -> None:
+    async with db.transaction() as tx:
+        for n in range(200):
+            await plant(tx, TASK, RUNNING, leased_until=-SECOND, max_retries=n % 2)
+    lines = [Line(database_url) for _ in range(2)]
+
+    reports = await asyncio.gather(*(watchdog.tick(line, rules()) for line in lines))
+
+    for line in lines:
+        await line.close()
+    assert sum(report.acted("W13") for report in reports) == 200
+    async with db.session() as tx:
+        [row] = await tx.fetch("select count(*) as events, count(distinct subject) as tasks from ferryman.events")
+    assert (row["events"], row["tasks"]) == (200, 200)
+
+
+@pytest.mark.contract("W13", "K5", "K17")
+async def test_what_a_dead_worker_held_runs_again_elsewhere(make_app: MakeApp) -> None:
+    async def mail() -> str:
+        return "sent"
+
+    app = await make_app(mail, worker={"lease_sweep_seconds": 0.1})
+    async with app.database.transaction() as tx:
+        task = await plant(tx, TASK, RUNNING, name="mail", leased_until=-SECOND)
+
+    async with app.worker():
+        end = await asyncio.wait_for(app.tasks.end(task), 15)
+
+    assert (end.state, end.attempt) == ("succeeded", 2)
+
+
+@pytest.mark.contract("W13", "K25", "W23")
+async def test_a_backoff_that_cannot_be_read_does_not_keep_a_task_for_ever(db: Database) -> None:
+    async with db.transaction() as tx:
+        bad = await plant(
+            tx, TASK, RUNNING, leased_until=-SECOND, timeout_ms=1, started_at=-SECOND * 9, backoff={"kind": "?"}
+        )
+        good = await plant(tx, TASK, RUNNING, leased_until=-SECOND)
+
+        report = await watchdog.tick(tx, rules())
+
+        assert report.spoiled() == 0
+        assert [await state_of(tx, task) for task in (bad, good)] == [READY, READY]
+
+
+@pytest.mark.contract("T21")
+@pytest.mark.parametrize("state", [PENDING, READY])
+async def test_what_still_waits_at_its_end_is_cancelled_as_expired(db: Database, state: Any) -> None:
+    async with db.transaction() as tx:
+        task = await plant(tx, TASK, state, ends_at=timedelta(minutes=59))
+        await travel(tx, timedelta(minutes=58))
+        await watchdog.tick(tx, rules())
+        assert await state_of(tx, task) == state
+        await travel(tx, timedelta(minutes=2))
+
+        await watchdog.tick(tx, rules())
+
+        [event] = await tx.fetch("select * from ferryman.events where subject = $1", task)
+        assert await state_of(tx, task) == CANCELLED
+    assert (event["from_state"], event["to_state"], event["reason_code"]) == (state, "cancelled", "TASK_EXPIRED")
+
+
+@pytest.mark.contract("T21")
+async def test_a_running_task_is_not_cut_short_by_its_end(db: Database) -> None:
+    async with db.transaction() as tx:
+        task = await plant(tx, TASK, RUNNING, ends_at=-SECOND)
+
+        await watchdog.tick(tx, rules())
+
+        assert await state_of(tx, task) == RUNNING
+
+
+@pytest.mark.contract("T21")
+async def test_the_end_is_thirty_days_after_the_due_time_unless_given(make_app: MakeApp) -> None:
+    async def mail() -> None: ...
+
+    app = await make_app(mail)
+    due = datetime.now(UTC) + timedelta(days=3)
+
+    plain = await app.tasks.create(mail)
+    later = await app.tasks.create(mail, at=due)
+    given = await app.tasks.create(mail, ends_at=due)
+
+    assert plain.task.ends_at - plain.task.created_at == timedelta(days=30)
+    assert later.task.ends_at - due == timedelta(days=30)
+    assert given.task.ends_at == due
+
+
+@pytest.mark.contract("T21", "T18")
+async def test_whoever_waits_for_an_expired_task_is_told(make_app: MakeApp) -> None:
+    async def mail() -> None: ...
+
+    app: Ferryman = await make_app((mail, {"queue": "unserved"}), worker={"watchdog_interval_seconds": 0.1})
+    handle = await app.tasks.create(mail)
+    async with app.database.session() as tx:
+        await travel(tx, timedelta(days=31))
+
+    async with app.worker():
+        with pytest.raises(errors.TaskExpired):
+            await handle.result(timeout=15)

@@ -1,0 +1,123 @@
+"""Natural batching: the first goes alone and at once, a crowd shares the next trip."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from ferryman.kernel.gather import Gather
+
+pytestmark = pytest.mark.contract("P2")
+
+
+class Wire:
+    """A way on which each set waits until it is let go."""
+
+    def __init__(self) -> None:
+        self.sets: list[list[int]] = []
+        self.sent = asyncio.Event()
+        self._gates: list[asyncio.Event] = []
+
+    async def send(self, things: list[int]) -> Sequence[int | Exception]:
+        gate = asyncio.Event()
+        self.sets.append(things)
+        self._gates.append(gate)
+        self.sent.set()
+        await gate.wait()
+        return [ValueError(str(thing)) if thing < 0 else thing * 2 for thing in things]
+
+    async def let_go(self) -> None:
+        await self.sent.wait()
+        self.sent.clear()
+        self._gates[-1].set()
+
+
+@pytest.fixture
+def wire() -> Wire:
+    return Wire()
+
+
+async def test_the_first_goes_alone_and_those_who_come_meanwhile_share_the_next_set(wire: Wire) -> None:
+    gather = Gather(wire.send)
+    first = asyncio.ensure_future(gather(1))
+    await wire.sent.wait()
+    others = [asyncio.ensure_future(gather(n)) for n in (2, 3, 4)]
+    await asyncio.sleep(0)
+    await wire.let_go()
+    await wire.let_go()
+
+    assert await asyncio.gather(first, *others) == [2, 4, 6, 8]
+    assert wire.sets == [[1], [2, 3, 4]]
+
+
+async def test_a_set_is_bounded(wire: Wire) -> None:
+    gather = Gather(wire.send, most=2)
+    answers = [gather.put(n) for n in range(5)]
+    for _ in range(3):
+        await wire.let_go()
+
+    assert await asyncio.gather(*answers) == [0, 2, 4, 6, 8]
+    assert wire.sets == [[0, 1], [2, 3], [4]]
+
+
+async def test_an_answer_that_is_an_error_is_raised_at_its_caller_alone(wire: Wire) -> None:
+    gather = Gather(wire.send)
+    answers = [gather.put(n) for n in (1, -2, 3)]
+    await wire.let_go()
+
+    told = await asyncio.gather(*answers, return_exceptions=True)
+
+    assert (told[0], told[2]) == (2, 6)
+    assert isinstance(told[1], ValueError)
+
+
+async def test_a_set_that_fails_as_a_whole_fails_for_each_and_the_next_goes_on() -> None:
+    broken = True
+
+    async def send(things: list[int]) -> Sequence[int]:
+        if broken:
+            raise OSError("gone")
+        return things
+
+    gather = Gather(send)
+    told = await asyncio.gather(gather.put(1), gather.put(2), return_exceptions=True)
+    broken = False
+
+    assert [type(error) for error in told] == [OSError, OSError]
+    assert await gather(3) == 3
+
+
+async def test_a_caller_who_went_away_takes_nothing_from_the_others(wire: Wire) -> None:
+    gather = Gather(wire.send)
+    gone, stays = asyncio.ensure_future(gather(1)), asyncio.ensure_future(gather(2))
+    await wire.sent.wait()
+    gone.cancel()
+    await wire.let_go()
+
+    assert await stays == 4
+    assert wire.sets == [[1, 2]]
+
+
+async def test_draining_waits_until_all_is_sent(wire: Wire) -> None:
+    gather = Gather(wire.send, most=1)
+    answers = [gather.put(n) for n in range(3)]
+    draining = asyncio.ensure_future(gather.drain())
+    for _ in range(3):
+        await wire.let_go()
+
+    await draining
+
+    assert all(answer.done() for answer in answers)
+
+
+async def test_when_the_sender_is_cancelled_nobody_waits_for_ever(wire: Wire) -> None:
+    gather = Gather(wire.send)
+    answer = gather.put(1)
+    await wire.sent.wait()
+    sender = gather._sender
+    assert sender is not None
+
+    sender.cancel()
+    await asyncio.wait([sender])
+
+    assert answer.cancelled()

@@ -1,0 +1,212 @@
+"""Delete each guard of each SQL statement, one at a time; the suite must notice.
+
+A guard is a condition of a statement: an `and`, `or`, `where`, `on`, `having`, `limit`, `order by` or `for update` line. For
+each the statement is loaded without it, and the tests of that statement run until the first fails. A guard whose loss no
+test notices survives: either a test is missing, or the guard changes nothing, which is then said in EQUIVALENT with the reason.
+
+One PostgreSQL serves all runs. Nothing of the product is changed on disk: a plugin of pytest puts the bitten text in the
+place of the file's when it is loaded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+
+from ferryman.app.embedded import Embedded
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = ROOT / "src" / "ferryman"
+
+# Where the tests of a statement are. A statement that stands nowhere is bitten by the tests of its folder.
+MOVES = ["tests/sql/test_matrix.py", "tests/sql/test_guards.py", "tests/sql/test_sweeps.py", "tests/sql/test_races.py"]
+READS = ["tests/sql/test_reading.py"]
+LOCKS = ["tests/sql/test_lock_order.py"]
+TESTS: dict[str, list[str]] = {
+    "tasks/tasks/turn": [*MOVES, *LOCKS],
+    "tasks/tasks/settle": [*MOVES, *LOCKS, "tests/tasks/test_callbacks.py"],
+    "tasks/tasks/cancel": [*MOVES, *LOCKS, "tests/tasks/test_callbacks.py"],
+    "tasks/tasks/promote": MOVES,
+    "tasks/tasks/renew": [*MOVES, *LOCKS],
+    "tasks/tasks/reclaim": MOVES,
+    "tasks/tasks/lapsed": MOVES,
+    "tasks/tasks/expired": MOVES,
+    "tasks/tasks/create": ["tests/tasks/test_birth.py", "tests/tasks/test_idempotency.py", "tests/tasks/test_watch.py"],
+    "tasks/tasks/existing": [
+        "tests/tasks/test_idempotency.py",
+        "tests/tasks/test_tenancy.py",
+        "tests/sql/test_races.py",
+    ],
+    "tasks/tasks": [*READS, "tests/tasks/test_tenancy.py", "tests/tasks/test_birth.py"],
+    "tasks/task_progress": READS,
+    "tasks/task_logs": READS,
+    "tasks/workers": READS,
+    "kernel/events": [
+        "tests/sql/test_events.py",
+        "tests/sql/test_events_places.py",
+        "tests/sql/test_events_partitions.py",
+    ],
+    "kernel/watchdog": ["tests/watchdog"],
+    "tasks/invariants": ["tests/sql/test_invariants.py"],
+    "kernel/invariants": ["tests/sql/test_invariants.py"],
+}
+
+# What may be deleted without anybody noticing, and why. Keys are the statement and the guard as it is written.
+EQUIVALENT: dict[tuple[str, str], str] = {}
+
+_GUARD = re.compile(r"^\s*(?:and|or|where|on|having|limit|order by|for update|on conflict)\b", re.IGNORECASE)
+_OPENING = re.compile(r"^(\s*)(where|on|having)\b\s*(.*)$", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Bite:
+    """One statement without one of its guards."""
+
+    statement: str
+    line: int
+    guard: str
+    text: str
+
+    @property
+    def excuse(self) -> str | None:
+        """Why nobody can notice, if that is known."""
+        return EQUIVALENT.get((self.statement, self.guard))
+
+    def tests(self) -> list[str]:
+        """The tests that must notice."""
+        folder = self.statement.rpartition("/")[0]
+        return TESTS.get(self.statement) or TESTS[folder]
+
+
+def statements(only: str) -> Iterator[tuple[str, str]]:
+    """Give the statements that have tests of their own: name and text."""
+    for file in sorted(SOURCES.glob("*/sql/*/*.sql")):
+        package, _, rest = file.relative_to(SOURCES).with_suffix("").as_posix().partition("/sql/")
+        name = f"{package}/{rest}"
+        if only in name and (name in TESTS or name.rpartition("/")[0] in TESTS):
+            yield name, file.read_text(encoding="utf-8")
+
+
+def bites(name: str, text: str) -> Iterator[Bite]:
+    """Delete each guard in turn; a condition that others hang on is replaced by one that is always true."""
+    lines = text.splitlines()
+    for place, line in enumerate(lines):
+        if not _GUARD.match(line):
+            continue
+        end = _end(lines, place)
+        opening = _OPENING.match(line)
+        # What follows the condition on its last line, beyond the brackets it opened, belongs to the statement.
+        tail = _tail("\n".join(lines[place : end + 1]))
+        kept = [f"{opening[1]}{opening[2]} true{tail}"] if opening else ([tail.strip()] if tail.strip() else [])
+        guard = " ".join(part.strip() for part in lines[place : end + 1])
+        yield Bite(name, place + 1, guard, "\n".join([*lines[:place], *kept, *lines[end + 1 :]]))
+
+
+def _end(lines: Sequence[str], place: int) -> int:
+    """Return the last line of a condition: brackets it opens are closed."""
+    depth = 0
+    for at in range(place, len(lines)):
+        depth += _depth(lines[at])
+        if depth <= 0:
+            return at
+    return len(lines) - 1
+
+
+def _depth(text: str) -> int:
+    bare = re.sub(r"'[^']*'|--.*", "", text)
+    return bare.count("(") - bare.count(")")
+
+
+def _tail(text: str) -> str:
+    """Return what closes brackets that the condition did not open."""
+    depth = 0
+    for at, sign in enumerate(text):
+        depth += {"(": 1, ")": -1}.get(sign, 0)
+        if depth < 0:
+            return text[at:]
+    return "," if text.rstrip().endswith(",") else ""
+
+
+def survives(bite: Bite, url: str) -> bool:
+    """Run the tests of a bitten statement; true if none of them fails."""
+    with tempfile.NamedTemporaryFile("w", suffix=".sql", encoding="utf-8") as bitten:
+        bitten.write(bite.text)
+        bitten.flush()
+        run = subprocess.run(
+            [sys.executable, "-m", "pytest", "-x", "-q", "-p", "tools.bitten", "-p", "no:cacheprovider", *bite.tests()],
+            cwd=ROOT,
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
+                "FERRYMAN_DATABASE_URL": url,
+                "BITTEN_STATEMENT": bite.statement,
+                "BITTEN_TEXT": bitten.name,
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    if run.returncode not in (0, 1, 2):
+        raise RuntimeError(f"{bite.statement}:{bite.line}: pytest could not run:\n{run.stdout}{run.stderr}")
+    return run.returncode == 0
+
+
+def hunt(hunted: Sequence[Bite]) -> Iterator[Bite]:
+    """Try each bite, and give those that nobody notices."""
+    # A server for each hand: readers of the log wait for every open transaction of their server.
+    hands = os.cpu_count() or 2
+    servers: SimpleQueue[str] = SimpleQueue()
+
+    def tried(bite: Bite) -> bool:
+        url = servers.get()
+        try:
+            return survives(bite, url)
+        finally:
+            servers.put(url)
+
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        for hand in range(hands):
+            server = stack.enter_context(Embedded(directory / f"pg{hand}", durable=False, keep=False))
+            servers.put(server.url)
+        pool = stack.enter_context(ThreadPoolExecutor(hands))
+        for bite, survived in zip(hunted, pool.map(tried, hunted), strict=True):
+            if survived:
+                print(f"SURVIVES  {bite.statement}:{bite.line}: {bite.guard}", flush=True)
+                yield bite
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Bite, and name what nobody noticed."""
+    parser = argparse.ArgumentParser(description="Delete each guard of each SQL statement; the suite must notice.")
+    parser.add_argument("--only", default="", help="statements whose name contains this, such as tasks/tasks/turn")
+    parser.add_argument("--list", action="store_true", help="show the guards and bite nothing")
+    asked = parser.parse_args(arguments)
+    planned = [bite for name, text in statements(asked.only) for bite in bites(name, text)]
+    if asked.list:
+        for bite in planned:
+            print(f"{bite.statement}:{bite.line}: {bite.guard}" + (f"  ({bite.excuse})" if bite.excuse else ""))
+        return 0
+    began = time.monotonic()
+    hunted = [bite for bite in planned if bite.excuse is None]
+    survivors = list(hunt(hunted))
+    print(
+        f"{len(hunted) - len(survivors)} of {len(hunted)} guards are watched, {len(planned) - len(hunted)} change nothing,"
+        f" in {time.monotonic() - began:.0f} s."
+    )
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
