@@ -53,6 +53,7 @@ _UNAVAILABLE = (
     asyncio.TimeoutError,
     asyncpg.PostgresConnectionError,
     asyncpg.InterfaceError,
+    asyncpg.InternalClientError,  # the server hung up in the middle of something, and the driver lost its thread
     asyncpg.CannotConnectNowError,
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
@@ -130,14 +131,23 @@ class Session:
 
     async def fetch(self, query: str, /, *args: Any) -> Sequence[Row]:
         """Run one statement."""
-        with translated():
+        with self._translated():
             rows: Sequence[Row] = await self._connection.fetch(query, *args)
             return rows
 
     async def execute(self, script: str) -> None:
         """Run a script of several statements (migrations)."""
-        with translated():
+        with self._translated():
             await self._connection.execute(script, timeout=SCRIPT_TIMEOUT_SECONDS)
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        with translated():
+            try:
+                yield
+            except asyncpg.InternalClientError:
+                self._connection.terminate()  # it does not know itself that it cannot be used any more
+                raise
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Session]:
@@ -146,14 +156,14 @@ class Session:
         Only our own steps are translated: an OSError of the caller's code is no word about the database.
         """
         transaction = self._connection.transaction()
-        with translated():
+        with self._translated():
             await transaction.start()
         try:
             yield self
         except BaseException:
             await _undo(transaction)
             raise
-        with translated():
+        with self._translated():
             await transaction.commit()
 
 
@@ -161,7 +171,7 @@ async def _undo(transaction: Any) -> None:
     """Roll back; where the connection is gone, PostgreSQL has done so."""
     try:
         await transaction.rollback()
-    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
         log.debug("could not roll back", exc_info=error)
 
 
@@ -185,7 +195,9 @@ class Database:
         try:
             return await asyncpg.create_pool(
                 self.url,
-                min_size=1,
+                # One at the start, and no floor: asyncpg would restore it behind our back, with a traceback for every try.
+                init_size=1,
+                min_size=0,
                 max_size=self._size,
                 timeout=CONNECT_TIMEOUT_SECONDS,
                 command_timeout=COMMAND_TIMEOUT_SECONDS,
