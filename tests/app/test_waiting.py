@@ -14,6 +14,7 @@ async def test_a_wait_that_was_given_up_is_not_told_of_when_the_app_closes(datab
         await asyncio.wait([waiting], timeout=0.1)
         waiting.cancel()
         await asyncio.wait([waiting])
+        del waiting  # it holds the frame that holds what it waited for
     gc.collect()
 
     assert told == []

@@ -89,7 +89,7 @@ async def _reclaim(tx: Session, _task: UUID) -> bool:
 
 
 async def renew(tx: Session, id: UUID) -> bool:
-    return await store.renew(tx, [id], [EPOCH], owner=OWNER, lease=LEASE, margin=MARGIN) == {id}
+    return await store.renew(tx, [id], [EPOCH], owner=OWNER, lease=LEASE, margin=MARGIN) == {id: True}
 
 
 async def columns(tx: Session, id: UUID, *names: str) -> dict[str, Any]:

@@ -67,9 +67,8 @@ async def planted(db: Database, count: int, state: Any = RUNNING, **columns: Any
         return [await plant(tx, TASK, state, **columns | {"leased_until": -SECOND * (n + 1)}) for n in range(count)]
 
 
-def rule(owners: Owners, name: str) -> list[watchdog.Rule]:
-    rules = watch.rules(owners, NoDoorbell(), sweep=SECOND, interval=SECOND)
-    return [each for each in rules if each.name == name]
+def rules(owners: Owners, name: str) -> list[watchdog.Rule]:
+    return [rule for rule in watch.rules(owners, NoDoorbell(), sweep=SECOND, interval=SECOND) if rule.name == name]
 
 
 Act = Callable[[Line, Sequence[UUID]], Coroutine[Any, Any, None]]
@@ -87,7 +86,7 @@ def acts(owners: Owners, refs: dict[UUID, str]) -> dict[str, Act]:
         await cancel.cancel(line, owners, tasks, tenant="default")
 
     async def reaps(line: Line, tasks: Sequence[UUID]) -> None:
-        await watchdog.tick(line, rule(owners, "W13"))
+        await watchdog.tick(line, rules(owners, "W13"))
 
     async def renews(line: Line, tasks: Sequence[UUID]) -> None:
         await store.renew(line, tasks, [EPOCH] * len(tasks), owner=OWNER, lease=LEASE, margin=MARGIN)
@@ -127,7 +126,7 @@ async def test_parents_are_locked_before_any_task(db: Database, lines: list[Line
     by_name = acts(owners, {task: "3"})
 
     async def expires(line: Line, _tasks: Sequence[UUID]) -> None:
-        await watchdog.tick(line, rule(owners, "T21"))
+        await watchdog.tick(line, rules(owners, "T21"))
 
     async with db.transaction() as holder:
         # Somebody holds the parent: whoever comes must wait there, with the task still free.

@@ -16,7 +16,7 @@ from ferryman.kernel.gather import Gather
 from ferryman.kernel.loop import RECONNECT
 from ferryman.kernel.pool import Database, Line
 from ferryman.tasks.intake import cancel, create, read
-from ferryman.tasks.intake.result import End, Progress, Waiting
+from ferryman.tasks.intake.result import End, Progress, Waiting, failure
 from ferryman.tasks.model import Created, Draft, TaskRecord
 from ferryman.tasks.ports import Owners
 from ferryman.tasks.rules import request
@@ -142,19 +142,32 @@ class Tasks:
         )
         handler = self._known.find(task)[1]
         waiting = iter(payloads)
+        made: list[list[Draft]] = []  # kept to be sent again if the answer is lost: their ids make the repeat harmless
+
+        def next_set(place: int) -> list[Draft]:
+            if place == len(made):
+                made.append(self._alike(like, handler, islice(waiting, SET)))
+            return made[place]
+
+        created = await self._patiently(lambda: self._create_sets(next_set))
+        self._born(created)
+        return [Handle(self, each) for each in created]
+
+    async def _create_sets(self, next_set: Callable[[int], Sequence[Draft]]) -> Sequence[Created]:
         created: list[Created] = []
         async with self._db.transaction() as tx:
-            drafts = self._alike(like, handler, islice(waiting, SET))
+            place = 0
+            drafts = next_set(place)
             while drafts:
                 sent = asyncio.ensure_future(create.create(tx, drafts, ends_after=self._ends_after))
+                place += 1
                 try:
                     await asyncio.sleep(0)  # PostgreSQL inserts this set while Python makes the next
-                    drafts = self._alike(like, handler, islice(waiting, SET))
+                    drafts = next_set(place)
                 finally:
                     answers = await sent
                 created.extend(_all_created(answers))
-        self._born(created)
-        return [Handle(self, each) for each in created]
+        return created
 
     def _alike(self, like: Draft, handler: Handler | None, payloads: Iterable[Any]) -> list[Draft]:
         drafts = []
@@ -352,29 +365,6 @@ class Handle:
     def __repr__(self) -> str:
         """Name the task."""
         return f"<task {self.task_id} {self.task.name} {self.task.state.value}>"
-
-
-_FAILURES: dict[str, type[errors.FerrymanError]] = {
-    kind.code: kind
-    for kind in (
-        errors.TaskExecutionFailed,
-        errors.TaskTimeout,
-        errors.TaskRetryExhausted,
-        errors.TaskExpired,
-        errors.TaskInvalidPayload,
-        errors.TaskInvalidResult,
-        errors.TaskUnknownHandler,
-    )
-}
-
-
-def failure(end: End, task_id: str) -> errors.FerrymanError:
-    """Return what a waiter is raised when the task did not succeed."""
-    code = end.code or ""
-    if end.state is CANCELLED and code != errors.TaskExpired.code:
-        return errors.TaskCancelled(f"Task {task_id} was cancelled.", task_id=task_id, reason=end.reason)
-    kind = _FAILURES.get(code, errors.TaskExecutionFailed)
-    return kind(f"Task {task_id} {end.state.value}: {end.reason or code}.", task_id=task_id, reason=end.reason)
 
 
 def _or_empty(given: Any) -> Any:

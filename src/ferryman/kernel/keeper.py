@@ -4,6 +4,10 @@ It has a thread, an event loop and a connection of its own, because a handler ma
 connection of the pool, and must not lose its lease by that (K5). What is refused is not ours any more (cancelled, reaped,
 taken over): the keeper tells the pump, which aborts the handler. A lease is never renewed past the end of the attempt, so a
 handler that blocks for ever is still taken from this worker in time.
+
+A round that does not come back within a third of a lease is given up together with its connection, which may be dead without
+knowing it, while there is still time for another. What somebody else is writing at this moment is not waited for: one
+slow cancellation must not cost the other leases; it is looked at again in the next round.
 """
 
 from __future__ import annotations
@@ -19,11 +23,16 @@ from uuid import UUID
 
 from ferryman.kernel import errors, faults
 from ferryman.kernel.crew import Holding
+from ferryman.kernel.loop import RECONNECT
 from ferryman.kernel.pool import Line
 
 log = logging.getLogger("ferryman.keeper")
 
-Renew = Callable[[Line, Sequence[UUID], Sequence[int]], Awaitable[Collection[UUID]]]
+# However short the lease, a busy machine is given this long to answer.
+ROUND_LEAST = 1.0
+
+# Answers for each that is still ours whether it was renewed; false where somebody is writing it at this moment.
+Renew = Callable[[Line, Sequence[UUID], Sequence[int]], Awaitable[Mapping[UUID, bool]]]
 Beat = Callable[[Line], Awaitable[None]]
 
 
@@ -52,6 +61,7 @@ class Keeper:
         self._look: asyncio.Event | None = None
         self._stopping = False
         self._all = False
+        self._next_beat = 0.0
         self._thread = threading.Thread(target=self._main, name="ferryman-keeper", daemon=True)
 
     def start(self) -> None:
@@ -81,27 +91,38 @@ class Keeper:
     async def _keep(self) -> None:
         self._loop, self._look = asyncio.get_running_loop(), asyncio.Event()
         line = self._make_line()
-        next_beat = 0.0
+        failures = 0
         try:
             while not self._stopping:
                 try:
-                    if time.monotonic() >= next_beat:
-                        await self._beat(line)
-                        next_beat = time.monotonic() + self._third
-                    await self._renew_due(line)
-                except errors.FerrymanError as error:
-                    log.warning("leases could not be renewed", extra={"code": error.code, "reason": error.message})
-                except Exception:
-                    log.exception("leases could not be renewed")  # and will be tried again: the thread must not die
-                await self._rest(next_beat)
+                    await asyncio.wait_for(self._round(line), max(self._third, ROUND_LEAST))
+                    failures = 0
+                except Exception as error:  # noqa: BLE001 - tried again: without this thread every lease is lost
+                    failures += 1
+                    self._failed(error, failures)
+                    line.drop()
+                # Twice a third's pace, so that a lease claimed just after a round is renewed well before its end.
+                pause = self._third / 2
+                await self._rest(min(pause, RECONNECT.delay(failures).total_seconds()) if failures else pause)
         finally:
             await line.close()
 
-    async def _rest(self, next_beat: float) -> None:
+    def _failed(self, error: Exception, failures: int) -> None:
+        if isinstance(error, errors.FerrymanError | TimeoutError):
+            told = {"reason": str(error) or "no answer in time", "failures": failures}
+            log.log(logging.WARNING if failures == 1 else logging.DEBUG, "leases could not be renewed", extra=told)
+        else:
+            log.error("leases could not be renewed", exc_info=error, extra={"failures": failures})
+
+    async def _round(self, line: Line) -> None:
+        await self._renew_due(line)
+        if time.monotonic() >= self._next_beat:
+            await self._beat(line)
+            self._next_beat = time.monotonic() + self._third
+
+    async def _rest(self, pause: float) -> None:
         look = self._look
         assert look is not None
-        # Twice a third's pace, so that a lease claimed just after a round is renewed well before its end.
-        pause = min(self._third / 2, max(0.05, next_beat - time.monotonic()))
         try:
             await asyncio.wait_for(look.wait(), pause)
         except TimeoutError:
@@ -109,7 +130,15 @@ class Keeper:
         look.clear()
 
     async def _renew_due(self, line: Line) -> None:
-        everything, self._all = self._all, False
+        everything = self._all
+        self._all = False
+        try:
+            await self._renew_those(line, everything)
+        except BaseException:
+            self._all = self._all or everything
+            raise
+
+    async def _renew_those(self, line: Line, everything: bool) -> None:
         now = time.monotonic()
         due = [each for each in list(self._held.values()) if everything or now - each.renewed >= self._third]
         if not due:
@@ -118,7 +147,7 @@ class Keeper:
         faults.point("renew.before")
         kept = await self._renew(line, [each.item.id for each in due], [each.item.epoch for each in due])
         for each in due:
-            if each.item.id in kept:
+            if kept.get(each.item.id):
                 each.renewed = now
         lost = [each for each in due if each.item.id not in kept]
         if lost and self._home is not None and not self._home.is_closed():

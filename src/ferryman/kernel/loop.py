@@ -206,7 +206,8 @@ class Pump(Generic[Item, Outcome]):
         try:
             handed_back = await self._crew.reclaim(line, self._known())
         except Exception as error:  # the next turn that succeeds tries again
-            log.warning("could not look for lost claims", exc_info=error)
+            known = isinstance(error, errors.FerrymanError)
+            log.warning("could not look for lost claims: %s", error, exc_info=None if known else error)
         else:
             self._lost_sight = False
             self._old_claims.clear()

@@ -22,6 +22,8 @@ import asyncpg
 from ferryman.kernel import errors, telemetry
 from ferryman.kernel.db import SCHEMA, Row
 
+log = telemetry.logger("pool")
+
 CONNECT_TIMEOUT_SECONDS = 5.0
 COMMAND_TIMEOUT_SECONDS = 60.0
 SCRIPT_TIMEOUT_SECONDS = 6 * 3600.0  # an index of a large table takes its time
@@ -51,6 +53,7 @@ _UNAVAILABLE = (
     asyncio.TimeoutError,
     asyncpg.PostgresConnectionError,
     asyncpg.InterfaceError,
+    asyncpg.InternalClientError,  # the server hung up in the middle of something, and the driver lost its thread
     asyncpg.CannotConnectNowError,
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
@@ -128,21 +131,48 @@ class Session:
 
     async def fetch(self, query: str, /, *args: Any) -> Sequence[Row]:
         """Run one statement."""
-        with translated():
+        with self._translated():
             rows: Sequence[Row] = await self._connection.fetch(query, *args)
             return rows
 
     async def execute(self, script: str) -> None:
         """Run a script of several statements (migrations)."""
-        with translated():
+        with self._translated():
             await self._connection.execute(script, timeout=SCRIPT_TIMEOUT_SECONDS)
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        with translated():
+            try:
+                yield
+            except asyncpg.InternalClientError:
+                self._connection.terminate()  # it does not know itself that it cannot be used any more
+                raise
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Session]:
-        """Open a transaction, or a savepoint inside one."""
-        with translated():
-            async with self._connection.transaction():
-                yield self
+        """Open a transaction, or a savepoint inside one.
+
+        Only our own steps are translated: an OSError of the caller's code is no word about the database.
+        """
+        transaction = self._connection.transaction()
+        with self._translated():
+            await transaction.start()
+        try:
+            yield self
+        except BaseException:
+            await _undo(transaction)
+            raise
+        with self._translated():
+            await transaction.commit()
+
+
+async def _undo(transaction: Any) -> None:
+    """Roll back; where the connection is gone, PostgreSQL has done so."""
+    try:
+        await transaction.rollback()
+    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
+        log.debug("could not roll back", exc_info=error)
 
 
 class Database:
@@ -165,7 +195,9 @@ class Database:
         try:
             return await asyncpg.create_pool(
                 self.url,
-                min_size=1,
+                # One at the start, and no floor: asyncpg would restore it behind our back, with a traceback for every try.
+                init_size=1,
+                min_size=0,
                 max_size=self._size,
                 timeout=CONNECT_TIMEOUT_SECONDS,
                 command_timeout=COMMAND_TIMEOUT_SECONDS,
@@ -193,9 +225,14 @@ class Database:
         """Lend a connection on which each statement commits itself."""
         if self._pool is None:
             raise errors.NotOpen()
+        pool = self._pool
         with translated():
-            async with self._pool.acquire(timeout=CONNECT_TIMEOUT_SECONDS) as connection:
-                yield Session(connection, self.schema)
+            connection = await pool.acquire(timeout=CONNECT_TIMEOUT_SECONDS)
+        try:
+            yield Session(connection, self.schema)
+        finally:
+            with translated():
+                await pool.release(connection)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Session]:
@@ -265,6 +302,12 @@ class Line:
     def _terminated(self, _connection: Any) -> None:
         if self._lost is not None:
             self._lost()
+
+    def drop(self) -> None:
+        """Give up the connection without a word, because it may be dead and not know it; the next use makes another."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.terminate()
 
     async def close(self) -> None:
         """Hang up."""

@@ -36,8 +36,6 @@ _APPEND_LOG = load(PACKAGE, "task_logs/append")
 _READ_LOG = load(PACKAGE, "task_logs/read")
 _BEAT = load(PACKAGE, "workers/beat")
 _LEAVE = load(PACKAGE, "workers/leave")
-_WORKERS = load(PACKAGE, "workers/list")
-_ORPHANS = load(PACKAGE, "tasks/orphans")
 
 # The columns of a new task: the array that carries it, and the parameter that carries it once when all are alike.
 _CREATE_COLUMNS = (
@@ -223,19 +221,10 @@ async def promote(tx: Tx, *, limit: int) -> tuple[int, list[str], float | None]:
 
 async def renew(
     tx: Tx, ids: Sequence[UUID], epochs: Sequence[int], *, owner: UUID, lease: timedelta, margin: timedelta
-) -> set[UUID]:
-    """Renew leases; what is not in the answer was refused."""
-    ordered = sorted(zip(ids, epochs, strict=True))  # the order in which everybody locks tasks
-    rows = await many(
-        tx,
-        _RENEW,
-        ids=[id for id, _ in ordered],
-        epochs=[epoch for _, epoch in ordered],
-        owner=owner,
-        lease=lease,
-        margin=margin,
-    )
-    return {row["id"] for row in rows}
+) -> dict[UUID, bool]:
+    """Renew leases; what is not in the answer was refused, and what is false is being written by somebody else."""
+    rows = await many(tx, _RENEW, ids=list(ids), epochs=list(epochs), owner=owner, lease=lease, margin=margin)
+    return {row["id"]: row["renewed"] for row in rows}
 
 
 async def reclaim(tx: Tx, *, owner: UUID, held: Collection[UUID]) -> int:
@@ -289,13 +278,3 @@ async def beat(tx: Tx, **worker: Any) -> None:
 async def leave(tx: Tx, boot_id: UUID) -> None:
     """Say that a worker goes."""
     await many(tx, _LEAVE, boot_id=boot_id)
-
-
-async def workers(tx: Tx) -> Sequence[Row]:
-    """Read who works."""
-    return await many(tx, _WORKERS)
-
-
-async def orphans(tx: Tx) -> Sequence[Row]:
-    """Count waiting tasks that no living worker would take, by queue and handler."""
-    return await many(tx, _ORPHANS)

@@ -68,3 +68,7 @@ async def _look(name: str, check: Check) -> list[Reading]:
         return await check()
     except errors.FerrymanError as error:
         return [Reading(name, BAD, f"It could not be looked at: {error.message}", error.advice)]
+    except Exception as error:  # noqa: BLE001 - the other checks are wanted all the more
+        return [
+            Reading(name, BAD, f"It could not be looked at: {type(error).__name__}: {error}", "Please report this.")
+        ]

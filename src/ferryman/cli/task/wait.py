@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated, Any
 
-from ferryman.app.tasks import Handle, Tasks, failure
+from ferryman.app.tasks import Handle, Tasks
 from ferryman.cli import exits
 from ferryman.cli.options import PLAIN, Options
 from ferryman.cli.screen import Screen
 from ferryman.cli.words import flag, says
 from ferryman.kernel import duration, errors, payload
+from ferryman.tasks.intake.result import failure
 from ferryman.tasks.model import TaskRecord
 from ferryman.tasks.states import SUCCEEDED
 

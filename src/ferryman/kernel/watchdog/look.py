@@ -14,7 +14,7 @@ from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from typing import Any, Protocol
 
-from ferryman.kernel import faults, retry, telemetry
+from ferryman.kernel import errors, faults, retry, telemetry
 from ferryman.kernel.db import Tx
 from ferryman.kernel.watchdog.rule import Outcome, Rule
 
@@ -112,6 +112,10 @@ class Look:
             return
         if isinstance(error, OutOfTime):
             self._room = max(1, min(self._room, len(fit) or self._room) // 2)
+        if isinstance(error, errors.DatabaseUnavailable):
+            # No fault of the rule's: the round goes with the connection, and the next one comes in time.
+            log.warning("the rule %s lost the database: %s", self.rule.name, error, extra={"rule": self.rule.name})
+            return
         telemetry.spoiled(self.rule.name)
         log.error("the rule %s failed: %s", self.rule.name, error, exc_info=error, extra={"rule": self.rule.name})
 

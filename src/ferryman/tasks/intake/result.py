@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple
@@ -18,7 +19,7 @@ from ferryman.kernel import errors
 from ferryman.kernel.db import Tx
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.tasks import store
-from ferryman.tasks.states import TASK, TaskState
+from ferryman.tasks.states import CANCELLED, TASK, TaskState
 
 log = logging.getLogger("ferryman.tasks")
 
@@ -53,6 +54,7 @@ class Waiting:
         self._tenant = tenant
         self._poll = poll
         self._ends: dict[UUID, asyncio.Future[End]] = {}
+        self._waiters: Counter[asyncio.Future[End]] = Counter()
         self._watched: dict[UUID, asyncio.Event] = {}
         self._wake = asyncio.Event()
         self._looker: asyncio.Task[None] | None = None
@@ -62,8 +64,23 @@ class Waiting:
         future = self._ends.get(id)
         if future is None:
             future = self._ends[id] = asyncio.get_running_loop().create_future()
+        self._waiters[future] += 1
         self._look()
-        return await asyncio.shield(future)
+        try:
+            return await asyncio.shield(future)
+        finally:
+            self._leave(id, future)
+
+    def _leave(self, id: UUID, future: asyncio.Future[End]) -> None:
+        """Forget a task that nobody waits for any more."""
+        self._waiters[future] -= 1
+        if self._waiters[future]:
+            return
+        del self._waiters[future]
+        if self._ends.get(id) is future:
+            del self._ends[id]
+        if not future.done():
+            future.cancel()
 
     async def watch(self, id: UUID) -> AsyncIterator[Progress]:
         """Give the task's progress whenever it changes, until it has ended."""
@@ -107,6 +124,9 @@ class Waiting:
                         self._fail(error)
                         return
                     log.warning("ends could not be read", extra={"code": error.code})
+                except Exception as error:  # noqa: BLE001 - told to those who wait, who would wait for ever
+                    self._fail(error)
+                    return
                 if self._ends:
                     await _within(self._wake.wait(), self._poll)
         finally:
@@ -119,7 +139,7 @@ class Waiting:
 
     async def _read(self) -> None:
         async with self._session() as tx:
-            rows = await store.finished(tx, self._ends, tenant=self._tenant)
+            rows = await store.finished(tx, list(self._ends), tenant=self._tenant)
         for row in rows:
             future = self._ends.pop(row["id"], None)
             if future is None or future.done():
@@ -131,7 +151,7 @@ class Waiting:
             end = End(state, row["result"], row["last_error_code"], row["last_error_reason"], row["attempt"])
             future.set_result(end)
 
-    def _fail(self, error: errors.FerrymanError) -> None:
+    def _fail(self, error: Exception) -> None:
         waiting, self._ends = self._ends, {}
         for future in waiting.values():
             if not future.done():
@@ -157,3 +177,26 @@ async def _within(awaitable: Awaitable[object], seconds: float) -> bool:
     except TimeoutError:
         return False
     return True
+
+
+_FAILURES: dict[str, type[errors.FerrymanError]] = {
+    kind.code: kind
+    for kind in (
+        errors.TaskExecutionFailed,
+        errors.TaskTimeout,
+        errors.TaskRetryExhausted,
+        errors.TaskExpired,
+        errors.TaskInvalidPayload,
+        errors.TaskInvalidResult,
+        errors.TaskUnknownHandler,
+    )
+}
+
+
+def failure(end: End, task_id: str) -> errors.FerrymanError:
+    """Return what a waiter is raised when the task did not succeed."""
+    code = end.code or ""
+    if end.state is CANCELLED and code != errors.TaskExpired.code:
+        return errors.TaskCancelled(f"Task {task_id} was cancelled.", task_id=task_id, reason=end.reason)
+    kind = _FAILURES.get(code, errors.TaskExecutionFailed)
+    return kind(f"Task {task_id} {end.state.value}: {end.reason or code}.", task_id=task_id, reason=end.reason)

@@ -59,7 +59,7 @@ class TaskCrew:
         if len(plain) < len(outcomes):
             await self._settle_owing(line, [each for each in outcomes if each.callback is not None])
         if room > 0 and self.lanes.unsure:
-            self.lanes.found(await store.lanes(line, self._queues, limit=LANES_MAX))
+            await self._find_lanes(line)
         lanes = self.lanes.share(room)
         if not plain and not lanes:
             return (), False
@@ -82,6 +82,14 @@ class TaskCrew:
             self._tell(plain)
         return claimed, self.lanes.claimed(lanes, [(task.queue, task.tenant) for task in claimed])
 
+    async def _find_lanes(self, line: Line) -> None:
+        self.lanes.unsure = False  # before the look: a ring that comes while it is under way asks for another
+        try:
+            self.lanes.found(await store.lanes(line, self._queues, limit=LANES_MAX))
+        except BaseException:
+            self.lanes.unsure = True
+            raise
+
     async def _settle_owing(self, line: Line, outcomes: Sequence[Outcome]) -> None:
         async with line.transaction() as tx:
             rows = await settle(tx, self._owners, outcomes)
@@ -96,8 +104,10 @@ class TaskCrew:
             # Too many to name: whoever waits looks.
             self._doorbell.ring("done", map(str, done) if len(done) <= MAX_HINTS else ())
         again = [each.delay for each in outcomes if each.state is READY]
-        if again:
-            self._doorbell.ring("due" if any(again) else "ready")
+        if any(again):
+            self._doorbell.ring("due")
+        if not all(again):
+            self._doorbell.ring("ready")
         for (state, code), count in Counter((each.state, each.code) for each in outcomes).items():
             telemetry.ended("task", state.value, code, count)
 
@@ -107,10 +117,13 @@ class TaskCrew:
 
     async def reclaim(self, line: Line, held: Collection[UUID]) -> int:
         """Hand back what is leased to this worker but not held by it."""
-        return await store.reclaim(line, owner=self._owner, held=held)
+        count = await store.reclaim(line, owner=self._owner, held=held)
+        if count:
+            self._doorbell.ring("ready")
+        return count
 
-    async def renew(self, line: Line, ids: Sequence[UUID], epochs: Sequence[int]) -> set[UUID]:
-        """Renew leases; what is not in the answer was refused."""
+    async def renew(self, line: Line, ids: Sequence[UUID], epochs: Sequence[int]) -> dict[UUID, bool]:
+        """Renew leases; what is not in the answer was refused, and what is false is being written by somebody else."""
         kept = await store.renew(line, ids, epochs, owner=self._owner, lease=self._lease, margin=self._margin)
         if len(kept) < len(ids):
             telemetry.fenced("task", "renew", len(ids) - len(kept))

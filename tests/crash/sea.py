@@ -1,0 +1,63 @@
+"""A PostgreSQL of the test's own that waits for its disk, to be killed and started again."""
+
+import os
+import signal
+from pathlib import Path
+
+import asyncpg
+
+from ferryman.app.embedded import Embedded
+from ferryman.kernel import migrate
+from tests.crash import judge
+
+
+class Sea:
+    """One server; what was acknowledged before a kill is there after it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._shares: list[Embedded] = []
+        self._data = ""
+        self.url = ""
+        self.kills = 0
+
+    async def begin(self) -> "Sea":
+        self.start()
+        await migrate.migrate(self.url)
+        [row] = await judge.read(self.url, "select current_setting('data_directory') as place")
+        self._data = row["place"]
+        return self
+
+    def start(self) -> None:
+        share = Embedded(self._folder, keep=False)
+        self.url = share.start()
+        self._shares.append(share)
+
+    def kill(self) -> None:
+        """SIGKILL to the postmaster: its children notice and go."""
+        pid = int((Path(self._data) / "postmaster.pid").read_text(encoding="utf-8").split("\n", 1)[0])
+        os.kill(pid, signal.SIGKILL)
+        self.kills += 1
+
+    async def kill_a_backend(self) -> None:
+        """SIGKILL to one backend: the postmaster throws everybody out and recovers."""
+        [row] = await judge.read(
+            self.url, "select pid from pg_stat_activity where application_name = 'ferryman' order by random() limit 1"
+        )
+        os.kill(row["pid"], signal.SIGKILL)
+        self.kills += 1
+
+    async def terminate_all(self) -> int:
+        """End every connection of the product."""
+        connection = await asyncpg.connect(self.url)
+        try:
+            rows = await connection.fetch(
+                "select pg_terminate_backend(pid) as done from pg_stat_activity where application_name = 'ferryman'"
+            )
+        finally:
+            await connection.close()
+        return sum(row["done"] for row in rows)
+
+    def end(self) -> None:
+        for share in self._shares:
+            share.stop()

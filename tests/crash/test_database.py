@@ -1,0 +1,190 @@
+"""K24: the database goes away under load and comes back; nothing acknowledged is lost, nobody has to be started again."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from ferryman import Ferryman
+from tests.crash import cargo, judge
+from tests.crash.conftest import Launch
+from tests.crash.sea import Sea
+from tests.crash.yard import LEASE_SECONDS, PATIENCE_SECONDS, Line, Ship, until
+
+KEYS = 300
+FIRST_SUCCESS_SECONDS = 10.0
+
+
+@pytest.fixture
+async def sea(tmp_path: Path) -> AsyncIterator[Sea]:
+    made = Sea(tmp_path / "sea")
+    try:
+        yield await made.begin()
+    finally:
+        made.end()
+
+
+async def acknowledged(producer: Ship, count: int) -> Line:
+    return await producer.seen("ok", count=count)
+
+
+async def judged(sea: Sea, producer: Ship, workers: list[Ship]) -> None:
+    """Everything acknowledged ended once; each process is the one that was started, and was never refused for good."""
+    lines = [line for each in workers for line in each.lines()]
+    acked = {line["key"]: line["task"] for line in producer.lines("ok")}
+    await judge.judge(sea.url, acked.values(), lines)
+    rows = await judge.read(sea.url, "select id::text, idempotency_key as key from ferryman.tasks")
+    assert sorted((row["key"], row["id"]) for row in rows) == sorted(acked.items())
+    refused = {(line["code"], line["retryable"]) for line in producer.lines("refused")}
+    assert refused <= {("DATABASE_UNAVAILABLE", True)}
+    for each in [producer, *workers]:
+        assert len(each.lines("born")) == 1
+        assert "Traceback" not in each.output(), each.output()
+    assert all(each.alive() for each in workers)
+    assert await cargo.broken(sea.url) == []
+
+
+@pytest.mark.contract("K24", "K1")
+async def test_a_database_killed_under_load_loses_nothing_and_needs_nobody(sea: Sea, ship: Launch) -> None:
+    workers = [ship(sea.url).start() for _ in range(2)]
+    producer = ship(sea.url, role="producer", count=KEYS).start()
+    outages = []
+
+    for round in (1, 2, 3):
+        await acknowledged(producer, round * KEYS // 5)
+        sea.kill()
+        await asyncio.to_thread(sea.start)
+        outages.append(asyncio.get_running_loop().time())
+    await producer.seen("stopped")
+    await judge.all_ended(sea.url)
+
+    assert sea.kills == 3
+    await judged(sea, producer, workers)
+    for back in outages:
+        first = min(line["at"] for line in producer.lines("ok") if line["at"] > back)
+        assert first - back < FIRST_SUCCESS_SECONDS
+
+
+@pytest.mark.contract("K24")
+async def test_killed_backends_take_nothing_with_them(sea: Sea, ship: Launch) -> None:
+    workers = [ship(sea.url).start() for _ in range(2)]
+    producer = ship(sea.url, role="producer", count=KEYS).start()
+
+    for round in (1, 2):
+        await acknowledged(producer, round * KEYS // 4)
+        await sea.kill_a_backend()
+    await producer.seen("stopped")
+    await judge.all_ended(sea.url)
+
+    assert sea.kills == 2
+    await judged(sea, producer, workers)
+
+
+@pytest.mark.contract("K24")
+async def test_a_storm_of_terminated_connections_is_weathered(sea: Sea, ship: Launch) -> None:
+    workers = [ship(sea.url).start() for _ in range(2)]
+    producer = ship(sea.url, role="producer", count=KEYS).start()
+
+    terminated = 0
+    for round in range(1, 21):
+        await acknowledged(producer, round * 10)
+        terminated += await sea.terminate_all()
+    await producer.seen("stopped")
+    await judge.all_ended(sea.url)
+
+    assert terminated >= 100
+    await judged(sea, producer, workers)
+
+
+@pytest.mark.contract("K24", "W13")
+async def test_after_an_outage_living_workers_are_heard_before_their_leases_are_judged(
+    sea: Sea, ship: Launch, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    often = {"FERRYMAN_WORKER__WATCHDOG_INTERVAL_SECONDS": "0.3"}
+    held = await cargo.load(sea.url, 4, gate=str(gate))
+    holder = ship(sea.url).start(**often)
+    await holder.seen("start", count=4)
+    other = ship(sea.url).start(**often)
+    await other.seen("working")
+
+    sea.kill()
+    await asyncio.sleep(LEASE_SECONDS * 1.5)  # the outage itself: every lease ends in it
+    await asyncio.to_thread(sea.start)
+    await renewed(sea.url, 4 + await renewals(sea.url))  # past the grace period
+    gate.touch()
+    await judge.all_ended(sea.url)
+
+    await judge.judge(sea.url, held, [*holder.lines(), *other.lines()])
+    assert other.lines("start") == []
+    rows = await judge.read(sea.url, "select distinct epoch, attempt from ferryman.tasks")
+    assert [tuple(row) for row in rows] == [(1, 1)]
+
+
+@pytest.mark.contract("K24")
+async def test_statements_that_time_out_are_repeated_until_they_pass(database_url: str, ship: Launch) -> None:
+    name = database_url.partition("?")[0].rpartition("/")[2]
+    await judge.read(database_url, f"alter database {name} set statement_timeout = '200ms'")
+    held = await cargo.load(database_url, 30, hold=0.2)
+    worker = ship(database_url).start(FERRYMAN_WORKER__LEASE="300s")
+    await worker.seen("start", count=8)
+
+    blocker = await asyncpg.connect(database_url, server_settings={"statement_timeout": "0"})
+    async with blocker.transaction():
+        await blocker.execute("lock table ferryman.tasks in access exclusive mode")
+        await until(lambda: "cannot be used" in worker.output(), "a statement that timed out", also=worker.output)
+        await until(lambda: "could not be renewed" in worker.output() or len(worker.lines("end")) >= 8, "all to wait")
+    await blocker.close()
+    await judge.all_ended(database_url)
+
+    await judge.judge(database_url, held, worker.lines())
+    assert len(worker.lines("start")) == len(held)
+    assert await cargo.broken(database_url) == []
+
+
+@pytest.mark.contract("K24", "K5")
+async def test_handlers_that_hold_every_connection_of_the_pool_starve_nobody(database_url: str) -> None:
+    free, held = asyncio.Event(), asyncio.Semaphore(0)
+    app = Ferryman(database_url, pool={"size": 2}, worker={"lease": "2s", "poll": "0.1s", "lease_sweep_seconds": 0.2})
+
+    @app.task
+    async def hog() -> None:
+        async with app.database.session():
+            held.release()
+            await free.wait()
+
+    @app.task
+    async def quick(n: int) -> int:
+        return n
+
+    async with app, cargo.client(database_url) as client:
+        client.declare("hog")
+        client.declare("quick")
+        async with app.worker():
+            hogs = await client.tasks.create_many("hog", [{}, {}])
+            await asyncio.gather(*(held.acquire() for _ in hogs))
+            others = await client.tasks.create_many("quick", [{"n": n} for n in range(50)])
+            assert [await each.result(timeout=30) for each in others] == list(range(50))
+            # Two leases long they hold all there is, and are renewed all the same.
+            await renewed(database_url, 7)
+            free.set()
+            assert [await each.result(timeout=30) for each in hogs] == [None, None]
+
+    rows = await judge.read(database_url, "select distinct epoch, attempt from ferryman.tasks")
+    assert [tuple(row) for row in rows] == [(1, 1)]
+    assert await cargo.broken(database_url) == []
+
+
+async def renewals(url: str) -> int:
+    """Return how often that lease was renewed that was renewed least."""
+    query = "select min(lease_count) as least from ferryman.tasks where state = 'running'"
+    [row] = await judge.read(url, query)
+    return int(row["least"])
+
+
+async def renewed(url: str, count: int) -> None:
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while await renewals(url) < count:  # noqa: ASYNC110 - the sign is a row
+            await asyncio.sleep(0.1)

@@ -1,0 +1,157 @@
+"""K24: commits whose answer is lost are resolved by their id or their fence; settings that a pooler refuses are left out."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from ferryman import Context, Ferryman
+from ferryman.kernel import telemetry
+from ferryman.kernel.pool import Line
+from tests.crash import cargo, judge
+from tests.crash.wire import wired
+
+# Nothing here waits for the end of a lease, and nothing could be taken for it.
+TERMS = {"lease": "300s", "poll": "0.1s", "watchdog_interval_seconds": 100, "grace": "5s"}
+
+
+@asynccontextmanager
+async def opened(url: str, *, doorbell: str = "postgres") -> AsyncIterator[tuple[Ferryman, list[int]]]:
+    app = Ferryman(url, worker=TERMS, doorbell=doorbell)
+    attempts: list[int] = []
+
+    @app.task
+    async def echo(ctx: Context, word: str) -> str:
+        attempts.append(ctx.task.epoch)
+        return word[::-1]
+
+    async with app:
+        yield app, attempts
+
+
+def fenced() -> float:
+    return telemetry.registry().get_sample_value("ferryman_fenced_total", {"domain": "task", "move": "settle"}) or 0.0
+
+
+@pytest.mark.contract("K24", "K11")
+async def test_a_create_whose_answer_is_lost_makes_one_task_and_says_so(database_url: str) -> None:
+    async with wired(database_url) as (wire, url), opened(url) as (app, _):
+        await app.tasks.create("echo", word="before")
+        wire.cut_reply("the-lost-one")
+
+        handle = await app.tasks.create("echo", word="the-lost-one")
+
+        assert wire.cuts == 1
+        assert handle.idempotent_hit is False
+        rows = await judge.read(database_url, "select id from ferryman.tasks where payload->>'word' = 'the-lost-one'")
+        assert [row["id"] for row in rows] == [handle.id]
+
+
+@pytest.mark.contract("K24", "K11")
+@pytest.mark.parametrize("named", [{"task_id": "mine"}, {"idempotency_key": "mine"}], ids=["task_id", "key"])
+async def test_a_named_create_whose_answer_is_lost_makes_one_task(database_url: str, named: dict[str, str]) -> None:
+    async with wired(database_url) as (wire, url), opened(url) as (app, _):
+        await app.tasks.create("echo", word="before")
+        wire.cut_reply("the-lost-one")
+
+        handle = await app.tasks.create("echo", {"word": "the-lost-one"}, **named)  # type: ignore[arg-type]
+
+        assert wire.cuts == 1
+        rows = await judge.read(database_url, "select id from ferryman.tasks where payload->>'word' = 'the-lost-one'")
+        assert [row["id"] for row in rows] == [handle.id]
+
+
+@pytest.mark.contract("K24")
+async def test_many_created_at_once_are_created_once_though_their_commit_went_unanswered(database_url: str) -> None:
+    async with wired(database_url) as (wire, url), opened(url) as (app, _):
+        wire.cut_reply("COMMIT")
+
+        handles = await app.tasks.create_many("echo", [{"word": str(n)} for n in range(1500)])
+
+        assert wire.cuts == 1
+        rows = await judge.read(database_url, "select id from ferryman.tasks")
+        assert sorted(row["id"] for row in rows) == sorted(handle.id for handle in handles)
+
+
+@pytest.mark.contract("K24", "K4")
+async def test_a_settle_whose_answer_is_lost_is_fenced_when_it_is_repeated(database_url: str) -> None:
+    before = fenced()
+    async with wired(database_url) as (wire, url), opened(url) as (app, attempts), app.worker():
+        wire.cut_reply("eno-tsol-eht")  # the result on its way to the database
+
+        handle = await app.tasks.create("echo", word="the-lost-one")
+
+        assert await handle.result(timeout=30) == "eno-tsol-eht"
+        await seen(lambda: fenced() > before)
+        assert wire.cuts == 1
+        assert attempts == [1]
+    assert await cargo.broken(database_url) == []
+
+
+@pytest.mark.contract("K24", "K5")
+async def test_a_claim_whose_answer_is_lost_is_handed_back_without_waiting_for_its_lease(database_url: str) -> None:
+    async with wired(database_url) as (wire, url), opened(url) as (app, attempts), opened(database_url) as (client, _):
+        wire.cut_answer("the-lost-one")  # the payload on its way to the worker
+        async with app.worker():
+            handle = await client.tasks.create("echo", word="the-lost-one")
+
+            assert await handle.result(timeout=30) == "eno-tsol-eht"
+
+    assert wire.cuts == 1
+    assert attempts == [2]
+    assert (await row(database_url))["attempt"] == 1
+    assert await cargo.broken(database_url) == []
+
+
+@pytest.mark.contract("K24")
+async def test_a_cancel_whose_answer_is_lost_cancels(database_url: str) -> None:
+    async with wired(database_url) as (wire, url), opened(url) as (app, _):
+        handle = await app.tasks.create("echo", word="x")
+        wire.cut_reply("COMMIT")
+
+        await handle.cancel()
+
+        assert wire.cuts == 1
+        assert (await row(database_url))["state"] == "cancelled"
+    assert await cargo.broken(database_url) == []
+
+
+@pytest.mark.contract("K24")
+async def test_settings_that_a_pooler_refuses_are_left_out(database_url: str) -> None:
+    async with wired(database_url, strict=True) as (wire, url), opened(url) as (app, _), app.worker():
+        handle = await app.tasks.create("echo", word="abc")
+        later = await app.tasks.create_many("echo", [{"word": str(n)} for n in range(50)])
+
+        assert await handle.result(timeout=30) == "cba"
+        assert [await each.result(timeout=30) for each in later] == [str(n)[::-1] for n in range(50)]
+
+    # The pool, and each line by itself: none of them gave up.
+    assert wire.refusals >= 5
+    assert await cargo.broken(database_url) == []
+
+
+@pytest.mark.contract("K24")
+async def test_nothing_is_left_in_a_session_that_another_client_could_meet(database_url: str) -> None:
+    line = Line(database_url)
+    async with opened(database_url, doorbell="none") as (app, _), app.worker():
+        handle = await app.tasks.create("echo", word="abc")
+        await handle.result(timeout=30)
+        await (await app.tasks.create("echo", word="later")).cancel()
+
+        locks = "select from pg_locks where locktype = 'advisory' and database = $1"
+        [here] = await line.fetch("select oid from pg_database where datname = current_database()")
+        assert await line.fetch(locks, here["oid"]) == []
+        assert await line.fetch("select from pg_class where relpersistence = 't'") == []
+    await line.close()
+
+
+async def row(url: str) -> dict[str, object]:
+    [found] = await judge.read(url, "select state, attempt, epoch from ferryman.tasks")
+    return dict(found)
+
+
+async def seen(look: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not look():  # noqa: ASYNC110 - a counter has no event
+            await asyncio.sleep(0.01)

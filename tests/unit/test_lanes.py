@@ -1,0 +1,45 @@
+"""Which lanes a worker looks into: a ring that comes while a turn is under way is not lost with it."""
+
+import pytest
+
+from ferryman.tasks.work.lanes import Lanes, named
+
+LANE = ("default", "acme")
+
+
+def heard(*lanes: tuple[str, str]) -> Lanes:
+    known = Lanes(["default"])
+    known.unsure = False
+    known.heard([named(*lane) for lane in lanes])
+    return known
+
+
+@pytest.mark.contract("K2")
+def test_a_lane_that_came_back_empty_is_forgotten() -> None:
+    lanes = heard(LANE)
+    asked = lanes.share(10)
+
+    assert lanes.claimed(asked, []) is False
+    assert lanes.share(10) == []
+
+
+@pytest.mark.contract("K2")
+def test_a_lane_named_while_a_turn_looks_into_it_is_looked_into_again() -> None:
+    lanes = heard(LANE)
+    asked = lanes.share(10)
+
+    lanes.heard([named(*LANE)])
+
+    assert lanes.claimed(asked, []) is True
+    assert lanes.share(10) == [(*LANE, 10)]
+
+
+@pytest.mark.contract("K2")
+def test_a_lane_found_while_it_is_known_keeps_what_was_heard_of_it() -> None:
+    lanes = heard(LANE)
+    asked = lanes.share(10)
+    lanes.heard([named(*LANE)])
+
+    lanes.found([LANE])
+
+    assert lanes.claimed(asked, []) is True
