@@ -194,7 +194,7 @@ class Lives(RuleBasedStateMachine):
             for id, epoch in held
             if self.lives[id].state is RUNNING and (self.lives[id].epoch, self.lives[id].owner) == (epoch, worker.owner)
         }
-        assert kept == current
+        assert kept == dict.fromkeys(current, True)
         for id in kept:
             life = self.lives[id]
             life.leased_until = min(self.now + LEASE, life.started + TIMEOUT + MARGIN)

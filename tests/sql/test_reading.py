@@ -8,6 +8,7 @@ import pytest
 from ferryman.kernel import ids
 from ferryman.kernel.pool import Session
 from ferryman.tasks import store
+from ferryman.tasks.intake import read
 from ferryman.tasks.states import CANCELLED, FAILED, READY, RUNNING, SUCCEEDED, TASK
 from ferryman.testing import plant
 from tests.sql.moves import EPOCH, HOUR, SECOND, SOUND, outcome
@@ -182,8 +183,8 @@ async def test_orphans_are_what_waits_for_a_handler_that_no_living_worker_has(gi
     await plant(given, TASK, RUNNING, name="fax")
     await plant(given, TASK, SUCCEEDED, name="fax")
 
-    rows = await store.orphans(given)
+    found = await read.orphans(given)
 
-    assert [(row["queue"], row["name"], row["count"], row["queue_served"]) for row in rows] == [
+    assert [(each.queue, each.name, each.count, each.queue_served) for each in found] == [
         ("slow", "mail", 1, False), ("default", "fax", 1, True),
     ]  # fmt: skip
