@@ -285,8 +285,8 @@ def test_whatever_happens_the_tables_agree_with_the_model(lives: type[Lives]) ->
     run_state_machine_as_test(
         lives,
         settings=settings(
-            max_examples=50,
-            stateful_step_count=40,
+            max_examples=30,
+            stateful_step_count=30,
             deadline=None,
             suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
             print_blob=True,

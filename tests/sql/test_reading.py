@@ -101,6 +101,7 @@ async def test_the_owed_are_those_who_carry_a_callback_among_those_asked_for(giv
 @pytest.mark.parametrize("held", [{}, {"epoch": 8}, {"epoch": 6}], ids=str)
 async def test_only_the_present_holder_reports_progress(given: Session, held: dict[str, Any]) -> None:
     task = await plant(given, TASK, RUNNING, **SOUND[RUNNING] | held)
+    await plant(given, TASK, RUNNING, **SOUND[RUNNING])
 
     written = await store.report(given, [(task, EPOCH, 40, "half")])
 
