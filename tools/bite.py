@@ -70,6 +70,12 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ("tasks/tasks/existing", "limit (select 1000000)"): _LOOKUP,
     ("tasks/task_progress/report", "limit (select 1000000)"): _LOOKUP,
     ("tasks/task_progress/report", "order by word.id"): "a task has one holder, so no two sets share a row",
+    (
+        "tasks/task_logs/append",
+        "order by word.nth",
+    ): "unnest gives its rows in order; said for the day when it does not",
+    ("tasks/task_logs/read", "order by log.id"): _SORTED,
+    ("kernel/watchdog/overdue", "order by domain, rule"): "for people who read the alarm; nothing depends on it",
     ("tasks/tasks/depth", "limit 1000000"): "a bound for millions of rows, which no test plants",
     ("tasks/tasks/get", "limit 1"): "an id and a task_id of one tenant name one row each",
     ("tasks/tasks/expired", "order by task.ends_at"): _SORTED,

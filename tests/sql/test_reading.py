@@ -189,3 +189,25 @@ async def test_orphans_are_what_waits_for_a_handler_that_no_living_worker_has(gi
     assert [(each.queue, each.name, each.count, each.queue_served) for each in found] == [
         ("slow", "mail", 1, False), ("default", "fax", 1, True),
     ]  # fmt: skip
+
+
+@pytest.mark.contract("K19")
+async def test_workers_are_listed_from_their_start_and_forgotten_a_day_after_their_last_word(given: Session) -> None:
+    first, second, dead = (ids.boot_id() for _ in range(3))
+    for boot, lease in ((second, SECOND), (first, SECOND), (dead, -DAY * 2)):
+        await store.beat(
+            given,
+            boot_id=boot,
+            host="h",
+            pid=1,
+            version="0",
+            queues=["default"],
+            handlers=[],
+            settings="{}",
+            lease=lease,
+        )
+    await given.fetch(
+        "update ferryman.workers set started_at = started_at - interval '1 hour' where boot_id = $1", first
+    )
+
+    assert [row["boot_id"] for row in await store.workers(given)] == [first, second]
