@@ -210,4 +210,4 @@ async def test_workers_are_listed_from_their_start_and_forgotten_a_day_after_the
         "update ferryman.workers set started_at = started_at - interval '1 hour' where boot_id = $1", first
     )
 
-    assert [row["boot_id"] for row in await store.workers(given)] == [first, second]
+    assert [each.boot_id for each in await read.workers(given)] == [first, second]
