@@ -89,7 +89,7 @@ HOT = [
         store._TURN,
         {
             "won_ids": IDS, "won_epochs": [1] * 100, "won_results": ["1"] * 100, "lost": WORDS, "sent": 200, "owner": IDS[0],
-            "queues": ["default"] * 3, "tenants": ["tenant0", "tenant1", "tenant2"], "rooms": [30] * 3, "names": ["mail"],
+            "queues": ["default"] * 3, "tenants": ["tenant0", "tenant1", "tenant2"], "rooms": [30] * 3, "names": ["mail"], "kinds": [],
             "lease": TERM, "margin": TERM,
         },
         {"tasks_pkey", "tasks_ready"},
@@ -114,8 +114,8 @@ HOT = [
     Hot(store._PROGRESS, {"ids": IDS, "tenant": "acme"}, BY_KEY | {"task_progress_pkey"}),
     Hot(store._REPORT, {"ids": IDS, "epochs": [1] * 100, "percents": [1] * 100, "messages": ["m"] * 100}, BY_KEY),
     Hot(store._LANES, {"queues": ["default", "slow"], "limit": 1000}, {"tasks_ready"}),
-    Hot(store._LAPSED, {"limit": 500}, {"tasks_leased"}),
-    Hot(store._EXPIRED, {"limit": 500}, {"tasks_ending"}),
+    Hot(store._LAPSED, {"limit": 500, "kinds": []}, {"tasks_leased"}),
+    Hot(store._EXPIRED, {"limit": 500, "kinds": []}, {"tasks_ending"}),
     Hot(store._PROMOTE, {"limit": 1000}, {"tasks_pkey", "tasks_waking"}, anywhere=False),
     Hot(store._RECLAIM, {"owner": IDS[0], "held": IDS}, {"tasks_pkey", "tasks_leased"}, anywhere=False),
     Hot(

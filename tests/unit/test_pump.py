@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 
 from ferryman.kernel import errors
+from ferryman.kernel.crew import Turned
 from ferryman.kernel.loop import Pump
 
 AWAY = errors.DatabaseUnavailable("gone")
@@ -22,6 +23,7 @@ class Item(NamedTuple):
 class Result(NamedTuple):
     id: UUID
     said: str
+    epoch: int = 1
 
 
 class Asked:
@@ -30,10 +32,10 @@ class Asked:
     def __init__(self, outcomes: Sequence[Result], room: int) -> None:
         self.outcomes = list(outcomes)
         self.room = room
-        self.answer: asyncio.Future[tuple[Sequence[Item], bool]] = asyncio.get_running_loop().create_future()
+        self.answer: asyncio.Future[Turned[Item]] = asyncio.get_running_loop().create_future()
 
     def give(self, *items: Item, more: bool = False) -> None:
-        self.answer.set_result((items, more))
+        self.answer.set_result(Turned(items, more=more))
 
     def fail(self, error: Exception = AWAY) -> None:
         self.answer.set_exception(error)
@@ -48,7 +50,7 @@ class Script:
         self.finish: dict[UUID, asyncio.Event] = {}
         self.lose_reclaim = False
 
-    async def turn(self, line: Any, outcomes: Sequence[Result], room: int) -> tuple[Sequence[Item], bool]:
+    async def turn(self, line: Any, outcomes: Sequence[Result], room: int) -> Turned[Item]:
         turn = Asked(outcomes, room)
         self.asked.append(turn)
         return await turn.answer
@@ -73,6 +75,9 @@ class Script:
 
     def doubt(self) -> None:
         """Hear nothing."""
+
+    def lost(self, count: int) -> None:
+        """Count nothing."""
 
     def hand_back(self, item: Item) -> Result:
         return Result(item.id, "handed back")

@@ -191,6 +191,13 @@ class TaskNotFound(FerrymanError):
     advice = "Check the id and the tenant."
 
 
+class CallbackUnknown(FerrymanError):
+    """The end of this task is owed to an owner that this process does not know."""
+
+    code = "CALLBACK_UNKNOWN"
+    advice = "Do it from a process of the app that owns the task."
+
+
 # The ground below
 
 

@@ -110,10 +110,11 @@ async def turn(
     owner: UUID,
     lanes: Sequence[tuple[str, str, int]],
     names: Sequence[str],
+    kinds: Sequence[str],
     lease: timedelta,
     margin: timedelta,
-) -> tuple[list[Claimed], list[UUID]]:
-    """Settle a set and claim the next; answer with the claimed and with those outcomes that were stale."""
+) -> tuple[list[Claimed], set[UUID], set[UUID]]:
+    """Settle a set and claim the next; answer with the claimed, and which outcomes were stale, and which busy."""
     won = sorted((each for each in outcomes if each.state is SUCCEEDED), key=_by_id)
     lost = sorted((each for each in outcomes if each.state is not SUCCEEDED), key=_by_id)
     rows = await many(
@@ -130,14 +131,20 @@ async def turn(
         tenants=[lane[1] for lane in lanes],
         rooms=[lane[2] for lane in lanes],
         names=names,
+        kinds=kinds,
         lease=lease,
         margin=margin,
     )
-    stale = rows[-1]["task_id"]
+    tally = rows[-1]
     return (
         [Claimed(*row) for row in rows[:-1]],  # type: ignore[misc]  # a row is a sequence in the order of the columns
-        [UUID(text) for text in stale.split(",")] if stale else [],
+        _ids(tally["task_id"]),
+        _ids(tally["queue"]),
     )
+
+
+def _ids(text: str | None) -> set[UUID]:
+    return {UUID(each) for each in text.split(",")} if text else set()
 
 
 def _by_id(outcome: Outcome) -> int:
@@ -163,12 +170,13 @@ def _words(outcomes: Sequence[Outcome]) -> str:
     )
 
 
-async def settle(tx: Tx, outcomes: Sequence[Outcome], *, lapsed: bool = False) -> list[Row]:
-    """Settle a set inside a transaction; answer with those that were not stale.
+async def settle(tx: Tx, outcomes: Sequence[Outcome], *, lapsed: bool = False) -> tuple[list[Row], set[UUID]]:
+    """Settle a set inside a transaction; answer with those that moved, and with those that were busy; the rest was stale.
 
     With `lapsed` only those whose lease has passed are touched: the watchdog's word against a holder that may still renew.
     """
-    return list(await many(tx, _SETTLE, outcomes=_words(sorted(outcomes, key=_by_id)), lapsed=lapsed))
+    rows = await many(tx, _SETTLE, outcomes=_words(sorted(outcomes, key=_by_id)), lapsed=lapsed)
+    return [row for row in rows if row["state"] is not None], {row["id"] for row in rows if row["state"] is None}
 
 
 async def cancel(
@@ -232,14 +240,14 @@ async def reclaim(tx: Tx, *, owner: UUID, held: Collection[UUID]) -> int:
     return len(await many(tx, _RECLAIM, owner=owner, held=list(held)))
 
 
-async def lapsed(tx: Tx, limit: int) -> Sequence[Row]:
-    """Find running tasks whose lease has passed."""
-    return await many(tx, _LAPSED, limit=limit)
+async def lapsed(tx: Tx, limit: int, *, kinds: Sequence[str] = ()) -> Sequence[Row]:
+    """Find running tasks whose lease has passed; of those that owe, the ones whose owners are of these kinds."""
+    return await many(tx, _LAPSED, limit=limit, kinds=kinds)
 
 
-async def expired(tx: Tx, limit: int) -> Sequence[Row]:
-    """Find waiting tasks whose time is over."""
-    return await many(tx, _EXPIRED, limit=limit)
+async def expired(tx: Tx, limit: int, *, kinds: Sequence[str] = ()) -> Sequence[Row]:
+    """Find waiting tasks whose time is over; of those that owe, the ones whose owners are of these kinds."""
+    return await many(tx, _EXPIRED, limit=limit, kinds=kinds)
 
 
 async def depth(tx: Tx) -> Sequence[Row]:

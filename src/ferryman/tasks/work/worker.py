@@ -122,6 +122,7 @@ class Worker:
             for task in (sweep, pump):
                 task.cancel()
             await asyncio.gather(sweep, pump, return_exceptions=True)
+            await self.pump.close()
             await self._close()
 
     async def _drain(self, pump: asyncio.Task[None], grace: timedelta) -> None:
