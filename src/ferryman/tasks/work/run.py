@@ -20,8 +20,6 @@ from ferryman.tasks.work.threads import Threads
 
 log = logging.getLogger("ferryman.tasks")
 
-NOTHING = "null"
-
 
 class Runner:
     """Call handlers; each in its own error boundary."""
@@ -56,6 +54,8 @@ class Runner:
             faults.point("handler.returned")
             # The handler may have caught its cancellation and returned, or raised something else, all the same.
             return self._timed_out(task) if timer.expired else self._won(task, result)
+        except child.UnfitResult as error:
+            return self._timed_out(task) if timer.expired else self._unfit(task, error)
         except BaseException as error:  # noqa: BLE001 - SystemExit and KeyboardInterrupt of a handler end its task only
             return self._timed_out(task) if timer.expired else self._raised(task, error)
         finally:
@@ -90,9 +90,17 @@ class Runner:
         return self._lost(task, error.code, error.message, again=False)
 
     def _raised(self, task: Claimed, error: BaseException) -> Outcome | None:
-        """Whatever came out of the handler's own code is its failure, an error of ours too."""
+        """Whatever came out of the handler's own code is its failure; so is what cannot even be told."""
+        try:
+            return self._failed(task, error)
+        except BaseException:  # the attempt must end, whatever is wrong with what was raised
+            log.exception("what a handler raised could not be read", extra={"task": str(task.id)})
+            again = not issubclass(type(error), errors.DoNotRetry)
+            return self._lost(task, ending.EXECUTION_FAILED, ending.UNREADABLE, again=again)
+
+    def _failed(self, task: Claimed, error: BaseException) -> Outcome | None:
         if isinstance(error, errors.DoNotRetry):
-            return self._lost(task, ending.EXECUTION_FAILED, error.reason, again=False)
+            return self._lost(task, ending.EXECUTION_FAILED, errors.said(error.reason), again=False)
         current = asyncio.current_task()
         if isinstance(error, asyncio.CancelledError) and current is not None and current.cancelling():
             return None  # by the pump: the lease is gone, or the task has been handed back; nothing more is owed
