@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import logging
 from collections.abc import Mapping
@@ -17,6 +18,7 @@ from ferryman.tasks.work import child, context
 from ferryman.tasks.work.deadlines import Deadlines
 from ferryman.tasks.work.handlers import Handler, Kind
 from ferryman.tasks.work.threads import Threads
+from ferryman.tasks.work.words import Words
 
 log = logging.getLogger("ferryman.tasks")
 
@@ -25,20 +27,27 @@ class Runner:
     """Call handlers; each in its own error boundary."""
 
     def __init__(
-        self, handlers: Mapping[str, Handler], *, owner: UUID, limit: int, report: context.Report, say: context.Say
+        self, handlers: Mapping[str, Handler], words: Words, *, owner: UUID, limit: int, concurrency: int
     ) -> None:
         """Run for one worker; `limit` bounds the size of a result."""
         self._handlers = handlers
         self._owner = owner
         self._limit = limit
-        self._report = report
-        self._say = say
-        self._threads = Threads()
+        self._words = words
+        self._threads = Threads(concurrency)
         self._deadlines = Deadlines()
 
     async def run(self, task: Claimed) -> Outcome | None:
-        """Run a task to the end of this attempt."""
-        told = context.Context(task, report=self._report, say=self._say)
+        """Run a task to the end of this attempt; what it has said is written before its outcome, or soon after."""
+        told = context.Context(task, report=self._words.report, say=self._words.say)
+        outcome = await self._attempt(task, told)
+        if outcome is not None and told.spoke:
+            # The next claim fences this one's words. A cancel by the pump changes nothing: the outcome has its fence.
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._words.written()
+        return outcome
+
+    async def _attempt(self, task: Claimed, told: context.Context) -> Outcome | None:
         timer = self._deadlines.begin(task.timeout_ms / 1000)
         try:
             faults.point("handler.started")
