@@ -113,6 +113,11 @@ HOT = [
     Hot(store._FINISHED, {"ids": IDS, "tenant": "acme"}, BY_KEY),
     Hot(store._PROGRESS, {"ids": IDS, "tenant": "acme"}, BY_KEY | {"task_progress_pkey"}),
     Hot(store._REPORT, {"ids": IDS, "epochs": [1] * 100, "percents": [1] * 100, "messages": ["m"] * 100}, BY_KEY),
+    Hot(
+        store._APPEND_LOG,
+        {"ids": IDS, "epochs": [1] * 100, "attempts": [1] * 100, "levels": ["info"] * 100, "messages": ["m"] * 100},
+        BY_KEY,
+    ),
     Hot(store._LANES, {"queues": ["default", "slow"], "limit": 1000}, {"tasks_ready"}),
     Hot(store._LAPSED, {"limit": 500, "kinds": []}, {"tasks_leased"}),
     Hot(store._EXPIRED, {"limit": 500, "kinds": []}, {"tasks_ending"}),

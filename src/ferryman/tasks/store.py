@@ -14,6 +14,9 @@ from ferryman.tasks.states import SUCCEEDED, TaskState
 
 PACKAGE = "ferryman.tasks"
 
+Line = tuple[UUID, int, int, str, str]  # task, epoch, attempt, level, message
+Report = tuple[UUID, int, int, str | None]  # task, epoch, percent, message
+
 _TURN = load(PACKAGE, "tasks/turn")
 _CREATE = load(PACKAGE, "tasks/create")
 _EXISTING = load(PACKAGE, "tasks/existing")
@@ -255,8 +258,8 @@ async def depth(tx: Tx) -> Sequence[Row]:
     return await many(tx, _DEPTH)
 
 
-async def report(tx: Tx, words: Sequence[tuple[UUID, int, int, str | None]]) -> set[UUID]:
-    """Write the latest progress of running tasks; one word per task."""
+async def report(tx: Tx, words: Sequence[Report]) -> set[UUID]:
+    """Write the latest progress of tasks, one word per claim; what is not in the answer was stale."""
     ids, epochs, percents, messages = (list(column) for column in zip(*words, strict=True))
     rows = await many(tx, _REPORT, ids=ids, epochs=epochs, percents=percents, messages=messages)
     return {row["id"] for row in rows}
@@ -267,10 +270,11 @@ async def progress(tx: Tx, ids: Collection[UUID], *, tenant: str) -> Sequence[Ro
     return await many(tx, _PROGRESS, ids=list(ids), tenant=tenant)
 
 
-async def append_log(tx: Tx, lines: Sequence[tuple[UUID, int, str, str]]) -> None:
-    """Keep what handlers said."""
-    ids, attempts, levels, messages = (list(column) for column in zip(*lines, strict=True))
-    await many(tx, _APPEND_LOG, ids=ids, attempts=attempts, levels=levels, messages=messages)
+async def append_log(tx: Tx, lines: Sequence[Line]) -> int:
+    """Keep what handlers said; answer with how many lines were not stale."""
+    ids, epochs, attempts, levels, messages = (list(column) for column in zip(*lines, strict=True))
+    rows = await many(tx, _APPEND_LOG, ids=ids, epochs=epochs, attempts=attempts, levels=levels, messages=messages)
+    return len(rows)
 
 
 async def read_log(tx: Tx, task: UUID, *, tenant: str, after: int, limit: int) -> Sequence[Row]:
