@@ -293,6 +293,7 @@ class Tasks:
 
     async def cancel(self, *task_ids: str | UUID, reason: str | None = None) -> Sequence[UUID]:
         """Cancel tasks that have not ended; return those that were cancelled now."""
+        reason = request.reason(reason)
         wanted = [await self._id(each) for each in task_ids]
         rows = await self._patiently(
             lambda: cancel.cancel(self._db, self._owners, wanted, tenant=self.tenant, reason=reason)
@@ -308,7 +309,7 @@ class Tasks:
     async def _id(self, task_id: str | UUID) -> UUID:
         if isinstance(task_id, UUID):
             return task_id
-        return request.as_uuid(task_id) or (await self.record(task_id)).id
+        return request.as_uuid(ids.check_name(task_id, "task_id")) or (await self.record(task_id)).id
 
     async def close(self) -> None:
         """Send what is under way; let nobody wait any more."""
