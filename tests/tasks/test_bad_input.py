@@ -350,3 +350,33 @@ async def test_a_row_made_unreadable_by_another_program_ends_alone(make_app: Mak
 
     assert (end.state, end.code, end.attempt) == ("failed", "TASK_INVALID_PAYLOAD", 1)
     assert results == list(range(10))
+
+
+@pytest.mark.contract("K20", "K25")
+async def test_what_postgresql_itself_refuses_is_told_in_a_sentence_at_its_own_door(make_app: MakeApp) -> None:
+    app = await make_app(mail)
+    async with app.database.session() as tx:
+        await tx.fetch("alter table ferryman.tasks add constraint odd check (priority <> 7)")
+
+    one, other = await asyncio.gather(
+        app.tasks.create(mail, {}, priority=7), app.tasks.create(mail, {}), return_exceptions=True
+    )
+    with pytest.raises(errors.StatementRefused):
+        await app.tasks.create_many(mail, [{}], priority=7)
+
+    assert isinstance(one, errors.StatementRefused)
+    assert (one.code, one.details["sqlstate"]) == ("STATEMENT_REFUSED", "23514")
+    assert not isinstance(other, BaseException)
+    assert [task.id for task in await app.tasks.list()] == [other.id]
+
+
+@pytest.mark.contract("K20")
+async def test_a_read_that_postgresql_refuses_is_told_in_a_sentence(make_app: MakeApp) -> None:
+    app = await make_app(mail)
+    handle = await app.tasks.create(mail, {})
+    async with app.database.session() as tx:
+        await tx.fetch("alter table ferryman.task_progress rename column message to word")
+
+    for asked in (app.tasks.record(handle.id), app.tasks.list(), anext(app.tasks.watch(handle.id))):
+        with pytest.raises(errors.StatementRefused):
+            await asked
