@@ -190,17 +190,6 @@ async def test_a_cancel_stays_within_its_tenant(given: Session) -> None:
     assert len(await store.cancel(given, [task], tenant="acme")) == 1
 
 
-@pytest.mark.contract("K6")
-async def test_a_cancel_that_cannot_settle_callbacks_leaves_those_who_owe(given: Session) -> None:
-    owing = await plant(given, TASK, READY, callback="tool")
-    free = await plant(given, TASK, READY)
-
-    rows = await store.cancel(given, [owing, free], owing=False)
-
-    assert [row["id"] for row in rows] == [free]
-    assert await state_of(given, owing) == READY
-
-
 @pytest.mark.contract("T21")
 async def test_only_what_waits_past_its_end_expires(given: Session) -> None:
     early = await plant(given, TASK, READY, ends_at=HOUR)

@@ -106,10 +106,10 @@ HOT = [
     Hot(store._SETTLE, {"outcomes": WORDS, "lapsed": False}, BY_KEY),
     Hot(
         store._CANCEL,
-        {"ids": IDS, "tenant": "acme", "owing": True, "expired": False, "code": None, "reason": None},
+        {"ids": IDS, "tenant": "acme", "expired": False, "code": None, "reason": None},
         BY_KEY,
     ),
-    Hot(store._CALLBACKS, {"ids": IDS}, BY_KEY),
+    Hot(store._CALLBACKS, {"ids": IDS, "tenant": "acme"}, BY_KEY),
     Hot(store._FINISHED, {"ids": IDS, "tenant": "acme"}, BY_KEY),
     Hot(store._PROGRESS, {"ids": IDS, "tenant": "acme"}, BY_KEY | {"task_progress_pkey"}),
     Hot(store._REPORT, {"ids": IDS, "epochs": [1] * 100, "percents": [1] * 100, "messages": ["m"] * 100}, BY_KEY),

@@ -180,6 +180,80 @@ async def test_asking_for_a_task_by_anything_is_answered_clearly(make_app: MakeA
             await call(task_id)
 
 
+@pytest.mark.contract("R6", "K20")
+@pytest.mark.parametrize("task_id", [123, None, b"x", "\ud800", ["a"]], ids=ascii)
+async def test_what_is_no_id_is_refused_by_name(make_app: MakeApp, task_id: Any) -> None:
+    app = await make_app(mail)
+
+    for call in (app.tasks.get, app.tasks.cancel, app.tasks.events, app.tasks.logs):
+        with pytest.raises(errors.TaskInvalidRequest) as refusal:
+            await call(task_id)
+        assert refusal.value.details["field"] == "task_id"
+
+
+FILTERS: list[tuple[str, Any]] = [
+    *(("queue", value) for value in ("\0", "\ud800", "", LONG, 7)),
+    *(("name", value) for value in ("\0", "\ud800", "a b", 7)),
+    *(("state", value) for value in ("gone", "\0", 7, [])),
+    *(("before", value) for value in ("x", "\0", 7)),
+    *(("limit", value) for value in (0, -1, 1001, 10**12, 2**70, "x", 1.5, True, None)),
+]
+
+
+@pytest.mark.contract("R6", "K20")
+@pytest.mark.parametrize(("field", "value"), FILTERS, ids=lambda each: ascii(each)[:20])
+async def test_a_list_by_anything_is_answered_with_the_field(make_app: MakeApp, field: str, value: Any) -> None:
+    app = await make_app(mail)
+
+    with pytest.raises(errors.TaskInvalidRequest) as refusal:
+        await app.tasks.list(**{field: value})
+
+    assert refusal.value.details["field"] == field
+
+
+@pytest.mark.contract("R6", "K20")
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [*(("limit", value) for value in (-1, 0, 10**12, 2**70, "x")), *(("after", value) for value in (-1, 2**70, "x"))],
+)
+async def test_a_log_by_anything_is_answered_with_the_field(make_app: MakeApp, field: str, value: Any) -> None:
+    app = await make_app(mail)
+    handle = await app.tasks.create(mail, {})
+
+    with pytest.raises(errors.TaskInvalidRequest) as refusal:
+        await app.tasks.logs(handle.id, **{field: value})
+
+    assert refusal.value.details["field"] == field
+
+
+@pytest.mark.contract("K13", "K20", "T14")
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [("a\0b", "a\\x00b"), ("\ud800", "\\ud800"), ("x" * 50_000_000, "x" * 1999 + "…")],
+    ids=["nul", "surrogate", "50 MB"],
+)
+async def test_the_reason_of_a_cancel_is_stored_readable_and_bounded(make_app: MakeApp, given: str, kept: str) -> None:
+    app = await make_app(mail)
+    handle = await app.tasks.create(mail, {})
+
+    assert await handle.cancel(reason=given)
+
+    assert (await app.tasks.events(handle.id))[-1].reason_message == kept
+
+
+@pytest.mark.contract("K13", "K20", "T14")
+@pytest.mark.parametrize("reason", [7, b"x", ["not wanted"]], ids=repr)
+async def test_a_reason_that_is_no_text_is_refused_and_nothing_is_cancelled(make_app: MakeApp, reason: Any) -> None:
+    app = await make_app(mail)
+    handle = await app.tasks.create(mail, {})
+
+    with pytest.raises(errors.TaskInvalidRequest) as refusal:
+        await handle.cancel(reason=reason)
+
+    assert refusal.value.details["field"] == "reason"
+    assert (await handle.refresh()).state == READY
+
+
 # Handlers that return or raise anything.
 
 
@@ -238,3 +312,33 @@ async def test_a_row_made_unreadable_by_another_program_ends_alone(make_app: Mak
 
     assert (end.state, end.code, end.attempt) == ("failed", "TASK_INVALID_PAYLOAD", 1)
     assert results == list(range(10))
+
+
+@pytest.mark.contract("K20", "K25")
+async def test_what_postgresql_itself_refuses_is_told_in_a_sentence_at_its_own_door(make_app: MakeApp) -> None:
+    app = await make_app(mail)
+    async with app.database.session() as tx:
+        await tx.fetch("alter table ferryman.tasks add constraint odd check (priority <> 7)")
+
+    one, other = await asyncio.gather(
+        app.tasks.create(mail, {}, priority=7), app.tasks.create(mail, {}), return_exceptions=True
+    )
+    with pytest.raises(errors.StatementRefused):
+        await app.tasks.create_many(mail, [{}], priority=7)
+
+    assert isinstance(one, errors.StatementRefused)
+    assert (one.code, one.details["sqlstate"]) == ("STATEMENT_REFUSED", "23514")
+    assert not isinstance(other, BaseException)
+    assert [task.id for task in await app.tasks.list()] == [other.id]
+
+
+@pytest.mark.contract("K20")
+async def test_a_read_that_postgresql_refuses_is_told_in_a_sentence(make_app: MakeApp) -> None:
+    app = await make_app(mail)
+    handle = await app.tasks.create(mail, {})
+    async with app.database.session() as tx:
+        await tx.fetch("alter table ferryman.task_progress rename column message to word")
+
+    for asked in (app.tasks.record(handle.id), app.tasks.list(), anext(app.tasks.watch(handle.id))):
+        with pytest.raises(errors.StatementRefused):
+            await asked

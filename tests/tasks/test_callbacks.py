@@ -230,3 +230,24 @@ async def test_a_task_that_owes_is_handed_back_at_the_drain(make_app: MakeApp) -
 
     record = await app.tasks.record(task)
     assert (record.state, record.attempt) == (READY, 1)
+
+
+@pytest.mark.contract("K12", "K6")
+async def test_a_cancel_of_a_foreign_task_locks_nobody_elses_parents(make_app: MakeApp) -> None:
+    locked: list[str] = []
+
+    class Noted(Ledger):
+        async def lock(self, tx: Tx, refs: Sequence[str]) -> None:
+            locked.extend(refs)
+
+    ours = await make_app(works, tenant="default", owners={"tool": Noted()})
+    theirs = await make_app(works, tenant="zeta", owners={"tool": Noted()})
+    async with ours.database.session() as tx:
+        await tx.fetch("create table ledger (ref text, state text, code text, result text)")
+    task = await create(ours, "works", "9")
+
+    assert await theirs.tasks.cancel(task) == []
+    assert locked == []
+
+    assert await ours.tasks.cancel(task) == [task]
+    assert locked == ["9"]

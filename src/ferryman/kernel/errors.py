@@ -223,6 +223,29 @@ class DatabaseUnavailable(FerrymanError):
     retryable = True
 
 
+class DatabaseRefused(FerrymanError):
+    """PostgreSQL does not let this user in, or not at these tables."""
+
+    code = "DATABASE_REFUSED"
+    advice = (
+        "Set FERRYMAN_DATABASE_URL to a user, password and database that exist, and let that user use the schema: "
+        "GRANT what it lacks, or migrate as the user that works."
+    )
+
+    def __init__(self, message: str | None = None, *, login: bool = False, **details: Any) -> None:
+        super().__init__(message, **details)
+        # Whoever is not let in has lost nothing and may come back (a password is being changed, a database moved). A
+        # statement that is not allowed fails alone: it must not hold up those beside it.
+        self.retryable = login
+
+
+class StatementRefused(FerrymanError):
+    """PostgreSQL refused a statement of ours."""
+
+    code = "STATEMENT_REFUSED"
+    advice = "Nothing was changed. If what you gave is sound, this is a defect of ours: please report it."
+
+
 class DatabaseNotMigrated(FerrymanError):
     """The database does not have the tables this version needs."""
 

@@ -187,23 +187,18 @@ async def cancel(
     ids: Collection[UUID],
     *,
     tenant: str | None = None,
-    owing: bool = True,
     expired: bool = False,
     code: str | None = None,
     reason: str | None = None,
 ) -> list[Row]:
-    """Cancel live tasks.
-
-    Without `owing` those that carry a callback are left alone; with `expired` only those that still wait at their end.
-    """
-    return list(
-        await many(tx, _CANCEL, ids=list(ids), tenant=tenant, owing=owing, expired=expired, code=code, reason=reason)
-    )
+    """Cancel live tasks; with `expired` only those that still wait at their end."""
+    return list(await many(tx, _CANCEL, ids=list(ids), tenant=tenant, expired=expired, code=code, reason=reason))
 
 
-async def callbacks(tx: Tx, ids: Collection[UUID]) -> list[tuple[str, str]]:
-    """Read whom the ends of these tasks are owed to: (kind, reference)."""
-    return [(row["callback"], row["callback_ref"]) for row in await many(tx, _CALLBACKS, ids=list(ids))]
+async def callbacks(tx: Tx, ids: Collection[UUID], *, tenant: str | None = None) -> list[tuple[str, str]]:
+    """Read whom the ends of these tasks, of one tenant or of any, are owed to: (kind, reference)."""
+    rows = await many(tx, _CALLBACKS, ids=list(ids), tenant=tenant)
+    return [(row["callback"], row["callback_ref"]) for row in rows]
 
 
 def ended(row: Row) -> Ended:
