@@ -123,12 +123,6 @@ HOT = [
     Hot(store._EXPIRED, {"limit": 500, "kinds": []}, {"tasks_ending"}),
     Hot(store._PROMOTE, {"limit": 1000}, {"tasks_pkey", "tasks_waking"}, anywhere=False),
     Hot(store._RECLAIM, {"owner": IDS[0], "held": IDS}, {"tasks_pkey", "tasks_leased"}, anywhere=False),
-    Hot(
-        store._GET,
-        {"tenant": "acme", "id": IDS[0], "task_id": "t"},
-        {"tasks_pkey", "tasks_task_id", "task_progress_pkey"},
-        anywhere=False,
-    ),
     Hot(events.OF, {"subject": IDS[0], "tenant": None}, {"events_default_subject_id_idx"}, anywhere=False),
 ]  # fmt: skip
 BY_NAME = {hot.statement.name: hot for hot in HOT}
@@ -233,3 +227,5 @@ def test_a_hot_statement_reads_by_its_own_index(plans: Plans, when: str, connect
 
     assert [scan for scan in read if scan["Node Type"] == "Seq Scan" and scan["Relation Name"] not in SMALL] == []
     assert {scan["Index Name"] for scan in read if "Index Name" in scan} <= BY_NAME[name].indexes
+    if when != "kept since analysed empty":  # there all ways cost the same, until the next analyze throws the plan away
+        assert [scan for scan in read if scan.get("Index Name") == "tasks_pkey" and "Index Cond" not in scan] == []

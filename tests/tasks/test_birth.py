@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pytest
 
@@ -240,3 +241,16 @@ async def test_a_time_is_kept_in_utc_whatever_its_offset(make_app: MakeApp) -> N
     handle = await app.tasks.accept({"schedule_type": "at", "scheduled_at": "2026-02-25T14:00:00+02:00"})
 
     assert handle.answer()["task"]["scheduled_at"] == "2026-02-25T12:00:00Z"
+
+
+@pytest.mark.contract("K2", "T1")
+async def test_one_set_of_creates_rings_for_what_is_due_and_for_what_will_be(make_app: MakeApp) -> None:
+    app = await make_app(mail)
+    rung: dict[str, frozenset[str]] = {}
+    for topic in ("ready", "due"):
+        app.doorbell.listen(topic, partial(rung.__setitem__, topic))
+
+    await asyncio.gather(app.tasks.create(mail), app.tasks.create(mail, at=datetime.now(UTC) + timedelta(hours=1)))
+    await app.doorbell.close()
+
+    assert rung == {"ready": frozenset({"default\x1fdefault"}), "due": frozenset()}
