@@ -89,8 +89,8 @@ HOT = [
         store._TURN,
         {
             "won_ids": IDS, "won_epochs": [1] * 100, "won_results": ["1"] * 100, "lost": WORDS, "sent": 200, "owner": IDS[0],
-            "queues": ["default"] * 3, "tenants": ["tenant0", "tenant1", "tenant2"], "rooms": [30] * 3, "names": ["mail"], "kinds": [],
-            "lease": TERM, "margin": TERM,
+            "queues": ["default"] * 3, "tenants": ["tenant0", "tenant1", "tenant2"], "rooms": [30] * 3, "names": ["mail"],
+            "kinds": [], "lease": TERM, "margin": TERM,
         },
         {"tasks_pkey", "tasks_ready"},
     ),

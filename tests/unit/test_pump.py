@@ -116,6 +116,16 @@ async def pumping(crew: Script, *, lanes: int = 2, concurrency: int = 100) -> As
         await asyncio.gather(*rest, return_exceptions=True)
 
 
+class Answered:
+    """Whether the pump has taken an answer: it holds nothing any more, or has asked again."""
+
+    def __init__(self, pump: Pump[Item, Result], crew: Script, number: int) -> None:
+        self.pump, self.crew, self.number = pump, crew, number
+
+    def __call__(self) -> bool:
+        return not self.pump.held or len(self.crew.asked) >= self.number
+
+
 async def asked(crew: Script, number: int) -> Asked:
     await until(lambda: len(crew.asked) >= number)
     return crew.asked[number - 1]
@@ -336,7 +346,7 @@ async def test_an_outcome_that_can_never_be_settled_is_neither_held_nor_handed_b
                 turn.fail(ValueError("the owner cannot take it"))
             else:
                 turn.give()
-            await until(lambda turn=turn: turn.answer.done() and (not pump.held or len(crew.asked) >= number))
+            await until(Answered(pump, crew, number))
         (await asked(crew, number)).give()
         await until(lambda: crew.reclaims)
 
