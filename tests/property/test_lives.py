@@ -141,13 +141,14 @@ class Lives(RuleBasedStateMachine):
         self.turn(worker, [told], room)
 
     def turn(self, worker: Hand, outcomes: list[Outcome], room: int) -> None:
-        claimed, stale = self.run(
+        claimed, stale, _busy = self.run(
             store.turn(
                 self.tx,
                 outcomes,
                 owner=worker.owner,
                 lanes=[("default", "default", room)] if room else [],
                 names=["mail"],
+                kinds=[],
                 lease=timedelta(seconds=LEASE),
                 margin=timedelta(seconds=MARGIN),
             )
@@ -160,7 +161,7 @@ class Lives(RuleBasedStateMachine):
         for each in outcomes:
             life = self.lives[each.id]
             current = life.state is RUNNING and life.epoch == each.epoch and life.owner == worker.owner
-            assert (stale == []) is current
+            assert (not stale) is current
             if current and each.state is READY:
                 life.again(self.now, int(each.delay), used=1)
             elif current:

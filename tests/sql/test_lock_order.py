@@ -15,7 +15,7 @@ from ferryman.tasks import store, watch
 from ferryman.tasks.intake import cancel
 from ferryman.tasks.model import Ended
 from ferryman.tasks.ports import Owners
-from ferryman.tasks.states import FAILED, READY, RUNNING, TASK
+from ferryman.tasks.states import FAILED, READY, RUNNING, SUCCEEDED, TASK
 from ferryman.tasks.work import settle
 from ferryman.testing import plant
 from tests.sql.moves import EPOCH, LEASE, MARGIN, OWNER, SECOND, SOUND, outcome, turn
@@ -95,7 +95,10 @@ def acts(owners: Owners, refs: dict[UUID, str]) -> dict[str, Act]:
         await store.reclaim(line, owner=OWNER, held=[])
 
     async def turns(line: Line, tasks: Sequence[UUID]) -> None:
-        await turn(line, *[outcome(task, READY) for task in tasks])
+        # The highest ids succeed: a statement that settled the successes first would lock them in the wrong order.
+        ordered = sorted(tasks)
+        lost, won = ordered[: len(ordered) // 2], ordered[len(ordered) // 2 :]
+        await turn(line, *[outcome(task, READY) for task in lost], *[outcome(task, SUCCEEDED) for task in won])
 
     return {"settle": settles, "cancel": cancels, "reap": reaps, "renew": renews, "turn": turns, "reclaim": reclaims}
 

@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -109,23 +110,37 @@ async def test_only_the_present_holder_reports_progress(given: Session, held: di
 
 
 @pytest.mark.contract("T18", "K4")
-async def test_the_latest_word_is_kept_and_an_ended_task_says_no_more(given: Session) -> None:
+async def test_the_latest_word_is_kept_also_when_it_comes_after_the_outcome(given: Session) -> None:
     task = await plant(given, TASK, RUNNING, **SOUND[RUNNING])
     await store.report(given, [(task, EPOCH, 40, "half")])
     await store.report(given, [(task, EPOCH, 80, None)])
     await store.settle(given, [outcome(task, SUCCEEDED)])
 
-    assert await store.report(given, [(task, EPOCH, 90, "late")]) == set()
+    assert await store.report(given, [(task, EPOCH, 100, "all")]) == {task}
 
     [row] = await store.progress(given, [task], tenant="default")
-    assert (row["percent"], row["message"], row["state"]) == (80, None, SUCCEEDED)
+    assert (row["percent"], row["message"], row["state"]) == (100, "all", SUCCEEDED)
     assert await store.progress(given, [task], tenant="acme") == []
+
+
+@pytest.mark.contract("T18", "K4")
+@pytest.mark.parametrize("held", [{}, {"epoch": 8}, {"epoch": 6}], ids=str)
+async def test_only_the_present_holder_adds_to_the_log(given: Session, held: dict[str, Any]) -> None:
+    task = await plant(given, TASK, RUNNING, **SOUND[RUNNING] | held)
+
+    written = await store.append_log(
+        given, [(task, EPOCH, 1, "info", "one"), (UUID(int=1), EPOCH, 1, "info", "of nobody")]
+    )
+
+    assert written == (0 if held else 1)
+    assert len(await store.read_log(given, task, tenant="default", after=0, limit=10)) == written
 
 
 @pytest.mark.contract("T18", "K12")
 async def test_a_log_is_read_in_order_by_its_own_tenant(given: Session) -> None:
-    task, other = [await plant(given, TASK, RUNNING, tenant="acme") for _ in range(2)]
-    await store.append_log(given, [(task, 1, "info", "one"), (other, 1, "info", "no"), (task, 1, "error", "two")])
+    task, other = [await plant(given, TASK, RUNNING, tenant="acme", epoch=EPOCH) for _ in range(2)]
+    said = [(task, "info", "one"), (other, "info", "no"), (task, "error", "two")]
+    await store.append_log(given, [(id, EPOCH, 1, level, message) for id, level, message in said])
 
     lines = await store.read_log(given, task, tenant="acme", after=0, limit=10)
 

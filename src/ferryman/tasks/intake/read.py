@@ -17,6 +17,7 @@ from ferryman.tasks.rules import request
 from ferryman.tasks.states import TaskState
 
 PAGE_MAX = 1000
+LOG_ID_MAX = 2**63 - 1
 
 # Asked by people alone, about all tenants; the store is for what moves tasks and for what their owners ask.
 _QUEUES = load("ferryman.tasks", "tasks/queues")
@@ -83,17 +84,32 @@ async def page(
     tx: Tx, *, tenant: str, state: str | None, queue: str | None, name: str | None, before: UUID | None, limit: int
 ) -> list[TaskRecord]:
     """Read a page of tasks, newest first."""
-    if state is not None and state not in set(TaskState):
+    if state is not None and (not isinstance(state, str) or state not in set(TaskState)):
         known = ", ".join(each.value for each in TaskState)
-        raise errors.TaskInvalidRequest(f"state: expected one of {known}, got {state!r}.", field="state")
-    if not 1 <= limit <= PAGE_MAX:
-        raise errors.TaskInvalidRequest(f"limit: expected 1 to {PAGE_MAX}, got {limit}.", field="limit")
-    return await store.list_page(tx, tenant=tenant, state=state, queue=queue, name=name, before=before, limit=limit)
+        raise errors.TaskInvalidRequest(f"state: expected one of {known}, got {ascii(state)[:60]}.", field="state")
+    if before is not None and not isinstance(before, UUID):
+        got = ascii(before)[:60]
+        raise errors.TaskInvalidRequest(f"before: expected the id of a task, as a UUID, got {got}.", field="before")
+    return await store.list_page(
+        tx,
+        tenant=tenant,
+        state=state,
+        queue=None if queue is None else ids.check_name(queue, "queue"),
+        name=None if name is None else ids.check_name(name, "name"),
+        before=before,
+        limit=request.whole(limit, "limit", 1, PAGE_MAX),
+    )
 
 
 async def logs(tx: Tx, id: UUID, *, tenant: str, after: int, limit: int) -> list[LogLine]:
     """Read what a handler said, in order."""
-    rows = await store.read_log(tx, id, tenant=tenant, after=after, limit=limit)
+    rows = await store.read_log(
+        tx,
+        id,
+        tenant=tenant,
+        after=request.whole(after, "after", 0, LOG_ID_MAX),
+        limit=request.whole(limit, "limit", 1, PAGE_MAX),
+    )
     return [LogLine(row["id"], row["attempt"], row["at"], row["level"], row["message"]) for row in rows]
 
 

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from ferryman.kernel import errors, ids, retry
 from ferryman.tasks.model import Draft, NewTask, TaskRecord
+from ferryman.tasks.rules import ending
 
 AT = "at"
 DEFAULT_NAME = "default"
@@ -178,13 +179,23 @@ def milliseconds(timeout: Any) -> int | None:
 
 
 def _integer(value: object, field: str, least: int, most: int, default: int) -> int:
-    if value is None:
-        return default
+    return default if value is None else whole(value, field, least, most)
+
+
+def whole(value: object, field: str, least: int, most: int) -> int:
+    """Return the value if it is a whole number within these bounds."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise errors.TaskInvalidRequest(
             f"{field}: expected a whole number from {least} to {most}, got {_shown(value)}.", field=field
         )
     return value
+
+
+def reason(given: object) -> str | None:
+    """Return why somebody cancels, as it can be stored."""
+    if given is not None and not isinstance(given, str):
+        raise errors.TaskInvalidRequest(f"reason: expected text, got {_shown(given)}.", field="reason")
+    return None if given is None else ending.readable(given)
 
 
 def fields(request: Mapping[str, Any]) -> dict[str, Any]:
