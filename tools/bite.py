@@ -79,6 +79,10 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ("kernel/events/page", "order by event.id"): _SORTED,
     ("tasks/tasks/renew", "limit (select 1000000)"): _LOOKUP,
     ("tasks/tasks/renew", "order by task.id"): "waits for nobody, so no order of locks can hurt",
+    (
+        "tasks/tasks/queues",
+        "order by task.queue, task.state",
+    ): "grouping sorts already; said for the day when it does not",
     ("tasks/tasks/depth", "limit 1000000"): "a bound for millions of rows, which no test plants",
     ("tasks/tasks/get", "limit 1"): "an id and a task_id of one tenant name one row each",
     ("tasks/tasks/expired", "order by task.ends_at"): _SORTED,
