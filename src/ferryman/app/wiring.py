@@ -183,10 +183,6 @@ async def _make_days(tx: db.Tx, _limit: int) -> Sequence[Any]:
     return ()
 
 
-async def _nothing(_tx: db.Tx, _found: Sequence[Any]) -> int:
-    return 0
-
-
 DAYS_OF_THE_LOG = watchdog.Rule(
     name="K10",
     finds="a day of the next week that has no partition in the log",
@@ -194,7 +190,6 @@ DAYS_OF_THE_LOG = watchdog.Rule(
     setting="worker.watchdog_interval_seconds",
     every=timedelta(hours=1),
     find=_make_days,
-    act=_nothing,
 )
 
 
