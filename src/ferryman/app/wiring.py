@@ -81,10 +81,11 @@ async def open_app(settings: Settings, handlers: Registry, owners: Owners, *, do
         raise
     tasks = doors.Tasks(
         database,
-        Line(url, schema=settings.schema),
         bell,
         handlers,
         owners,
+        creates=Line(url, schema=settings.schema),
+        cancels=Line(url, schema=settings.schema),
         tenant=settings.tenant,
         ends_after=settings.tasks.ends_after,
         payload_limit=settings.tasks.payload_limit,
