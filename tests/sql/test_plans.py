@@ -126,6 +126,7 @@ HOT = [
         {"tasks_pkey", "tasks_task_id", "task_progress_pkey"},
         anywhere=False,
     ),
+    Hot(store._REASONS, {"ids": IDS, "tenant": "acme"}, {"events_default_subject_id_idx"}, anywhere=False),
     Hot(events.OF, {"subject": IDS[0], "tenant": None}, {"events_default_subject_id_idx"}, anywhere=False),
 ]  # fmt: skip
 BY_NAME = {hot.statement.name: hot for hot in HOT}
