@@ -36,8 +36,8 @@ def make(cluster: Cluster, nats: NatsServer, schema: str) -> Make:
                 return NatsDoorbell(nats.url, schema=schema)
             case "none":
                 return NoDoorbell()
-            case "lossy":
-                return Lossy(by_name("postgres", schema=schema), share=0.5, seed=7)
+            case "lossy" | "deaf":
+                return Lossy(by_name("postgres", schema=schema), share=0.5 if name == "lossy" else 1.0, seed=7)
             case "doubled":
                 return Doubled(by_name("postgres", schema=schema))
             case "late":

@@ -13,9 +13,8 @@ from ferryman.kernel.settings import Settings
 from ferryman.tasks import store
 from ferryman.tasks.states import READY, RUNNING, TASK
 from ferryman.testing import plant, travel
-from tests.sql.moves import LANE, OWNER, outcome
+from tests.sql.moves import LANE, LEASE, MARGIN, OWNER, outcome, turn
 
-LEASE = timedelta(seconds=30)
 HELD = Statement(
     "held",
     "select leased_until - started_at as held, started_at, leased_until, attempt, created_at, ends_at from ferryman.tasks"
@@ -34,11 +33,11 @@ async def look(tx: Session, id: UUID) -> dict[str, Any]:
 
 
 async def claim(tx: Session) -> None:
-    await store.turn(tx, [], owner=OWNER, lanes=[LANE], names=["mail"], lease=LEASE, margin=lease.MARGIN)
+    await turn(tx, lanes=[LANE])
 
 
 async def renew(tx: Session, id: UUID) -> bool:
-    answer = await store.renew(tx, [id], [1], owner=OWNER, lease=LEASE, margin=lease.MARGIN)
+    answer = await store.renew(tx, [id], [1], owner=OWNER, lease=LEASE, margin=MARGIN)
     return answer == {id: True}
 
 
@@ -56,11 +55,11 @@ async def test_neither_a_claim_nor_a_renewal_reaches_beyond_the_timeout_and_its_
     task = await plant(given, TASK, READY, timeout_ms=10_000)
 
     await claim(given)
-    assert (await look(given, task))["held"] == timedelta(seconds=10) + lease.MARGIN
+    assert (await look(given, task))["held"] == timedelta(seconds=10) + MARGIN
     await travel(given, timedelta(seconds=9))
 
     assert await renew(given, task)
-    assert (await look(given, task))["held"] == timedelta(seconds=10) + lease.MARGIN
+    assert (await look(given, task))["held"] == timedelta(seconds=10) + MARGIN
 
 
 @pytest.mark.contract("K21", "T6")
@@ -92,9 +91,7 @@ async def test_no_retry_pushes_a_deadline_away(given: Session, path: str) -> Non
         await claim(given)
         word = outcome(task, READY, epoch=epoch, code="TASK_TIMEOUT", reason="slow", used=1, delay=0.0)
         if path == "retry":
-            _claimed, stale = await store.turn(
-                given, [word], owner=OWNER, lanes=[], names=["mail"], lease=LEASE, margin=lease.MARGIN
-            )
+            _claimed, stale = await turn(given, word)
             assert stale == []
         else:
             await travel(given, LEASE)

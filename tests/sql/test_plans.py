@@ -90,7 +90,7 @@ HOT = [
         {
             "won_ids": IDS, "won_epochs": [1] * 100, "won_results": ["1"] * 100, "lost": WORDS, "sent": 200, "owner": IDS[0],
             "queues": ["default"] * 3, "tenants": ["tenant0", "tenant1", "tenant2"], "rooms": [30] * 3, "names": ["mail"],
-            "lease": TERM, "margin": TERM,
+            "kinds": [], "lease": TERM, "margin": TERM,
         },
         {"tasks_pkey", "tasks_ready"},
     ),
@@ -113,19 +113,18 @@ HOT = [
     Hot(store._FINISHED, {"ids": IDS, "tenant": "acme"}, BY_KEY),
     Hot(store._PROGRESS, {"ids": IDS, "tenant": "acme"}, BY_KEY | {"task_progress_pkey"}),
     Hot(store._REPORT, {"ids": IDS, "epochs": [1] * 100, "percents": [1] * 100, "messages": ["m"] * 100}, BY_KEY),
+    Hot(
+        store._APPEND_LOG,
+        {"ids": IDS, "epochs": [1] * 100, "attempts": [1] * 100, "levels": ["info"] * 100, "messages": ["m"] * 100},
+        BY_KEY,
+    ),
     Hot(store._LANES, {"queues": ["default", "slow"], "limit": 1000}, {"tasks_ready"}),
-    Hot(store._LAPSED, {"limit": 500}, {"tasks_leased"}),
-    Hot(store._EXPIRED, {"limit": 500}, {"tasks_ending"}),
-    Hot(store._DEPTH, {}, {"tasks_leased", "tasks_ending"}, anywhere=False),
-    Hot(store._QUEUES, {}, {"tasks_leased", "tasks_ending"}, anywhere=False),
+    Hot(store._LAPSED, {"limit": 500, "kinds": []}, {"tasks_leased"}),
+    Hot(store._EXPIRED, {"limit": 500, "kinds": []}, {"tasks_ending"}),
     Hot(store._PROMOTE, {"limit": 1000}, {"tasks_pkey", "tasks_waking"}, anywhere=False),
     Hot(store._RECLAIM, {"owner": IDS[0], "held": IDS}, {"tasks_pkey", "tasks_leased"}, anywhere=False),
-    Hot(
-        store._GET,
-        {"tenant": "acme", "id": IDS[0], "task_id": "t"},
-        {"tasks_pkey", "tasks_task_id", "task_progress_pkey"},
-        anywhere=False,
-    ),
+    Hot(store._DEPTH, {}, {"tasks_leased", "tasks_ending"}, anywhere=False),
+    Hot(store._QUEUES, {}, {"tasks_leased", "tasks_ending"}, anywhere=False),
     Hot(store._REASONS, {"ids": IDS, "tenant": "acme"}, {"events_default_subject_id_idx"}, anywhere=False),
     Hot(events.OF, {"subject": IDS[0], "tenant": None}, {"events_default_subject_id_idx"}, anywhere=False),
 ]  # fmt: skip
@@ -232,3 +231,5 @@ def test_a_hot_statement_reads_by_its_own_index(plans: Plans, when: str, connect
 
     assert [scan for scan in read if scan["Node Type"] == "Seq Scan" and scan["Relation Name"] not in SMALL] == []
     assert {scan["Index Name"] for scan in read if "Index Name" in scan} <= BY_NAME[name].indexes
+    if when != "kept since analysed empty":  # there all ways cost the same, until the next analyze throws the plan away
+        assert [scan for scan in read if scan.get("Index Name") == "tasks_pkey" and "Index Cond" not in scan] == []

@@ -13,6 +13,8 @@ from ferryman.kernel import errors
 from ferryman.tasks.states import READY, TASK
 from ferryman.testing import plant
 from tests.corpus.bad_payloads import VALUES
+from tests.tasks import anything
+from tests.tasks.anything import ANYTHING
 from tests.tasks.conftest import MakeApp
 
 AT = datetime(2030, 1, 1, tzinfo=UTC)
@@ -291,77 +293,37 @@ async def test_a_reason_that_is_no_text_is_refused_and_nothing_is_cancelled(make
 # Handlers that return or raise anything.
 
 
-class Mute(Exception):
-    def __str__(self) -> str:
-        raise RuntimeError("no words")
-
-
-class Deaf(BaseException):
-    def __str__(self) -> str:
-        raise RuntimeError("no words")
-
-
-def circular() -> Any:
-    value: list[Any] = []
-    value.append(value)
-    return value
-
-
-def throw(error: BaseException) -> Any:
-    raise error
-
-
-ANYTHING: dict[str, tuple[Callable[[], Any], str]] = {
-    "a set": (lambda: {1, 2}, "TASK_INVALID_RESULT"),
-    "nan": (lambda: math.nan, "TASK_INVALID_RESULT"),
-    "nul": (lambda: "a\0b", "TASK_INVALID_RESULT"),
-    "a lone surrogate": (lambda: "\ud800", "TASK_INVALID_RESULT"),
-    "65 bits": (lambda: 2**64, "TASK_INVALID_RESULT"),
-    "itself": (circular, "TASK_INVALID_RESULT"),
-    "100 MB": (lambda: "x" * 100_000_000, "TASK_INVALID_RESULT"),
-    "an object": (object, "TASK_INVALID_RESULT"),
-    "a generator": (lambda: (n for n in range(3)), "TASK_INVALID_RESULT"),
-    "SystemExit": (lambda: throw(SystemExit(3)), "TASK_RETRY_EXHAUSTED"),
-    "KeyboardInterrupt": (lambda: throw(KeyboardInterrupt()), "TASK_RETRY_EXHAUSTED"),
-    "GeneratorExit": (lambda: throw(GeneratorExit()), "TASK_RETRY_EXHAUSTED"),
-    "StopIteration": (lambda: throw(StopIteration(1)), "TASK_RETRY_EXHAUSTED"),
-    "an exception without words": (lambda: throw(Mute()), "TASK_RETRY_EXHAUSTED"),
-    "a base exception without words": (lambda: throw(Deaf()), "TASK_RETRY_EXHAUSTED"),
-    "a nul in the message": (lambda: throw(ValueError("a\0b")), "TASK_RETRY_EXHAUSTED"),
-    "a surrogate in the message": (lambda: throw(ValueError("\ud800")), "TASK_RETRY_EXHAUSTED"),
-    "10 MB of message": (lambda: throw(ValueError("x" * 10_000_000)), "TASK_RETRY_EXHAUSTED"),
-    "a group": (lambda: throw(ExceptionGroup("g", [ValueError("x")])), "TASK_RETRY_EXHAUSTED"),
-    "recursion": (lambda: throw(RecursionError()), "TASK_RETRY_EXHAUSTED"),
-    "memory": (lambda: throw(MemoryError()), "TASK_RETRY_EXHAUSTED"),
-    "cancelled": (lambda: throw(asyncio.CancelledError()), "TASK_RETRY_EXHAUSTED"),
-    "timeout": (lambda: throw(TimeoutError()), "TASK_RETRY_EXHAUSTED"),
+REFUSED = {
+    "do not retry: an exception": "ValueError: no",
+    "do not retry: a dict": "{'no': 1}",
+    "do not retry: nothing": "the handler asked not to be retried",
+    "do not retry: a number": "7",
+    "do not retry: mute": "Mute: (its message cannot be read)",
+    "do not retry: not made": "the handler asked not to be retried",
+    "do not retry: another reason": "[8]",
+    "do not retry: no reason": "the handler raised something that cannot be read",
 }
 
 
-@pytest.mark.contract("R6", "K13", "K25")
-@pytest.mark.parametrize("kind", ["async", "thread"])
+@pytest.mark.contract("R6", "K13", "K25", "T4")
+@pytest.mark.parametrize("kind", ["async", "thread", "process"])
 async def test_a_handler_that_returns_or_raises_anything_ends_its_own_task_only(make_app: MakeApp, kind: str) -> None:
-    async def in_loop(what: str) -> Any:
-        return ANYTHING[what][0]()
-
-    def in_thread(what: str) -> Any:
-        return ANYTHING[what][0]()
-
     async def neighbour(n: int) -> int:
         return n
 
-    bad = in_loop if kind == "async" else in_thread
-    app = await make_app(bad, neighbour)
-    handles = {what: await app.tasks.create(bad, what=what, max_retries=0, timeout=30) for what in ANYTHING}
+    bad: Callable[..., Any] = anything.in_loop if kind == "async" else anything.elsewhere
+    app = await make_app((bad, {"process": kind == "process"}), neighbour)
+    handles = {what: await app.tasks.create(bad, what=what, max_retries=0, timeout=60) for what in ANYTHING}
     beside = [await app.tasks.create(neighbour, n=n) for n in range(20)]
 
-    async with app.worker():
-        ends = {what: await asyncio.wait_for(app.tasks.end(handle.id), 30) for what, handle in handles.items()}
+    async with app.worker(concurrency=6):
+        ends = {what: await asyncio.wait_for(app.tasks.end(handle.id), 60) for what, handle in handles.items()}
         assert [await handle.result(timeout=15) for handle in beside] == list(range(20))
         assert await (await app.tasks.create(neighbour, n=99)).result(timeout=15) == 99
 
     assert {what: end.code for what, end in ends.items()} == {what: code for what, (_, code) in ANYTHING.items()}
     assert all(len(end.reason or "") <= 2100 for end in ends.values())
+    assert {what: ends[what].reason for what in REFUSED} == REFUSED
 
 
 @pytest.mark.contract("K25", "K9")

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from ferryman import Ferryman
-from ferryman.kernel import faults, watchdog
+from ferryman.kernel import errors, faults, watchdog
 from ferryman.kernel.db import Tx
 from ferryman.kernel.doorbell import NoDoorbell
 from ferryman.tasks import store, watch
@@ -158,6 +158,36 @@ async def test_an_end_that_its_owner_cannot_take_spoils_no_other_on_the_workers_
 
     assert {end.state for end in ends} == {SUCCEEDED}
     assert [ref for ref, *_ in await ledger_of(app)] == ["a", "b", "c", "d"]
+
+
+@pytest.mark.contract("K9", "K6")
+async def test_an_end_that_its_owner_cannot_take_does_not_run_the_handler_again_and_again(make_app: MakeApp) -> None:
+    app = await prepared(make_app, Ledger(refuses=frozenset({"bad"})))
+    bad = await create(app, "works", "bad")
+
+    async with app.worker():
+        for number in range(20):  # many turns, each of which could have handed it back
+            await app.tasks.end(await create(app, "works", str(number)))
+        claims = [event for event in await app.tasks.events(bad) if event.to_state == RUNNING]
+
+    assert len(claims) == 1
+
+
+@pytest.mark.contract("K6")
+async def test_a_task_whose_owner_is_not_known_here_is_left_to_those_who_know_it(make_app: MakeApp) -> None:
+    app = await prepared(make_app, Ledger())
+    other = await make_app(works)
+    owed = await create(app, "works", "1")
+    free = await other.tasks.create(works)
+
+    async with other.worker():
+        await free.result()
+        with pytest.raises(errors.CallbackUnknown):
+            await other.tasks.cancel(owed)
+    assert (await app.tasks.record(owed)).state == READY
+
+    async with app.worker():
+        assert (await app.tasks.end(owed)).state == SUCCEEDED
 
 
 @pytest.mark.contract("K6", "W23")

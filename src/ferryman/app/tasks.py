@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
@@ -21,7 +22,7 @@ from ferryman.tasks.intake.result import End, Progress, Waiting, failure
 from ferryman.tasks.model import Created, Draft, TaskRecord
 from ferryman.tasks.ports import Owners
 from ferryman.tasks.rules import request
-from ferryman.tasks.states import CANCELLED, PENDING, SUCCEEDED
+from ferryman.tasks.states import CANCELLED, PENDING, READY, SUCCEEDED
 from ferryman.tasks.work.handlers import Handler
 from ferryman.tasks.work.lanes import named
 
@@ -228,18 +229,13 @@ class Tasks:
                 await asyncio.sleep(pause)
 
     def _born(self, created: Sequence[Created]) -> None:
-        lanes: dict[tuple[str, str], int] = {}
-        later = False
-        for each in created:
-            lane = (each.task.queue, each.task.tenant)
-            lanes[lane] = lanes.get(lane, 0) + 1
-            later = later or each.task.state is PENDING
-        for (queue, _), count in lanes.items():
+        for queue, count in Counter(each.task.queue for each in created).items():
             telemetry.created("task", queue, count)
-        if later:
+        if any(each.task.state is PENDING for each in created):
             self._doorbell.ring("due")
-        elif lanes:
-            self._doorbell.ring("ready", [named(*lane) for lane in lanes])
+        ready = {named(each.task.queue, each.task.tenant) for each in created if each.task.state is READY}
+        if ready:
+            self._doorbell.ring("ready", ready)
 
     # What is asked
 

@@ -36,12 +36,26 @@ class FerrymanError(Exception):
         }
 
 
-class DoNotRetry(Exception):
-    """A handler raises this to fail at once, whatever tries are left (T4)."""
+def said(thing: object) -> str:
+    """Return the words of anything, an exception's with its type. What people raise may be broken: this never raises."""
+    try:
+        text = str(thing)
+    except BaseException:  # noqa: BLE001 - whatever its own code raises
+        text = "(its message cannot be read)"
+    if not issubclass(type(thing), BaseException):
+        return text
+    return f"{type(thing).__name__}: {text}" if text else type(thing).__name__
 
-    def __init__(self, reason: str = "the handler asked not to be retried") -> None:
-        super().__init__(reason)
-        self.reason = reason
+
+class DoNotRetry(Exception):
+    """A handler raises this to fail at once, whatever tries are left (T4). Any reason will do: text is made of it."""
+
+    reason: str = "the handler asked not to be retried"  # also of a subclass that does not call this __init__
+
+    def __init__(self, reason: object = None) -> None:
+        if reason is not None:
+            self.reason = said(reason)
+        super().__init__(self.reason)
 
 
 # Moves
@@ -189,6 +203,13 @@ class TaskNotFound(FerrymanError):
 
     code = "TASK_NOT_FOUND"
     advice = "Check the id and the tenant."
+
+
+class CallbackUnknown(FerrymanError):
+    """The end of this task is owed to an owner that this process does not know."""
+
+    code = "CALLBACK_UNKNOWN"
+    advice = "Do it from a process of the app that owns the task."
 
 
 # The ground below
