@@ -281,3 +281,27 @@ async def test_a_cancel_of_a_foreign_task_locks_nobody_elses_parents(make_app: M
 
     assert await ours.tasks.cancel(task) == [task]
     assert locked == ["9"]
+
+
+@pytest.mark.contract("W23", "T14")
+async def test_a_cancel_that_freezes_does_not_hold_its_rows_for_long_nor_creates_at_all(make_app: MakeApp) -> None:
+    said: list[str] = []
+    locked, go = asyncio.Event(), asyncio.Event()
+
+    class Slow(Ledger):
+        async def lock(self, tx: Tx, refs: Sequence[str]) -> None:
+            [row] = await tx.fetch("show idle_in_transaction_session_timeout")
+            said.append(row["idle_in_transaction_session_timeout"])
+            locked.set()
+            await go.wait()
+
+    app = await prepared(make_app, Slow())
+    task = await create(app, "works", "9")
+    cancelling = asyncio.create_task(app.tasks.cancel(task))
+    await asyncio.wait_for(locked.wait(), 15)
+
+    beside = await asyncio.wait_for(app.tasks.create(works), 15)
+    go.set()
+
+    assert (await cancelling, said) == ([task], ["2s"])
+    assert beside.task.state == READY

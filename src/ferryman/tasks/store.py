@@ -33,12 +33,15 @@ _RECLAIM = load(PACKAGE, "tasks/reclaim")
 _LAPSED = load(PACKAGE, "tasks/lapsed")
 _EXPIRED = load(PACKAGE, "tasks/expired")
 _DEPTH = load(PACKAGE, "tasks/depth")
+_QUEUES = load(PACKAGE, "tasks/queues")
+_ORPHANS = load(PACKAGE, "tasks/orphans")
 _REPORT = load(PACKAGE, "task_progress/report")
 _PROGRESS = load(PACKAGE, "task_progress/read")
 _APPEND_LOG = load(PACKAGE, "task_logs/append")
 _READ_LOG = load(PACKAGE, "task_logs/read")
 _BEAT = load(PACKAGE, "workers/beat")
 _LEAVE = load(PACKAGE, "workers/leave")
+_WORKERS = load(PACKAGE, "workers/list")
 
 # The columns of a new task: the array that carries it, and the parameter that carries it once when all are alike.
 _CREATE_COLUMNS = (
@@ -249,8 +252,18 @@ async def expired(tx: Tx, limit: int, *, kinds: Sequence[str] = ()) -> Sequence[
 
 
 async def depth(tx: Tx) -> Sequence[Row]:
-    """Count live tasks by queue and state."""
+    """Count live tasks by queue and state, up to a bound."""
     return await many(tx, _DEPTH)
+
+
+async def queues(tx: Tx) -> Sequence[Row]:
+    """Count all live tasks of all tenants by queue and state."""
+    return await many(tx, _QUEUES)
+
+
+async def orphans(tx: Tx) -> Sequence[Row]:
+    """Find waiting tasks, of all tenants, that no living worker would take."""
+    return await many(tx, _ORPHANS)
 
 
 async def report(tx: Tx, words: Sequence[Report]) -> set[UUID]:
@@ -285,3 +298,8 @@ async def beat(tx: Tx, **worker: Any) -> None:
 async def leave(tx: Tx, boot_id: UUID) -> None:
     """Say that a worker goes."""
     await many(tx, _LEAVE, boot_id=boot_id)
+
+
+async def workers(tx: Tx) -> Sequence[Row]:
+    """Read who works, and who went without a word in the last day."""
+    return await many(tx, _WORKERS)

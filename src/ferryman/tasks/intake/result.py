@@ -55,7 +55,6 @@ class Waiting:
         self._poll = poll
         self._ends: dict[UUID, asyncio.Future[End]] = {}
         self._waiters: Counter[asyncio.Future[End]] = Counter()
-        self._watched: dict[UUID, asyncio.Event] = {}
         self._wake = asyncio.Event()
         self._looker: asyncio.Task[None] | None = None
 
@@ -84,7 +83,7 @@ class Waiting:
 
     async def watch(self, id: UUID) -> AsyncIterator[Progress]:
         """Give the task's progress whenever it changes, until it has ended."""
-        changed = self._watched.setdefault(id, asyncio.Event())
+        changed = asyncio.Event()
         stop = self._doorbell.listen("progress", lambda hints: changed.set() if _concerns(hints, id) else None)
         ended = self._doorbell.listen("done", lambda hints: changed.set() if _concerns(hints, id) else None)
         last: Progress | None = None
@@ -105,7 +104,6 @@ class Waiting:
         finally:
             stop()
             ended()
-            self._watched.pop(id, None)
 
     def _look(self) -> None:
         self._wake.set()
