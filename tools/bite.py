@@ -76,6 +76,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ): "unnest gives its rows in order; said for the day when it does not",
     ("tasks/task_logs/read", "order by log.id"): _SORTED,
     ("kernel/watchdog/overdue", "order by domain, rule"): "for people who read the alarm; nothing depends on it",
+    ("kernel/events/page", "order by event.id"): _SORTED,
     ("tasks/tasks/depth", "limit 1000000"): "a bound for millions of rows, which no test plants",
     ("tasks/tasks/get", "limit 1"): "an id and a task_id of one tenant name one row each",
     ("tasks/tasks/expired", "order by task.ends_at"): _SORTED,
