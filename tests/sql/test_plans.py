@@ -121,10 +121,11 @@ HOT = [
     Hot(store._LANES, {"queues": ["default", "slow"], "limit": 1000}, {"tasks_ready"}),
     Hot(store._LAPSED, {"limit": 500, "kinds": []}, {"tasks_leased"}),
     Hot(store._EXPIRED, {"limit": 500, "kinds": []}, {"tasks_ending"}),
-    Hot(store._DEPTH, {}, {"tasks_leased", "tasks_ending"}, anywhere=False),
-    Hot(store._QUEUES, {}, {"tasks_leased", "tasks_ending"}, anywhere=False),
     Hot(store._PROMOTE, {"limit": 1000}, {"tasks_pkey", "tasks_waking"}, anywhere=False),
     Hot(store._RECLAIM, {"owner": IDS[0], "held": IDS}, {"tasks_pkey", "tasks_leased"}, anywhere=False),
+    Hot(store._DEPTH, {}, {"tasks_leased", "tasks_ending"}, anywhere=False),
+    Hot(store._QUEUES, {}, {"tasks_leased", "tasks_ending"}, anywhere=False),
+    Hot(store._REASONS, {"ids": IDS, "tenant": "acme"}, {"events_default_subject_id_idx"}, anywhere=False),
     Hot(events.OF, {"subject": IDS[0], "tenant": None}, {"events_default_subject_id_idx"}, anywhere=False),
 ]  # fmt: skip
 

@@ -192,3 +192,28 @@ async def test_without_any_doorbell_a_running_handler_learns_of_it_by_its_renewa
         await handle.cancel()
 
         await asyncio.wait_for(told.wait(), 15)
+
+
+@pytest.mark.contract("T14", "T18", "T4")
+@pytest.mark.parametrize("reason", ["not wanted", None])
+async def test_a_waiter_is_told_why_it_was_cancelled_and_not_what_failed_before(
+    make_app: MakeApp, reason: str | None
+) -> None:
+    failed = asyncio.Event()
+
+    async def fails() -> None:
+        failed.set()
+        raise ValueError("an attempt before")
+
+    app = await make_app((fails, {"backoff": 600}))
+    handle = await app.tasks.create(fails)
+    async with app.worker():
+        await asyncio.wait_for(failed.wait(), 15)
+    assert (await handle.refresh()).last_error_code == "TASK_EXECUTION_FAILED"
+
+    await handle.cancel(reason=reason)
+
+    with pytest.raises(errors.TaskCancelled) as told:
+        await handle.result(timeout=15)
+    assert told.value.details["reason"] == reason
+    assert (await handle.refresh()).last_error_reason == "ValueError: an attempt before"

@@ -23,6 +23,7 @@ _EXISTING = load(PACKAGE, "tasks/existing")
 _GET = load(PACKAGE, "tasks/get")
 _LIST = load(PACKAGE, "tasks/list")
 _FINISHED = load(PACKAGE, "tasks/finished")
+_REASONS = load(PACKAGE, "tasks/reasons")
 _LANES = load(PACKAGE, "tasks/lanes")
 _SETTLE = load(PACKAGE, "tasks/settle")
 _CANCEL = load(PACKAGE, "tasks/cancel")
@@ -102,6 +103,11 @@ async def list_page(
 async def finished(tx: Tx, ids: Collection[UUID], *, tenant: str) -> Sequence[Row]:
     """Read the ends of those tasks of a tenant that have ended."""
     return await many(tx, _FINISHED, ids=list(ids), tenant=tenant)
+
+
+async def reasons(tx: Tx, ids: Collection[UUID], *, tenant: str) -> dict[UUID, str | None]:
+    """Read why tasks of a tenant were cancelled."""
+    return {row["id"]: row["reason"] for row in await many(tx, _REASONS, ids=list(ids), tenant=tenant)}
 
 
 async def lanes(tx: Tx, queues: Sequence[str], *, limit: int) -> list[tuple[str, str]]:

@@ -76,9 +76,9 @@ async def get(tx: Tx, task_id: str | UUID, *, tenant: str) -> TaskRecord | None:
 
 
 async def page(
-    tx: Tx, *, tenant: str, state: str | None, queue: str | None, name: str | None, before: UUID | None, limit: int
+    tx: Tx, *, tenant: str, state: object, queue: object, name: object, before: object, limit: object
 ) -> list[TaskRecord]:
-    """Read a page of tasks, newest first."""
+    """Read a page of tasks, newest first; what it is asked by comes from outside and is checked here."""
     if state is not None and (not isinstance(state, str) or state not in set(TaskState)):
         known = ", ".join(each.value for each in TaskState)
         raise errors.TaskInvalidRequest(f"state: expected one of {known}, got {ascii(state)[:60]}.", field="state")
@@ -96,7 +96,7 @@ async def page(
     )
 
 
-async def logs(tx: Tx, id: UUID, *, tenant: str, after: int, limit: int) -> list[LogLine]:
+async def logs(tx: Tx, id: UUID, *, tenant: str, after: object, limit: object) -> list[LogLine]:
     """Read what a handler said, in order."""
     rows = await store.read_log(
         tx,

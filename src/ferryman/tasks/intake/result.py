@@ -25,7 +25,7 @@ log = logging.getLogger("ferryman.tasks")
 
 
 class End(NamedTuple):
-    """How a task ended."""
+    """How a task ended; the reason of a cancelled one is that of the cancel, not of an attempt before it."""
 
     state: TaskState
     result: str | None
@@ -138,6 +138,8 @@ class Waiting:
     async def _read(self) -> None:
         async with self._session() as tx:
             rows = await store.finished(tx, list(self._ends), tenant=self._tenant)
+            cancelled = [row["id"] for row in rows if row["state"] == CANCELLED]
+            reasons = await store.reasons(tx, cancelled, tenant=self._tenant) if cancelled else {}
         for row in rows:
             future = self._ends.pop(row["id"], None)
             if future is None or future.done():
@@ -146,7 +148,8 @@ class Waiting:
                 future.set_exception(errors.TaskNotFound(id=str(row["id"])))
                 continue
             state = TaskState(row["state"])
-            end = End(state, row["result"], row["last_error_code"], row["last_error_reason"], row["attempt"])
+            reason = reasons.get(row["id"]) if state is CANCELLED else row["last_error_reason"]
+            end = End(state, row["result"], row["last_error_code"], reason, row["attempt"])
             future.set_result(end)
 
     def _fail(self, error: Exception) -> None:
@@ -195,6 +198,7 @@ def failure(end: End, task_id: str) -> errors.FerrymanError:
     """Return what a waiter is raised when the task did not succeed."""
     code = end.code or ""
     if end.state is CANCELLED and code != errors.TaskExpired.code:
-        return errors.TaskCancelled(f"Task {task_id} was cancelled.", task_id=task_id, reason=end.reason)
+        why = f": {end.reason}" if end.reason else ""
+        return errors.TaskCancelled(f"Task {task_id} was cancelled{why}.", task_id=task_id, reason=end.reason)
     kind = _FAILURES.get(code, errors.TaskExecutionFailed)
     return kind(f"Task {task_id} {end.state.value}: {end.reason or code}.", task_id=task_id, reason=end.reason)
