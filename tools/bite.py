@@ -77,6 +77,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ): "unnest gives its rows in order; said for the day when it does not",
     ("tasks/task_logs/read", "order by log.id"): _SORTED,
     ("kernel/watchdog/overdue", "order by domain, rule"): "for people who read the alarm; nothing depends on it",
+    ("kernel/events/page", "order by event.id"): _SORTED,
     ("tasks/tasks/depth", "limit 1000000"): "a bound for millions of rows, which no test plants",
     ("tasks/tasks/queues", "order by live.queue, live.state"): "for people who read it; nothing depends on it",
     ("tasks/tasks/reasons", "limit (select 1000000)"): _LOOKUP,

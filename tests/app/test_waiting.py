@@ -69,14 +69,14 @@ async def test_two_who_watch_one_task_do_not_take_each_others_rings(db: Database
     first, second = asyncio.ensure_future(anext(one)), asyncio.ensure_future(anext(other))
     slow += [True, False]  # the second to look
     bell.tell()
-    await asyncio.wait_for(held.wait(), 15)  # the other has read what is old by now
+    await asyncio.wait_for(held.wait(), 60)  # the other has read what is old by now
 
     async with db.session() as tx:
         await tx.fetch("insert into ferryman.task_progress (id, percent, at) values ($1, 50, now())", task)
     bell.tell()
-    seen = await asyncio.wait_for(first, 15)
+    seen = await asyncio.wait_for(first, 60)
     go.set()
 
-    assert (seen.percent, (await asyncio.wait_for(second, 15)).percent) == (50, 50)
+    assert (seen.percent, (await asyncio.wait_for(second, 60)).percent) == (50, 50)
     await one.aclose()  # type: ignore[attr-defined]  # an iterator that is a generator
     await other.aclose()  # type: ignore[attr-defined]

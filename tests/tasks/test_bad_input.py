@@ -343,7 +343,7 @@ async def test_a_row_made_unreadable_by_another_program_ends_alone(make_app: Mak
     beside = await app.tasks.create_many(count, [{"n": n} for n in range(10)])
 
     async with app.worker():
-        end = await asyncio.wait_for(app.tasks.end(poison), 15)
+        end = await asyncio.wait_for(app.tasks.end(poison), 60)
         results = [await handle.result(timeout=15) for handle in beside]
 
     assert (end.state, end.code, end.attempt) == ("failed", "TASK_INVALID_PAYLOAD", 1)
