@@ -63,7 +63,32 @@ TESTS: dict[str, list[str]] = {
 }
 
 # What may be deleted without anybody noticing, and why. Keys are the statement and the guard as it is written.
-EQUIVALENT: dict[tuple[str, str], str] = {}
+_SORTED = "read through an index that is in this order; said for the day when it is not"
+_LOOKUP = "only keeps the planner at one lookup a row (tests/sql/test_plans.py)"
+_LOCKED = "said again where the row is written; it was locked in this state a moment before"
+EQUIVALENT: dict[tuple[str, str], str] = {
+    ("tasks/tasks/existing", "limit (select 1000000)"): _LOOKUP,
+    ("tasks/task_progress/report", "limit (select 1000000)"): _LOOKUP,
+    ("tasks/task_progress/report", "order by word.id"): "a task has one holder, so no two sets share a row",
+    (
+        "tasks/task_logs/append",
+        "order by word.nth",
+    ): "unnest gives its rows in order; said for the day when it does not",
+    ("tasks/task_logs/read", "order by log.id"): _SORTED,
+    ("kernel/watchdog/overdue", "order by domain, rule"): "for people who read the alarm; nothing depends on it",
+    ("kernel/events/page", "order by event.id"): _SORTED,
+    ("tasks/tasks/depth", "limit 1000000"): "a bound for millions of rows, which no test plants",
+    ("tasks/tasks/get", "limit 1"): "an id and a task_id of one tenant name one row each",
+    ("tasks/tasks/expired", "order by task.ends_at"): _SORTED,
+    ("tasks/tasks/promote", "order by task.wake_at"): _SORTED,
+    ("tasks/tasks/promote", "and task.state = 'pending'"): _LOCKED,
+    ("tasks/tasks/promote", "and task.state = 'ready'"): _LOCKED,
+    ("tasks/tasks/reclaim", "where mine.leased_until is not null"): "names the index of leases (test_plans.py)",
+    ("tasks/tasks/reclaim", "and mine.lease_owner = :owner"): "said twice: what is locked, and what is written",
+    ("tasks/tasks/reclaim", "and task.lease_owner = :owner"): "said twice: what is locked, and what is written",
+    ("tasks/tasks/reclaim", "order by mine.id"): "an array of ids is looked up in the order of the index",
+    ("tasks/tasks/reclaim", "for update))"): "the update locks the same rows in the same order",
+}
 
 _GUARD = re.compile(r"^\s*(?:and|or|where|on|having|limit|order by|for update|on conflict)\b", re.IGNORECASE)
 _OPENING = re.compile(r"^(\s*)(where|on|having)\b\s*(.*)$", re.IGNORECASE)

@@ -1,5 +1,8 @@
 """What comes out of our own connections: words about the database are ours, all others are the caller's."""
 
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
 import pytest
 
 from ferryman.kernel import errors
@@ -50,6 +53,51 @@ async def test_a_dead_connection_does_not_hide_the_callers_own_error(db: Databas
         await fail_on_a_dead_connection()
 
 
+@pytest.mark.contract("K20", "K24")
+@pytest.mark.parametrize("kind", [Database, Line])
+@pytest.mark.parametrize("who", [{"user": "nobody_here"}, {"database": "no_such_place"}], ids=str)
+async def test_who_is_not_let_in_is_told_what_to_set_and_may_come_back(
+    database_url: str, kind: Any, who: dict[str, str]
+) -> None:
+    place = urlsplit(database_url)
+    netloc = place.netloc.replace("postgres@", f"{who.get('user', 'postgres')}@")
+    url = urlunsplit(place._replace(netloc=netloc, path=f"/{who.get('database', place.path[1:])}"))
+
+    with pytest.raises(errors.DatabaseRefused, match="FERRYMAN_DATABASE_URL") as refusal:
+        await kind(url).open()
+
+    assert (refusal.value.code, refusal.value.retryable) == ("DATABASE_REFUSED", True)
+
+
+@pytest.mark.contract("K20", "K24")
+async def test_a_statement_that_is_not_allowed_fails_alone_and_says_what_is_lacking(db: Database) -> None:
+    async with db.session() as session:
+        await session.fetch("create role poor")
+        try:
+            await session.fetch("set role poor")
+            with pytest.raises(errors.DatabaseRefused, match="permission denied for schema ferryman") as refusal:
+                await session.fetch("select from ferryman.tasks")
+        finally:
+            await session.fetch("reset role")
+            await session.fetch("drop role poor")
+
+    assert refusal.value.retryable is False
+
+
+@pytest.mark.contract("K24")
+async def test_a_database_that_takes_no_connections_now_is_away(database_url: str) -> None:
+    place = urlsplit(database_url)
+    admin = Line(urlunsplit(place._replace(path="/postgres")))
+    await admin.fetch(f"alter database {place.path[1:]} allow_connections false")
+
+    with pytest.raises(errors.DatabaseUnavailable):
+        await Line(database_url).open()
+    with pytest.raises(errors.DatabaseUnavailable):
+        await Database(database_url).open()
+
+    await admin.close()
+
+
 @pytest.mark.contract("K24")
 async def test_a_dropped_line_connects_anew(database_url: str) -> None:
     line = Line(database_url)
@@ -59,3 +107,35 @@ async def test_a_dropped_line_connects_anew(database_url: str) -> None:
 
     assert (await line.fetch("select pg_backend_pid() as pid"))[0]["pid"] != before
     await line.close()
+
+
+@pytest.mark.contract("K1", "K5")
+async def test_our_connections_commit_synchronously_whatever_the_database_was_set_to(database_url: str) -> None:
+    name = urlsplit(database_url).path[1:]
+    admin = Line(database_url)
+    await admin.fetch(f"alter database {name} set synchronous_commit = off")
+    await admin.close()
+    line, database = Line(database_url), Database(database_url)
+    await database.open()
+
+    said = await line.fetch("show synchronous_commit")
+    async with database.session() as session:
+        said = [*said, *await session.fetch("show synchronous_commit")]
+
+    assert [row["synchronous_commit"] for row in said] == ["on", "on"]
+    await line.close()
+    await database.close()
+
+
+@pytest.mark.contract("W23")
+async def test_no_transaction_of_ours_is_left_open_for_ever(database_url: str) -> None:
+    line, database = Line(database_url), Database(database_url)
+    await database.open()
+
+    said = await line.fetch("show idle_in_transaction_session_timeout")
+    async with database.session() as session:
+        said = [*said, *await session.fetch("show idle_in_transaction_session_timeout")]
+
+    assert [row["idle_in_transaction_session_timeout"] for row in said] == ["2s", "1min"]
+    await line.close()
+    await database.close()

@@ -44,7 +44,10 @@ def outcome(id: UUID, state: TaskState, **told: Any) -> Outcome:
 
 
 async def turn(tx: Tx, *outcomes: Outcome, lanes: Any = (), names: Any = ("mail",)) -> tuple[list[Any], list[UUID]]:
-    return await store.turn(tx, outcomes, owner=OWNER, lanes=lanes, names=list(names), lease=LEASE, margin=MARGIN)
+    claimed, stale, _busy = await store.turn(
+        tx, outcomes, owner=OWNER, lanes=lanes, names=list(names), kinds=[], lease=LEASE, margin=MARGIN
+    )
+    return claimed, sorted(stale)
 
 
 Run = Callable[[Session, UUID], Awaitable[bool]]
@@ -60,7 +63,8 @@ def _by_turn(state: TaskState) -> Run:
 
 def _by_settle(state: TaskState, *, lapsed: bool = False) -> Run:
     async def act(tx: Session, task: UUID) -> bool:
-        return [row["id"] for row in await store.settle(tx, [outcome(task, state)], lapsed=lapsed)] == [task]
+        rows, _busy = await store.settle(tx, [outcome(task, state)], lapsed=lapsed)
+        return [row["id"] for row in rows] == [task]
 
     return act
 

@@ -15,7 +15,7 @@ from ferryman.tasks import store, watch
 from ferryman.tasks.intake import cancel
 from ferryman.tasks.model import Ended
 from ferryman.tasks.ports import Owners
-from ferryman.tasks.states import FAILED, READY, RUNNING, TASK
+from ferryman.tasks.states import FAILED, READY, RUNNING, SUCCEEDED, TASK
 from ferryman.tasks.work import settle
 from ferryman.testing import plant
 from tests.sql.moves import EPOCH, LEASE, MARGIN, OWNER, SECOND, SOUND, outcome, turn
@@ -60,8 +60,11 @@ async def lines(database_url: str) -> AsyncIterator[list[Line]]:
 
 
 async def planted(db: Database, count: int, state: Any = RUNNING, **columns: Any) -> list[UUID]:
+    """Plant some; the later an id, the earlier its lease ends, so that no two orders are the same by chance."""
     async with db.transaction() as tx:
-        return [await plant(tx, TASK, state, **columns) for _ in range(count)]
+        if state is not RUNNING:
+            return [await plant(tx, TASK, state, **columns) for _ in range(count)]
+        return [await plant(tx, TASK, state, **columns | {"leased_until": -SECOND * (n + 1)}) for n in range(count)]
 
 
 def rules(owners: Owners, name: str) -> list[watchdog.Rule]:
@@ -88,17 +91,20 @@ def acts(owners: Owners, refs: dict[UUID, str]) -> dict[str, Act]:
     async def renews(line: Line, tasks: Sequence[UUID]) -> None:
         await store.renew(line, tasks, [EPOCH] * len(tasks), owner=OWNER, lease=LEASE, margin=MARGIN)
 
+    async def reclaims(line: Line, tasks: Sequence[UUID]) -> None:
+        await store.reclaim(line, owner=OWNER, held=[])
+
     async def turns(line: Line, tasks: Sequence[UUID]) -> None:
-        await turn(line, *[outcome(task, READY) for task in tasks])
+        # The highest ids succeed: a statement that settled the successes first would lock them in the wrong order.
+        ordered = sorted(tasks)
+        lost, won = ordered[: len(ordered) // 2], ordered[len(ordered) // 2 :]
+        await turn(line, *[outcome(task, READY) for task in lost], *[outcome(task, SUCCEEDED) for task in won])
 
-    return {"settle": settles, "cancel": cancels, "reap": reaps, "renew": renews, "turn": turns}
+    return {"settle": settles, "cancel": cancels, "reap": reaps, "renew": renews, "turn": turns, "reclaim": reclaims}
 
 
-PAIRS = [
-    (one, other)
-    for n, one in enumerate(["settle", "cancel", "reap", "renew", "turn"])
-    for other in ["settle", "cancel", "reap", "renew", "turn"][n:]
-]
+WRITERS = ["settle", "cancel", "reap", "renew", "turn", "reclaim"]
+PAIRS = [(one, other) for n, one in enumerate(WRITERS) for other in WRITERS[n:]]
 
 
 @pytest.mark.contract("K6", "R4")

@@ -90,7 +90,7 @@ HOT = [
         {
             "won_ids": IDS, "won_epochs": [1] * 100, "won_results": ["1"] * 100, "lost": WORDS, "sent": 200, "owner": IDS[0],
             "queues": ["default"] * 3, "tenants": ["tenant0", "tenant1", "tenant2"], "rooms": [30] * 3, "names": ["mail"],
-            "lease": TERM, "margin": TERM,
+            "kinds": [], "lease": TERM, "margin": TERM,
         },
         {"tasks_pkey", "tasks_ready"},
     ),
@@ -106,49 +106,36 @@ HOT = [
     Hot(store._SETTLE, {"outcomes": WORDS, "lapsed": False}, BY_KEY),
     Hot(
         store._CANCEL,
-        {"ids": IDS, "tenant": "acme", "owing": True, "expired": False, "code": None, "reason": None},
+        {"ids": IDS, "tenant": "acme", "expired": False, "code": None, "reason": None},
         BY_KEY,
     ),
-    Hot(store._CALLBACKS, {"ids": IDS}, BY_KEY),
+    Hot(store._CALLBACKS, {"ids": IDS, "tenant": "acme"}, BY_KEY),
     Hot(store._FINISHED, {"ids": IDS, "tenant": "acme"}, BY_KEY),
     Hot(store._PROGRESS, {"ids": IDS, "tenant": "acme"}, BY_KEY | {"task_progress_pkey"}),
     Hot(store._REPORT, {"ids": IDS, "epochs": [1] * 100, "percents": [1] * 100, "messages": ["m"] * 100}, BY_KEY),
+    Hot(
+        store._APPEND_LOG,
+        {"ids": IDS, "epochs": [1] * 100, "attempts": [1] * 100, "levels": ["info"] * 100, "messages": ["m"] * 100},
+        BY_KEY,
+    ),
     Hot(store._LANES, {"queues": ["default", "slow"], "limit": 1000}, {"tasks_ready"}),
-    Hot(store._LAPSED, {"limit": 500}, {"tasks_leased"}),
-    Hot(store._EXPIRED, {"limit": 500}, {"tasks_ending"}),
+    Hot(store._LAPSED, {"limit": 500, "kinds": []}, {"tasks_leased"}),
+    Hot(store._EXPIRED, {"limit": 500, "kinds": []}, {"tasks_ending"}),
     Hot(store._PROMOTE, {"limit": 1000}, {"tasks_pkey", "tasks_waking"}, anywhere=False),
     Hot(store._RECLAIM, {"owner": IDS[0], "held": IDS}, {"tasks_pkey", "tasks_leased"}, anywhere=False),
-    Hot(
-        store._GET,
-        {"tenant": "acme", "id": IDS[0], "task_id": "t"},
-        {"tasks_pkey", "tasks_task_id", "task_progress_pkey"},
-        anywhere=False,
-    ),
+    Hot(store._DEPTH, {}, {"tasks_leased", "tasks_ending"}, anywhere=False),
+    Hot(store._QUEUES, {}, {"tasks_leased", "tasks_ending"}, anywhere=False),
+    Hot(store._REASONS, {"ids": IDS, "tenant": "acme"}, {"events_default_subject_id_idx"}, anywhere=False),
     Hot(events.OF, {"subject": IDS[0], "tenant": None}, {"events_default_subject_id_idx"}, anywhere=False),
 ]  # fmt: skip
-BY_NAME = {hot.statement.name: hot for hot in HOT}
 
 CONNECTIONS = {"line": LINE_SETTINGS | {"idle_in_transaction_session_timeout": "0"}, "plain": {"jit": "off"}}
 NEVER_ANALYSED = ["kept since empty", "never analysed", "dead rows", "analysed"]
 ANALYSED_EMPTY = ["kept since analysed empty", "analysed empty"]
-CELLS = [
-    pytest.param(when, connection, name, id=f"{name}-{connection}-{when}")
-    for name, hot in BY_NAME.items()
-    for connection in CONNECTIONS
-    for when in NEVER_ANALYSED + ANALYSED_EMPTY
-    # A scan of a table that was seen to be empty costs nothing: only our settings keep the planner from it.
-    if connection == "line" or (hot.anywhere and when != "kept since analysed empty")
-]
 # One row each, or as many as there are processes.
 SMALL = {"clock_shift", "workers", "watchdog", "task_progress"}
 
 Plans = dict[tuple[str, str, str], list[dict[str, Any]]]
-
-
-@pytest.fixture(scope="module")
-def plans(cluster: Cluster) -> Plans:
-    """Every plan, read in the course of two tables' lives."""
-    return asyncio.run(gather(cluster))
 
 
 async def gather(cluster: Cluster) -> Plans:
@@ -193,10 +180,11 @@ async def read(connection: Any, found: Plans, when: str, name: str) -> None:
             "select exists (select from pg_prepared_statements where name = $1)", prepared
         ):
             types = ", ".join("unknown" for _ in hot.statement.names)
-            await connection.execute(f"prepare {prepared} ({types}) as {hot.statement.sql()}")
+            await connection.execute(f"prepare {prepared} {f'({types})' if types else ''} as {hot.statement.sql()}")
         values = ", ".join(literal(value) for value in hot.statement.bind(hot.values))
+        call = f"{prepared} ({values})" if values else prepared
         for _ in range(6):
-            told = await connection.fetchval(f"explain (format json) execute {prepared} ({values})")
+            told = await connection.fetchval(f"explain (format json) execute {call}")
         found[when, name, hot.statement.name] = list(scans(json.loads(told)[0]["Plan"]))
 
 
@@ -221,10 +209,33 @@ def scans(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from scans(part)
 
 
-@pytest.mark.contract("K5")
-@pytest.mark.parametrize(("when", "connection", "name"), CELLS)
-def test_a_hot_statement_reads_by_its_own_index(plans: Plans, when: str, connection: str, name: str) -> None:
-    read = plans[when, connection, name]
+def wrongs(plans: Plans, when: str, connection: str, hot: Hot) -> Iterator[str]:
+    """Name what is wrong with a plan."""
+    for scan in plans[when, connection, hot.statement.name]:
+        told = f"{hot.statement.name} on a {connection}, {when}: {scan['Node Type']}"
+        index = scan.get("Index Name")
+        if index is None and scan["Relation Name"] not in SMALL:
+            yield f"{told} of {scan['Relation Name']}"
+        if index is not None and index not in hot.indexes:
+            yield f"{told} by {index}"
+        # When an empty table was analysed all ways cost the same, until the next analyze throws the plan away.
+        if index == "tasks_pkey" and "Index Cond" not in scan and when != "kept since analysed empty":
+            yield f"{told} over all of {index}"
 
-    assert [scan for scan in read if scan["Node Type"] == "Seq Scan" and scan["Relation Name"] not in SMALL] == []
-    assert {scan["Index Name"] for scan in read if "Index Name" in scan} <= BY_NAME[name].indexes
+
+# One test, not one for each cell: the plans of all are read in the course of two tables' lives.
+@pytest.mark.contract("K5")
+def test_hot_statements_read_by_their_own_index(cluster: Cluster) -> None:
+    plans = asyncio.run(gather(cluster))
+
+    found = [
+        wrong
+        for hot in HOT
+        for connection in CONNECTIONS
+        for when in NEVER_ANALYSED + ANALYSED_EMPTY
+        # A scan of a table that was seen to be empty costs nothing: only our settings keep the planner from it.
+        if connection == "line" or (hot.anywhere and when != "kept since analysed empty")
+        for wrong in wrongs(plans, when, connection, hot)
+    ]
+
+    assert found == []

@@ -48,7 +48,8 @@ async def log_of(db: Database, task: UUID) -> list[tuple[str, str]]:
 
 
 async def settle_one(tx: Tx, told: Outcome) -> list[Any]:
-    return list(await store.settle(tx, [told]))
+    rows, _busy = await store.settle(tx, [told])
+    return rows
 
 
 async def planted(db: Database, *args: Any, **columns: Any) -> UUID:
@@ -76,15 +77,15 @@ async def test_a_cancel_that_waited_for_a_claim_cancels_what_runs_now(db: Databa
 
 @pytest.mark.contract("T14", "K4", "R4")
 @pytest.mark.parametrize("by", ["turn", "settle"])
-async def test_a_result_that_waited_for_a_cancel_is_stale(db: Database, second: Line, by: str) -> None:
+async def test_a_result_that_meets_a_cancel_is_stale_once_that_is_done(db: Database, second: Line, by: str) -> None:
     task = await planted(db, RUNNING, **SOUND[RUNNING])
     settle: Any = turn if by == "turn" else settle_one
     async with db.transaction() as first:
         await store.cancel(first, [task])
-        settling: Any = await begin_and_wait(db, second, settle(second, outcome(task, SUCCEEDED)))
+        meanwhile = await settle(second, outcome(task, SUCCEEDED))
+    answer = await settle(second, outcome(task, SUCCEEDED))
 
-    answer = await settling
-
+    assert meanwhile == (([], []) if by == "turn" else [])
     assert answer == (([], [task]) if by == "turn" else [])
     assert await log_of(db, task) == [("running", "cancelled")]
 
@@ -100,27 +101,38 @@ async def test_a_cancel_that_waited_for_a_result_finds_an_ended_task(db: Databas
     assert await log_of(db, task) == [("running", "succeeded")]
 
 
-@pytest.mark.contract("K5", "R4")
+@pytest.mark.contract("K5", "K25", "R4")
 @pytest.mark.parametrize("by", ["turn", "settle"])
-async def test_a_result_that_waited_for_a_renewal_is_settled(db: Database, second: Line, by: str) -> None:
-    task = await planted(db, RUNNING, **SOUND[RUNNING])
-    settle: Any = turn if by == "turn" else settle_one
+async def test_a_row_that_somebody_writes_holds_up_no_other_and_is_named_as_busy(
+    db: Database, second: Line, by: str
+) -> None:
+    locked, free = [await planted(db, RUNNING, **SOUND[RUNNING]) for _ in range(2)]
+    told = [outcome(locked, SUCCEEDED), outcome(free, SUCCEEDED)]
     async with db.transaction() as first:
-        await store.renew(first, [task], [EPOCH], owner=OWNER, lease=LEASE, margin=MARGIN)
-        settling: Any = await begin_and_wait(db, second, settle(second, outcome(task, SUCCEEDED)))
-    await settling
+        await store.renew(first, [locked], [EPOCH], owner=OWNER, lease=LEASE, margin=MARGIN)
+        stale: Any
+        if by == "turn":
+            _claimed, stale, busy = await store.turn(
+                second, told, owner=OWNER, lanes=[], names=[], kinds=[], lease=LEASE, margin=MARGIN
+            )
+        else:
+            rows, busy = await store.settle(second, told)
+            stale = {each.id for each in told} - {row["id"] for row in rows} - busy
 
-    assert await state(db, task) == SUCCEEDED
+    assert (busy, stale) == ({locked}, set())
+    assert (await state(db, free), await state(db, locked)) == (SUCCEEDED, RUNNING)
+    await (turn(second, told[0]) if by == "turn" else store.settle(second, told[:1]))
+    assert await state(db, locked) == SUCCEEDED
 
 
 @pytest.mark.contract("W13", "K5", "R4")
-async def test_a_reaper_that_waited_for_a_renewal_leaves_the_task(db: Database, second: Line) -> None:
+async def test_a_reaper_leaves_a_task_that_is_being_renewed(db: Database, second: Line) -> None:
     task = await planted(db, RUNNING, **SOUND[RUNNING], started_at=timedelta(0))
     async with db.transaction() as first:
         await store.renew(first, [task], [EPOCH], owner=OWNER, lease=LEASE, margin=MARGIN)
-        reaping = await begin_and_wait(db, second, store.settle(second, [outcome(task, FAILED)], lapsed=True))
+        reaped, _busy = await store.settle(second, [outcome(task, FAILED)], lapsed=True)
 
-    assert await reaping == []
+    assert reaped == []
     assert await state(db, task) == RUNNING
 
 
@@ -140,9 +152,10 @@ async def test_two_reapers_reap_once(db: Database, second: Line) -> None:
     task = await planted(db, RUNNING, **SOUND[RUNNING])
     async with db.transaction() as first:
         await store.settle(first, [outcome(task, READY)], lapsed=True)
-        reaping = await begin_and_wait(db, second, store.settle(second, [outcome(task, READY)], lapsed=True))
+        meanwhile, _busy = await store.settle(second, [outcome(task, READY)], lapsed=True)
+    afterwards, _busy = await store.settle(second, [outcome(task, READY)], lapsed=True)
 
-    assert await reaping == []
+    assert (meanwhile, afterwards) == ([], [])
     assert await log_of(db, task) == [("running", "ready")]
 
 

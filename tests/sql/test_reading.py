@@ -2,12 +2,14 @@
 
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from ferryman.kernel import ids
 from ferryman.kernel.pool import Session
 from ferryman.tasks import store
+from ferryman.tasks.intake import read
 from ferryman.tasks.states import CANCELLED, FAILED, READY, RUNNING, SUCCEEDED, TASK
 from ferryman.testing import plant
 from tests.sql.moves import EPOCH, HOUR, SECOND, SOUND, outcome
@@ -100,6 +102,7 @@ async def test_the_owed_are_those_who_carry_a_callback_among_those_asked_for(giv
 @pytest.mark.parametrize("held", [{}, {"epoch": 8}, {"epoch": 6}], ids=str)
 async def test_only_the_present_holder_reports_progress(given: Session, held: dict[str, Any]) -> None:
     task = await plant(given, TASK, RUNNING, **SOUND[RUNNING] | held)
+    await plant(given, TASK, RUNNING, **SOUND[RUNNING])
 
     written = await store.report(given, [(task, EPOCH, 40, "half")])
 
@@ -107,23 +110,37 @@ async def test_only_the_present_holder_reports_progress(given: Session, held: di
 
 
 @pytest.mark.contract("T18", "K4")
-async def test_the_latest_word_is_kept_and_an_ended_task_says_no_more(given: Session) -> None:
+async def test_the_latest_word_is_kept_also_when_it_comes_after_the_outcome(given: Session) -> None:
     task = await plant(given, TASK, RUNNING, **SOUND[RUNNING])
     await store.report(given, [(task, EPOCH, 40, "half")])
     await store.report(given, [(task, EPOCH, 80, None)])
     await store.settle(given, [outcome(task, SUCCEEDED)])
 
-    assert await store.report(given, [(task, EPOCH, 90, "late")]) == set()
+    assert await store.report(given, [(task, EPOCH, 100, "all")]) == {task}
 
     [row] = await store.progress(given, [task], tenant="default")
-    assert (row["percent"], row["message"], row["state"]) == (80, None, SUCCEEDED)
+    assert (row["percent"], row["message"], row["state"]) == (100, "all", SUCCEEDED)
     assert await store.progress(given, [task], tenant="acme") == []
+
+
+@pytest.mark.contract("T18", "K4")
+@pytest.mark.parametrize("held", [{}, {"epoch": 8}, {"epoch": 6}], ids=str)
+async def test_only_the_present_holder_adds_to_the_log(given: Session, held: dict[str, Any]) -> None:
+    task = await plant(given, TASK, RUNNING, **SOUND[RUNNING] | held)
+
+    written = await store.append_log(
+        given, [(task, EPOCH, 1, "info", "one"), (UUID(int=1), EPOCH, 1, "info", "of nobody")]
+    )
+
+    assert written == (0 if held else 1)
+    assert len(await store.read_log(given, task, tenant="default", after=0, limit=10)) == written
 
 
 @pytest.mark.contract("T18", "K12")
 async def test_a_log_is_read_in_order_by_its_own_tenant(given: Session) -> None:
-    task, other = [await plant(given, TASK, RUNNING, tenant="acme") for _ in range(2)]
-    await store.append_log(given, [(task, 1, "info", "one"), (other, 1, "info", "no"), (task, 1, "error", "two")])
+    task, other = [await plant(given, TASK, RUNNING, tenant="acme", epoch=EPOCH) for _ in range(2)]
+    said = [(task, "info", "one"), (other, "info", "no"), (task, "error", "two")]
+    await store.append_log(given, [(id, EPOCH, 1, level, message) for id, level, message in said])
 
     lines = await store.read_log(given, task, tenant="acme", after=0, limit=10)
 
@@ -167,3 +184,45 @@ async def test_a_worker_that_goes_takes_the_long_dead_with_it(given: Session) ->
     await store.leave(given, going)
 
     assert [row["boot_id"] for row in await given.fetch("select boot_id from ferryman.workers")] == [living]
+
+
+@pytest.mark.contract("K22")
+async def test_orphans_are_what_waits_for_a_handler_that_no_living_worker_has(given: Session) -> None:
+    for handlers, lease in ((["mail"], SECOND * 30), (["fax"], -SECOND)):
+        await store.beat(
+            given, boot_id=ids.boot_id(), host="h", pid=1, version="0", queues=["default"], handlers=handlers,
+            settings="{}", lease=lease,
+        )  # fmt: skip
+    await plant(given, TASK, READY, name="mail")
+    await plant(given, TASK, READY, name="fax", due_at=-SECOND)
+    await plant(given, TASK, READY, name="mail", queue="slow", due_at=-SECOND * 5)
+    await plant(given, TASK, RUNNING, name="fax")
+    await plant(given, TASK, SUCCEEDED, name="fax")
+
+    found = await read.orphans(given)
+
+    assert [(each.queue, each.name, each.count, each.queue_served) for each in found] == [
+        ("slow", "mail", 1, False), ("default", "fax", 1, True),
+    ]  # fmt: skip
+
+
+@pytest.mark.contract("K19")
+async def test_workers_are_listed_from_their_start_and_forgotten_a_day_after_their_last_word(given: Session) -> None:
+    first, second, dead = (ids.boot_id() for _ in range(3))
+    for boot, lease in ((second, SECOND), (first, SECOND), (dead, -DAY * 2)):
+        await store.beat(
+            given,
+            boot_id=boot,
+            host="h",
+            pid=1,
+            version="0",
+            queues=["default"],
+            handlers=[],
+            settings="{}",
+            lease=lease,
+        )
+    await given.fetch(
+        "update ferryman.workers set started_at = started_at - interval '1 hour' where boot_id = $1", first
+    )
+
+    assert [each.boot_id for each in await read.workers(given)] == [first, second]

@@ -90,7 +90,7 @@ async def test_settling_a_set_that_owes_takes_one_statement_beside_its_owners(li
     told = [outcome(task, SUCCEEDED, callback="tool", callback_ref="1") for task in running]
 
     async with wire.transaction():
-        rows = await settle.settle(wire, Owners({"tool": Quiet()}), told)
+        rows, _busy = await settle.settle(wire, Owners({"tool": Quiet()}), told)
 
     assert (len(rows), wire.trips, wire.transactions) == (20, 1, 1)
 

@@ -16,12 +16,15 @@ async def test_the_sweep_lets_in_what_is_due_and_says_when_to_look_again(given: 
     due = await plant(given, TASK, PENDING, wake_at=-SECOND, due_at=-SECOND, priority=-1)
     backing_off = await plant(given, TASK, READY, rank=None, wake_at=-SECOND, due_at=-SECOND)
     later = await plant(given, TASK, PENDING, wake_at=SECOND * 60)
+    await plant(given, TASK, PENDING, wake_at=SECOND * 90)
+    still = await plant(given, TASK, READY, rank=None, wake_at=HOUR)
 
     count, lanes, next_seconds = await store.promote(given, limit=10)
 
     assert (count, lanes) == (2, ["default\x1fdefault"])
     assert next_seconds == pytest.approx(60, abs=10)
     assert [await state_of(given, task) for task in (due, backing_off, later)] == [READY, READY, PENDING]
+    assert (await columns(given, still, "rank"))["rank"] is None
     for task, ahead in ((due, 60), (backing_off, 0)):
         row = await columns(given, task, "rank", "due_at", "wake_at")
         assert (row["rank"], row["wake_at"]) == (row["due_at"] - timedelta(seconds=ahead), None)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ferryman.kernel.pool import Database
 from tests.surfaces import ferry
 
 NOWHERE = "postgresql://nobody@127.0.0.1:1/nowhere"
@@ -144,3 +145,29 @@ def test_common_options_may_stand_before_the_command(database_url: str) -> None:
     ran = ferry.run("--json", "--tenant", "acme", "config", url=database_url)
 
     assert ran.json["tenant"]["value"] == "acme"
+
+
+@pytest.mark.contract("K20")
+async def test_whom_postgresql_does_not_let_in_is_told_what_to_set(database_url: str) -> None:
+    stranger = database_url.replace("postgres@", "nobody_here@")
+
+    ran = ferry.run("task", "list", url=stranger)
+    doctor = ferry.run("doctor", url=stranger)
+
+    assert (ran.code, doctor.code) == (3, 3)
+    assert ran.err.startswith("DATABASE_REFUSED: ")
+    assert "FERRYMAN_DATABASE_URL" in ran.err
+    assert "nobody_here" in doctor.out
+
+
+@pytest.mark.contract("K20")
+async def test_a_statement_that_postgresql_refuses_is_one_sentence(db: Database, database_url: str) -> None:
+    async with db.session() as tx:
+        await tx.fetch("alter view ferryman.bounds rename column rule to law")
+    ferry.run("task", "create", "greet", "--id", "one", url=database_url)
+
+    ran = ferry.run("task", "show", "one", url=database_url)
+
+    assert ran.code == 3
+    assert ran.err.startswith("STATEMENT_REFUSED: ")
+    assert ran.err.count("\n") == 1

@@ -145,3 +145,38 @@ def test_a_payload_is_checked_when_the_app_is_given(url: str) -> None:
     assert ran.code == 2
     assert ran.err.startswith("TASK_INVALID_PAYLOAD: ")
     assert ferry.run("task", "list", "--json", url=url).json["tasks"] == []
+
+
+@pytest.mark.contract("K20")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("list", "--queue", "a b"),
+        ("list", "--name", "\udcff"),
+        ("list", "--state", "gone"),
+        ("list", "--limit", "0"),
+        ("list", "--limit", "999999999999999999999999"),
+        ("list", "--before", "x"),
+        ("cancel", "--queue", "a b", "--yes"),
+        ("cancel", "a b"),
+        ("show", "a b"),
+        ("logs", "\udcff"),
+    ],
+    ids=ascii,
+)
+def test_what_cannot_be_asked_is_one_sentence(url: str, arguments: tuple[str, ...]) -> None:
+    ran = ferry.run("task", *arguments, url=url)
+
+    assert (ran.code, ran.out) == (2, "")
+    assert "Traceback" not in ran.err
+    assert ran.err.count("\n") == 1
+
+
+def test_a_reason_that_is_no_unicode_is_kept_readable(url: str) -> None:
+    ferry.run("task", "create", "greet", "--id", "one", url=url)
+
+    ran = ferry.run("task", "cancel", "one", "--reason", "caf\udce9", url=url)
+    shown = ferry.run("task", "show", "one", "--json", url=url)
+
+    assert ran.code == 0
+    assert shown.json["events"][-1]["payload"]["reason_message"] == "caf\\udce9"

@@ -1,9 +1,11 @@
 """Handlers that run in a child process: they stand at the top of a module, so that the child finds them."""
 
+import atexit
 import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pydantic
@@ -58,3 +60,35 @@ def unfit() -> object:
 
 def large() -> str:
     return "x" * 2 * 1024 * 1024
+
+
+def fork(file: str) -> str:
+    """Leave a process behind that has all that this one has, and return."""
+    inner = os.fork()
+    if inner == 0:
+        signal.pause()
+    Path(file).write_text(str(inner), encoding="utf-8")
+    return "done"
+
+
+def fork_twice() -> int:
+    """Return in the fork, too."""
+    return 0 if os.fork() == 0 else 1
+
+
+def fork_and_vanish(file: str) -> None:
+    fork(file)
+    os._exit(9)
+
+
+def say_goodbye(file: str) -> str:
+    """Do something at the end of the process, after the answer."""
+    atexit.register(Path(file).write_text, "goodbye", encoding="utf-8")
+    return "done"
+
+
+def linger(file: str) -> str:
+    """Leave a thread behind that the process waits for."""
+    threading.Thread(target=threading.Event().wait).start()
+    Path(file).write_text(str(os.getpid()), encoding="utf-8")
+    return "done"

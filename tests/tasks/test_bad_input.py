@@ -13,6 +13,8 @@ from ferryman.kernel import errors
 from ferryman.tasks.states import READY, TASK
 from ferryman.testing import plant
 from tests.corpus.bad_payloads import VALUES
+from tests.tasks import anything
+from tests.tasks.anything import ANYTHING
 from tests.tasks.conftest import MakeApp
 
 AT = datetime(2030, 1, 1, tzinfo=UTC)
@@ -111,6 +113,42 @@ async def test_a_field_that_is_wrong_is_named_and_nothing_is_stored(make_app: Ma
     await nothing_is_stored(app)
 
 
+@pytest.mark.contract("T8", "K20")
+@pytest.mark.parametrize(
+    ("asked", "field"),
+    [
+        ({"schedule_type": "cron", "cron_expr": "0 8 * * *", "timezone": "Europe/Berlin"}, "schedule_type"),
+        ({"schedule_type": "daily"}, "schedule_type"),
+        ({"schedule_type": "every", "every": 60}, "schedule_type"),
+        ({"cron_expr": "0 8 * * *"}, "cron_expr"),
+        ({"schedule_type": "at", "scheduled_at": "2030-01-01T00:00:00Z", "timezone": "Mars"}, "timezone"),
+        ({"schedule_type": "yearly"}, "schedule_type"),
+        ({"schedule_type": ["cron"]}, "schedule_type"),
+        ({"schedule_type": "at"}, "scheduled_at"),
+    ],
+    ids=str,
+)
+async def test_a_schedule_that_cannot_be_made_is_refused_as_such_with_its_field(
+    make_app: MakeApp, asked: dict[str, Any], field: str
+) -> None:
+    app = await make_app((mail, {"default": True}))
+
+    with pytest.raises(errors.TaskInvalidSchedule) as refusal:
+        await app.tasks.accept(asked)
+
+    assert (refusal.value.code, refusal.value.details["field"]) == ("TASK_INVALID_SCHEDULE", field)
+    await nothing_is_stored(app)
+
+
+@pytest.mark.contract("T8")
+@pytest.mark.parametrize("kind", ["cron", "daily", "every"])
+async def test_a_kind_of_schedule_that_is_to_come_says_so(make_app: MakeApp, kind: str) -> None:
+    app = await make_app((mail, {"default": True}))
+
+    with pytest.raises(errors.TaskInvalidSchedule, match="not built yet"):
+        await app.tasks.accept({"schedule_type": kind})
+
+
 @pytest.mark.contract("R6", "T8")
 @pytest.mark.parametrize("asked", [None, [], "x", 7, [("name", "mail")]], ids=repr)
 async def test_a_request_that_is_no_object_is_refused(make_app: MakeApp, asked: Any) -> None:
@@ -178,80 +216,114 @@ async def test_asking_for_a_task_by_anything_is_answered_clearly(make_app: MakeA
             await call(task_id)
 
 
+@pytest.mark.contract("R6", "K20")
+@pytest.mark.parametrize("task_id", [123, None, b"x", "\ud800", ["a"]], ids=ascii)
+async def test_what_is_no_id_is_refused_by_name(make_app: MakeApp, task_id: Any) -> None:
+    app = await make_app(mail)
+
+    for call in (app.tasks.get, app.tasks.cancel, app.tasks.events, app.tasks.logs):
+        with pytest.raises(errors.TaskInvalidRequest) as refusal:
+            await call(task_id)
+        assert refusal.value.details["field"] == "task_id"
+
+
+FILTERS: list[tuple[str, Any]] = [
+    *(("queue", value) for value in ("\0", "\ud800", "", LONG, 7)),
+    *(("name", value) for value in ("\0", "\ud800", "a b", 7)),
+    *(("state", value) for value in ("gone", "\0", 7, ())),
+    *(("before", value) for value in ("x", "\0", 7)),
+    *(("limit", value) for value in (0, -1, 1001, 10**12, 2**70, "x", 1.5, True, None)),
+]
+
+
+@pytest.mark.contract("R6", "K20")
+@pytest.mark.parametrize(("field", "value"), FILTERS, ids=lambda each: ascii(each)[:20])
+async def test_a_list_by_anything_is_answered_with_the_field(make_app: MakeApp, field: str, value: Any) -> None:
+    app = await make_app(mail)
+
+    with pytest.raises(errors.TaskInvalidRequest) as refusal:
+        await app.tasks.list(**{field: value})
+
+    assert refusal.value.details["field"] == field
+
+
+@pytest.mark.contract("R6", "K20")
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [*(("limit", value) for value in (-1, 0, 10**12, 2**70, "x")), *(("after", value) for value in (-1, 2**70, "x"))],
+)
+async def test_a_log_by_anything_is_answered_with_the_field(make_app: MakeApp, field: str, value: Any) -> None:
+    app = await make_app(mail)
+    handle = await app.tasks.create(mail, {})
+
+    with pytest.raises(errors.TaskInvalidRequest) as refusal:
+        await app.tasks.logs(handle.id, **{field: value})
+
+    assert refusal.value.details["field"] == field
+
+
+@pytest.mark.contract("K13", "K20", "T14")
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [("a\0b", "a\\x00b"), ("\ud800", "\\ud800"), ("x" * 50_000_000, "x" * 1999 + "…")],
+    ids=["nul", "surrogate", "50 MB"],
+)
+async def test_the_reason_of_a_cancel_is_stored_readable_and_bounded(make_app: MakeApp, given: str, kept: str) -> None:
+    app = await make_app(mail)
+    handle = await app.tasks.create(mail, {})
+
+    assert await handle.cancel(reason=given)
+
+    assert (await app.tasks.events(handle.id))[-1].reason_message == kept
+
+
+@pytest.mark.contract("K13", "K20", "T14")
+@pytest.mark.parametrize("reason", [7, b"x", ["not wanted"]], ids=repr)
+async def test_a_reason_that_is_no_text_is_refused_and_nothing_is_cancelled(make_app: MakeApp, reason: Any) -> None:
+    app = await make_app(mail)
+    handle = await app.tasks.create(mail, {})
+
+    with pytest.raises(errors.TaskInvalidRequest) as refusal:
+        await handle.cancel(reason=reason)
+
+    assert refusal.value.details["field"] == "reason"
+    assert (await handle.refresh()).state == READY
+
+
 # Handlers that return or raise anything.
 
 
-class Mute(Exception):
-    def __str__(self) -> str:
-        raise RuntimeError("no words")
-
-
-class Deaf(BaseException):
-    def __str__(self) -> str:
-        raise RuntimeError("no words")
-
-
-def circular() -> Any:
-    value: list[Any] = []
-    value.append(value)
-    return value
-
-
-def throw(error: BaseException) -> Any:
-    raise error
-
-
-ANYTHING: dict[str, tuple[Callable[[], Any], str]] = {
-    "a set": (lambda: {1, 2}, "TASK_INVALID_RESULT"),
-    "nan": (lambda: math.nan, "TASK_INVALID_RESULT"),
-    "nul": (lambda: "a\0b", "TASK_INVALID_RESULT"),
-    "a lone surrogate": (lambda: "\ud800", "TASK_INVALID_RESULT"),
-    "65 bits": (lambda: 2**64, "TASK_INVALID_RESULT"),
-    "itself": (circular, "TASK_INVALID_RESULT"),
-    "100 MB": (lambda: "x" * 100_000_000, "TASK_INVALID_RESULT"),
-    "an object": (object, "TASK_INVALID_RESULT"),
-    "a generator": (lambda: (n for n in range(3)), "TASK_INVALID_RESULT"),
-    "SystemExit": (lambda: throw(SystemExit(3)), "TASK_RETRY_EXHAUSTED"),
-    "KeyboardInterrupt": (lambda: throw(KeyboardInterrupt()), "TASK_RETRY_EXHAUSTED"),
-    "GeneratorExit": (lambda: throw(GeneratorExit()), "TASK_RETRY_EXHAUSTED"),
-    "StopIteration": (lambda: throw(StopIteration(1)), "TASK_RETRY_EXHAUSTED"),
-    "an exception without words": (lambda: throw(Mute()), "TASK_RETRY_EXHAUSTED"),
-    "a base exception without words": (lambda: throw(Deaf()), "TASK_RETRY_EXHAUSTED"),
-    "a nul in the message": (lambda: throw(ValueError("a\0b")), "TASK_RETRY_EXHAUSTED"),
-    "a surrogate in the message": (lambda: throw(ValueError("\ud800")), "TASK_RETRY_EXHAUSTED"),
-    "10 MB of message": (lambda: throw(ValueError("x" * 10_000_000)), "TASK_RETRY_EXHAUSTED"),
-    "a group": (lambda: throw(ExceptionGroup("g", [ValueError("x")])), "TASK_RETRY_EXHAUSTED"),
-    "recursion": (lambda: throw(RecursionError()), "TASK_RETRY_EXHAUSTED"),
-    "memory": (lambda: throw(MemoryError()), "TASK_RETRY_EXHAUSTED"),
-    "cancelled": (lambda: throw(asyncio.CancelledError()), "TASK_RETRY_EXHAUSTED"),
-    "timeout": (lambda: throw(TimeoutError()), "TASK_RETRY_EXHAUSTED"),
+REFUSED = {
+    "do not retry: an exception": "ValueError: no",
+    "do not retry: a dict": "{'no': 1}",
+    "do not retry: nothing": "the handler asked not to be retried",
+    "do not retry: a number": "7",
+    "do not retry: mute": "Mute: (its message cannot be read)",
+    "do not retry: not made": "the handler asked not to be retried",
+    "do not retry: another reason": "[8]",
+    "do not retry: no reason": "the handler raised something that cannot be read",
 }
 
 
-@pytest.mark.contract("R6", "K13", "K25")
-@pytest.mark.parametrize("kind", ["async", "thread"])
+@pytest.mark.contract("R6", "K13", "K25", "T4")
+@pytest.mark.parametrize("kind", ["async", "thread", "process"])
 async def test_a_handler_that_returns_or_raises_anything_ends_its_own_task_only(make_app: MakeApp, kind: str) -> None:
-    async def in_loop(what: str) -> Any:
-        return ANYTHING[what][0]()
-
-    def in_thread(what: str) -> Any:
-        return ANYTHING[what][0]()
-
     async def neighbour(n: int) -> int:
         return n
 
-    bad = in_loop if kind == "async" else in_thread
-    app = await make_app(bad, neighbour)
-    handles = {what: await app.tasks.create(bad, what=what, max_retries=0, timeout=30) for what in ANYTHING}
+    bad: Callable[..., Any] = anything.in_loop if kind == "async" else anything.elsewhere
+    app = await make_app((bad, {"process": kind == "process"}), neighbour)
+    handles = {what: await app.tasks.create(bad, what=what, max_retries=0, timeout=60) for what in ANYTHING}
     beside = [await app.tasks.create(neighbour, n=n) for n in range(20)]
 
-    async with app.worker():
-        ends = {what: await asyncio.wait_for(app.tasks.end(handle.id), 30) for what, handle in handles.items()}
+    async with app.worker(concurrency=6):
+        ends = {what: await asyncio.wait_for(app.tasks.end(handle.id), 60) for what, handle in handles.items()}
         assert [await handle.result(timeout=15) for handle in beside] == list(range(20))
         assert await (await app.tasks.create(neighbour, n=99)).result(timeout=15) == 99
 
     assert {what: end.code for what, end in ends.items()} == {what: code for what, (_, code) in ANYTHING.items()}
     assert all(len(end.reason or "") <= 2100 for end in ends.values())
+    assert {what: ends[what].reason for what in REFUSED} == REFUSED
 
 
 @pytest.mark.contract("K25", "K9")
@@ -271,8 +343,38 @@ async def test_a_row_made_unreadable_by_another_program_ends_alone(make_app: Mak
     beside = await app.tasks.create_many(count, [{"n": n} for n in range(10)])
 
     async with app.worker():
-        end = await asyncio.wait_for(app.tasks.end(poison), 15)
+        end = await asyncio.wait_for(app.tasks.end(poison), 60)
         results = [await handle.result(timeout=15) for handle in beside]
 
     assert (end.state, end.code, end.attempt) == ("failed", "TASK_INVALID_PAYLOAD", 1)
     assert results == list(range(10))
+
+
+@pytest.mark.contract("K20", "K25")
+async def test_what_postgresql_itself_refuses_is_told_in_a_sentence_at_its_own_door(make_app: MakeApp) -> None:
+    app = await make_app(mail)
+    async with app.database.session() as tx:
+        await tx.fetch("alter table ferryman.tasks add constraint odd check (priority <> 7)")
+
+    one, other = await asyncio.gather(
+        app.tasks.create(mail, {}, priority=7), app.tasks.create(mail, {}), return_exceptions=True
+    )
+    with pytest.raises(errors.StatementRefused):
+        await app.tasks.create_many(mail, [{}], priority=7)
+
+    assert isinstance(one, errors.StatementRefused)
+    assert (one.code, one.details["sqlstate"]) == ("STATEMENT_REFUSED", "23514")
+    assert not isinstance(other, BaseException)
+    assert [task.id for task in await app.tasks.list()] == [other.id]
+
+
+@pytest.mark.contract("K20")
+async def test_a_read_that_postgresql_refuses_is_told_in_a_sentence(make_app: MakeApp) -> None:
+    app = await make_app(mail)
+    handle = await app.tasks.create(mail, {})
+    async with app.database.session() as tx:
+        await tx.fetch("alter table ferryman.task_progress rename column message to word")
+
+    for asked in (app.tasks.record(handle.id), app.tasks.list(), anext(app.tasks.watch(handle.id))):
+        with pytest.raises(errors.StatementRefused):
+            await asked

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from ferryman import Ferryman
-from ferryman.kernel import faults, watchdog
+from ferryman.kernel import errors, faults, watchdog
 from ferryman.kernel.db import Tx
 from ferryman.kernel.doorbell import NoDoorbell
 from ferryman.tasks import store, watch
@@ -160,6 +160,36 @@ async def test_an_end_that_its_owner_cannot_take_spoils_no_other_on_the_workers_
     assert [ref for ref, *_ in await ledger_of(app)] == ["a", "b", "c", "d"]
 
 
+@pytest.mark.contract("K9", "K6")
+async def test_an_end_that_its_owner_cannot_take_does_not_run_the_handler_again_and_again(make_app: MakeApp) -> None:
+    app = await prepared(make_app, Ledger(refuses=frozenset({"bad"})))
+    bad = await create(app, "works", "bad")
+
+    async with app.worker():
+        for number in range(20):  # many turns, each of which could have handed it back
+            await app.tasks.end(await create(app, "works", str(number)))
+        claims = [event for event in await app.tasks.events(bad) if event.to_state == RUNNING]
+
+    assert len(claims) == 1
+
+
+@pytest.mark.contract("K6")
+async def test_a_task_whose_owner_is_not_known_here_is_left_to_those_who_know_it(make_app: MakeApp) -> None:
+    app = await prepared(make_app, Ledger())
+    other = await make_app(works)
+    owed = await create(app, "works", "1")
+    free = await other.tasks.create(works)
+
+    async with other.worker():
+        await free.result()
+        with pytest.raises(errors.CallbackUnknown):
+            await other.tasks.cancel(owed)
+    assert (await app.tasks.record(owed)).state == READY
+
+    async with app.worker():
+        assert (await app.tasks.end(owed)).state == SUCCEEDED
+
+
 @pytest.mark.contract("K6", "W23")
 async def test_an_end_that_its_owner_cannot_take_spoils_no_other_on_the_watchdogs_path(make_app: MakeApp) -> None:
     app = await prepared(make_app, ledger := Ledger(refuses=frozenset({"bad"})))
@@ -209,7 +239,7 @@ async def test_a_worker_whose_settling_broke_settles_once(make_app: MakeApp) -> 
 
     with faults.armed("settle.inside=away@1"):
         async with app.worker():
-            end = await asyncio.wait_for(app.tasks.end(task), 15)
+            end = await asyncio.wait_for(app.tasks.end(task), 60)
 
     assert (end.state, end.attempt) == (SUCCEEDED, 1)
     assert await ledger_of(app) == [("7", "succeeded", None, '"done"')]
@@ -226,7 +256,52 @@ async def test_a_task_that_owes_is_handed_back_at_the_drain(make_app: MakeApp) -
     app = await make_app(waits, owners={"tool": Ledger()})
     task = await create(app, "waits", "8")
     async with app.worker(grace=timedelta(0)):
-        await asyncio.wait_for(started.wait(), 15)
+        await asyncio.wait_for(started.wait(), 60)
 
     record = await app.tasks.record(task)
     assert (record.state, record.attempt) == (READY, 1)
+
+
+@pytest.mark.contract("K12", "K6")
+async def test_a_cancel_of_a_foreign_task_locks_nobody_elses_parents(make_app: MakeApp) -> None:
+    locked: list[str] = []
+
+    class Noted(Ledger):
+        async def lock(self, tx: Tx, refs: Sequence[str]) -> None:
+            locked.extend(refs)
+
+    ours = await make_app(works, tenant="default", owners={"tool": Noted()})
+    theirs = await make_app(works, tenant="zeta", owners={"tool": Noted()})
+    async with ours.database.session() as tx:
+        await tx.fetch("create table ledger (ref text, state text, code text, result text)")
+    task = await create(ours, "works", "9")
+
+    assert await theirs.tasks.cancel(task) == []
+    assert locked == []
+
+    assert await ours.tasks.cancel(task) == [task]
+    assert locked == ["9"]
+
+
+@pytest.mark.contract("W23", "T14")
+async def test_a_cancel_that_freezes_does_not_hold_its_rows_for_long_nor_creates_at_all(make_app: MakeApp) -> None:
+    said: list[str] = []
+    locked, go = asyncio.Event(), asyncio.Event()
+
+    class Slow(Ledger):
+        async def lock(self, tx: Tx, refs: Sequence[str]) -> None:
+            [row] = await tx.fetch("show idle_in_transaction_session_timeout")
+            said.append(row["idle_in_transaction_session_timeout"])
+            locked.set()
+            await go.wait()
+
+    app = await prepared(make_app, Slow())
+    task = await create(app, "works", "9")
+    cancelling = asyncio.create_task(app.tasks.cancel(task))
+    await asyncio.wait_for(locked.wait(), 60)
+
+    beside = await asyncio.wait_for(app.tasks.create(works), 60)
+    go.set()
+
+    assert (await cancelling, said) == ([task], ["2s"])
+    assert beside.task.state == READY

@@ -81,8 +81,8 @@ async def test_a_process_handler_runs_elsewhere_with_json_in_and_out(make_app: M
         (children.leave, {"code": 3}, "SystemExit: 3"),
         (children.vanish, {}, "left with exit code 9"),
         (children.die, {}, "was ended by SIGKILL"),
-        (children.unfit, {}, "TASK_INVALID_RESULT"),
-        (children.large, {}, "TASK_INVALID_RESULT"),
+        (children.unfit, {}, "set"),
+        (children.large, {}, "bytes"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )

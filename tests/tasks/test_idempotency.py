@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from ferryman.kernel import errors
+from ferryman.kernel import errors, faults
 from tests.tasks.conftest import MakeApp
 
 AT = datetime(2030, 1, 1, tzinfo=UTC)
@@ -126,6 +126,17 @@ async def test_a_task_id_and_a_key_that_hit_different_tasks_are_a_conflict(make_
 
 
 @pytest.mark.contract("T12")
+async def test_a_key_of_another_scope_is_no_conflict_beside_a_task_id(make_app: MakeApp) -> None:
+    app = await make_app(mail)
+    born = await app.tasks.create(mail, task_id="a")
+    await app.tasks.create(mail, idempotency_key="k", idempotency_scope="elsewhere")
+
+    again = await app.tasks.create(mail, task_id="a", idempotency_key="k")
+
+    assert (again.id, again.idempotent_hit) == (born.id, True)
+
+
+@pytest.mark.contract("T12")
 async def test_a_task_id_may_be_an_id(make_app: MakeApp) -> None:
     app = await make_app(mail)
     id = uuid4()
@@ -167,6 +178,29 @@ async def test_a_hundred_simultaneous_creates_of_one_key_make_one_row(make_app: 
     assert len({handle.id for handle in handles}) == 1
     assert [handle.idempotent_hit for handle in handles].count(False) == 1
     assert await count(apps[0]) == 1
+
+
+@pytest.mark.contract("T12", "K24")
+@pytest.mark.parametrize(
+    "named", [{}, {"task_id": "order"}, {"idempotency_key": "k"}, {"task_id": "order", "idempotency_key": "k"}], ids=str
+)
+async def test_a_create_whose_first_answer_was_lost_is_no_hit(make_app: MakeApp, named: dict[str, Any]) -> None:
+    app = await make_app(mail)
+
+    with faults.armed("create.committed=away@1"):
+        handle = await app.tasks.create(mail, **named)
+
+    assert (handle.idempotent_hit, await count(app)) == (False, 1)
+
+
+@pytest.mark.contract("T12", "K24")
+async def test_a_task_id_that_is_the_id_cannot_tell_a_repeat_from_a_hit(make_app: MakeApp) -> None:
+    app = await make_app(mail)
+
+    with faults.armed("create.committed=away@1"):
+        handle = await app.tasks.create(mail, task_id=uuid4())
+
+    assert (handle.idempotent_hit, await count(app)) == (True, 1)
 
 
 PROCESS = """

@@ -51,7 +51,7 @@ async def test_a_foreign_result_and_progress_are_not_shown(both: tuple[Any, Any]
         await handle.result(timeout=15)
 
     with pytest.raises(errors.TaskNotFound):
-        await asyncio.wait_for(zeta.tasks.end(handle.id), 15)
+        await asyncio.wait_for(zeta.tasks.end(handle.id), 60)
     with pytest.raises(errors.TaskNotFound):
         await anext(zeta.tasks.watch(handle.id))
 

@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 
 from ferryman.kernel import errors
+from ferryman.kernel.crew import Turned
 from ferryman.kernel.loop import Pump
 
 AWAY = errors.DatabaseUnavailable("gone")
@@ -22,6 +23,7 @@ class Item(NamedTuple):
 class Result(NamedTuple):
     id: UUID
     said: str
+    epoch: int = 1
 
 
 class Asked:
@@ -30,10 +32,10 @@ class Asked:
     def __init__(self, outcomes: Sequence[Result], room: int) -> None:
         self.outcomes = list(outcomes)
         self.room = room
-        self.answer: asyncio.Future[tuple[Sequence[Item], bool]] = asyncio.get_running_loop().create_future()
+        self.answer: asyncio.Future[Turned[Item]] = asyncio.get_running_loop().create_future()
 
-    def give(self, *items: Item, more: bool = False) -> None:
-        self.answer.set_result((items, more))
+    def give(self, *items: Item, more: bool = False, left: Collection[UUID] = ()) -> None:
+        self.answer.set_result(Turned(items, more=more, left=left))
 
     def fail(self, error: Exception = AWAY) -> None:
         self.answer.set_exception(error)
@@ -47,8 +49,9 @@ class Script:
         self.reclaims: list[set[UUID]] = []
         self.finish: dict[UUID, asyncio.Event] = {}
         self.lose_reclaim = False
+        self.breaks: set[UUID] = set()
 
-    async def turn(self, line: Any, outcomes: Sequence[Result], room: int) -> tuple[Sequence[Item], bool]:
+    async def turn(self, line: Any, outcomes: Sequence[Result], room: int) -> Turned[Item]:
         turn = Asked(outcomes, room)
         self.asked.append(turn)
         return await turn.answer
@@ -62,6 +65,8 @@ class Script:
 
     async def run(self, item: Item) -> Result:
         await self.finish.setdefault(item.id, asyncio.Event()).wait()
+        if item.id in self.breaks:
+            raise ValueError("a bug outside of the handler")
         return Result(item.id, "done")
 
     async def reclaim(self, line: Any, held: Collection[UUID]) -> int:
@@ -73,6 +78,9 @@ class Script:
 
     def doubt(self) -> None:
         """Hear nothing."""
+
+    def lost(self, count: int) -> None:
+        """Count nothing."""
 
     def hand_back(self, item: Item) -> Result:
         return Result(item.id, "handed back")
@@ -106,6 +114,16 @@ async def pumping(crew: Script, *, lanes: int = 2, concurrency: int = 100) -> As
         for task in rest:
             task.cancel()
         await asyncio.gather(*rest, return_exceptions=True)
+
+
+class Answered:
+    """Whether the pump has taken an answer: it holds nothing any more, or has asked again."""
+
+    def __init__(self, pump: Pump[Item, Result], crew: Script, number: int) -> None:
+        self.pump, self.crew, self.number = pump, crew, number
+
+    def __call__(self) -> bool:
+        return not self.pump.held or len(self.crew.asked) >= self.number
 
 
 async def asked(crew: Script, number: int) -> Asked:
@@ -278,3 +296,72 @@ async def test_a_handler_that_ends_after_it_was_handed_back_is_not_heard() -> No
         last.give()
         await until(pump._done)
         assert len(crew.asked) == 2
+
+
+@pytest.mark.contract("K5")
+async def test_a_claim_is_held_and_renewed_until_its_outcome_is_answered() -> None:
+    crew = Script()
+    async with pumping(crew, lanes=1) as pump:
+        (await asked(crew, 1)).give(item(1))
+        await until(lambda: pump.held)
+        crew.finish[UUID(int=1)].set()
+
+        settling = await asked(crew, 2)
+        assert set(pump.held) == {UUID(int=1)}
+        settling.give()
+        await until(lambda: not pump.held)
+
+
+@pytest.mark.contract("K5", "K25")
+async def test_an_outcome_that_was_busy_is_sent_again_and_its_claim_kept() -> None:
+    crew = Script()
+    async with pumping(crew, lanes=1) as pump:
+        (await asked(crew, 1)).give(item(1), item(2))
+        await until(lambda: len(pump.held) == 2)
+        crew.finish[UUID(int=1)].set()
+        crew.finish[UUID(int=2)].set()
+        both = await asked(crew, 2)
+
+        both.give(left={UUID(int=2)})
+
+        await until(lambda: set(pump.held) == {UUID(int=2)})
+        # Looks without outcomes find nothing; they must not keep the only lane from the outcome.
+        await until(lambda: crew.answered() and crew.asked[2:] and any(turn.outcomes for turn in crew.asked[2:]))
+        assert [turn.outcomes for turn in crew.asked[2:] if turn.outcomes] == [[Result(UUID(int=2), "done")]]
+
+
+@pytest.mark.contract("K9", "K25")
+async def test_an_outcome_that_can_never_be_settled_is_neither_held_nor_handed_back() -> None:
+    crew = Script()
+    async with pumping(crew, lanes=1) as pump:
+        (await asked(crew, 1)).give(item(1))
+        await until(lambda: pump.held)
+        crew.finish[UUID(int=1)].set()
+
+        number = 2
+        while pump.held:
+            turn = await asked(crew, number)
+            number += 1
+            if turn.outcomes:
+                turn.fail(ValueError("the owner cannot take it"))
+            else:
+                turn.give()
+            await until(Answered(pump, crew, number))
+        (await asked(crew, number)).give()
+        await until(lambda: crew.reclaims)
+
+        assert crew.reclaims[-1] == {UUID(int=1)}  # known, so that only its lease ends it
+
+
+@pytest.mark.contract("R6", "K25")
+async def test_a_bug_outside_of_a_handler_costs_no_place() -> None:
+    crew = Script()
+    crew.breaks = {UUID(int=1)}
+    async with pumping(crew, lanes=1, concurrency=1) as pump:
+        (await asked(crew, 1)).give(item(1))
+        await until(lambda: pump.held)
+        crew.finish[UUID(int=1)].set()
+
+        await until(lambda: not pump.held)
+        pump.look()
+        assert (await asked(crew, 2)).room == 1

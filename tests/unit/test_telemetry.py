@@ -61,6 +61,7 @@ def test_every_accessor_moves_its_metric() -> None:
     telemetry.healed("pg")
     telemetry.turned("task", 0.004, settled=7, claimed=3)
     telemetry.in_flight("task", 3)
+    telemetry.left_behind(1)
     telemetry.reconnected("watchdog")
     telemetry.fault("settle.before", "raise")
     telemetry.depth("task", [("mail", "ready", 5)])

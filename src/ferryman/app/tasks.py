@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, Protocol, TypeVar
@@ -14,13 +16,13 @@ from ferryman.kernel import errors, events, faults, ids, payload, telemetry
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.gather import Gather
 from ferryman.kernel.loop import RECONNECT
-from ferryman.kernel.pool import Database, Line
+from ferryman.kernel.pool import Database, Line, Session, spoken
 from ferryman.tasks.intake import cancel, create, read
 from ferryman.tasks.intake.result import End, Progress, Waiting, failure
 from ferryman.tasks.model import Created, Draft, TaskRecord
 from ferryman.tasks.ports import Owners
 from ferryman.tasks.rules import request
-from ferryman.tasks.states import CANCELLED, PENDING, SUCCEEDED
+from ferryman.tasks.states import CANCELLED, PENDING, READY, SUCCEEDED
 from ferryman.tasks.work.handlers import Handler
 from ferryman.tasks.work.lanes import named
 
@@ -43,20 +45,26 @@ class Tasks:
     def __init__(
         self,
         db: Database,
-        line: Line,
         doorbell: Doorbell,
         known: Known,
         owners: Owners,
         *,
+        creates: Line,
+        cancels: Line,
         tenant: str,
         ends_after: timedelta,
         payload_limit: int,
         poll: timedelta,
         patience: timedelta,
     ) -> None:
-        """Belong to one tenant; creates that come at one time share the line."""
+        """Belong to one tenant; creates that come at one time share a line.
+
+        Cancels hold rows and parents over several trips, so they go over a line too, whose transactions do not outlive a
+        frozen process by more than 2 s (W23); one of their own, because a cancel may wait for a lock.
+        """
         self._db = db
-        self._line = line
+        self._creating = creates
+        self._cancelling = cancels
         self._doorbell = doorbell
         self._known = known
         self._owners = owners
@@ -64,7 +72,7 @@ class Tasks:
         self._ends_after = ends_after
         self._limit = payload_limit
         self._patience = patience.total_seconds()
-        self._waiting = Waiting(db.session, doorbell, tenant=tenant, poll=poll.total_seconds())
+        self._waiting = Waiting(self._session, doorbell, tenant=tenant, poll=poll.total_seconds())
         self._creates: Gather[Draft, Created] = Gather(self._create_set)
 
     # What comes in
@@ -190,25 +198,18 @@ class Tasks:
     async def _create_set(self, drafts: list[Draft]) -> Sequence[Created | Exception]:
         try:
             answers = await self._patiently(lambda: self._create_once(drafts))
-        except errors.FerrymanError as error:
-            return [error] * len(drafts)
-        except Exception:
-            if len(drafts) == 1:
-                raise
+        except Exception as error:  # noqa: BLE001 - raised at its own caller
+            ours = isinstance(error, errors.FerrymanError) and not isinstance(error, errors.StatementRefused)
+            if ours or len(drafts) == 1:
+                return [error] * len(drafts)
             # One of them is refused by PostgreSQL; the others must not suffer by their company.
-            return [each for draft in drafts for each in await self._alone(draft)]
+            return [each for draft in drafts for each in await self._create_set([draft])]
         self._born([each for each in answers if isinstance(each, Created) and not each.idempotent_hit])
         return answers
 
-    async def _alone(self, draft: Draft) -> Sequence[Created | Exception]:
-        try:
-            return await self._create_set([draft])
-        except Exception as error:  # noqa: BLE001 - raised at its own caller
-            return [error]
-
     async def _create_once(self, drafts: list[Draft]) -> list[Created | errors.TaskDuplicate]:
         faults.point("create.before")
-        answers = await create.create(self._line, drafts, ends_after=self._ends_after)
+        answers = await create.create(self._creating, drafts, ends_after=self._ends_after)
         faults.point("create.committed")
         return answers
 
@@ -218,7 +219,8 @@ class Tasks:
         failures = 0
         while True:
             try:
-                return await attempt()
+                with spoken():
+                    return await attempt()
             except errors.DatabaseUnavailable:
                 failures += 1
                 pause = RECONNECT.delay(failures).total_seconds()
@@ -227,20 +229,21 @@ class Tasks:
                 await asyncio.sleep(pause)
 
     def _born(self, created: Sequence[Created]) -> None:
-        lanes: dict[tuple[str, str], int] = {}
-        later = False
-        for each in created:
-            lane = (each.task.queue, each.task.tenant)
-            lanes[lane] = lanes.get(lane, 0) + 1
-            later = later or each.task.state is PENDING
-        for (queue, _), count in lanes.items():
+        for queue, count in Counter(each.task.queue for each in created).items():
             telemetry.created("task", queue, count)
-        if later:
+        if any(each.task.state is PENDING for each in created):
             self._doorbell.ring("due")
-        elif lanes:
-            self._doorbell.ring("ready", [named(*lane) for lane in lanes])
+        ready = {named(each.task.queue, each.task.tenant) for each in created if each.task.state is READY}
+        if ready:
+            self._doorbell.ring("ready", ready)
 
     # What is asked
+
+    @asynccontextmanager
+    async def _session(self) -> AsyncIterator[Session]:
+        with spoken():
+            async with self._db.session() as tx:
+                yield tx
 
     async def get(self, task_id: str | UUID) -> Handle:
         """Find a task by its id, or by the task_id its creator gave it."""
@@ -248,7 +251,7 @@ class Tasks:
 
     async def record(self, task_id: str | UUID) -> TaskRecord:
         """Read a task as it is now."""
-        async with self._db.session() as tx:
+        async with self._session() as tx:
             found = await read.get(tx, task_id, tenant=self.tenant)
         if found is None:
             raise errors.TaskNotFound(f"There is no task {task_id} for tenant {self.tenant}.", task_id=str(task_id))
@@ -264,7 +267,7 @@ class Tasks:
         limit: int = 50,
     ) -> Sequence[TaskRecord]:
         """Read a page of tasks, newest first; `before` is the id that the last page ended with."""
-        async with self._db.session() as tx:
+        async with self._session() as tx:
             return await read.page(
                 tx, tenant=self.tenant, state=state, queue=queue, name=name, before=before, limit=limit
             )
@@ -272,13 +275,13 @@ class Tasks:
     async def events(self, task_id: str | UUID) -> Sequence[events.Event]:
         """Read everything that happened to a task, in order."""
         id = (await self.record(task_id)).id
-        async with self._db.session() as tx:
+        async with self._session() as tx:
             return await events.of(tx, id, tenant=self.tenant)
 
     async def logs(self, task_id: str | UUID, *, after: int = 0, limit: int = 1000) -> Sequence[read.LogLine]:
         """Read what a task's handler said, in order."""
         id = (await self.record(task_id)).id
-        async with self._db.session() as tx:
+        async with self._session() as tx:
             return await read.logs(tx, id, tenant=self.tenant, after=after, limit=limit)
 
     async def end(self, id: UUID) -> End:
@@ -293,9 +296,10 @@ class Tasks:
 
     async def cancel(self, *task_ids: str | UUID, reason: str | None = None) -> Sequence[UUID]:
         """Cancel tasks that have not ended; return those that were cancelled now."""
+        reason = request.reason(reason)
         wanted = [await self._id(each) for each in task_ids]
         rows = await self._patiently(
-            lambda: cancel.cancel(self._db, self._owners, wanted, tenant=self.tenant, reason=reason)
+            lambda: cancel.cancel(self._cancelling, self._owners, wanted, tenant=self.tenant, reason=reason)
         )
         told = [row["id"] for row in rows]
         if told:
@@ -308,13 +312,14 @@ class Tasks:
     async def _id(self, task_id: str | UUID) -> UUID:
         if isinstance(task_id, UUID):
             return task_id
-        return request.as_uuid(task_id) or (await self.record(task_id)).id
+        return request.as_uuid(ids.check_name(task_id, "task_id")) or (await self.record(task_id)).id
 
     async def close(self) -> None:
         """Send what is under way; let nobody wait any more."""
         await self._creates.drain()
         await self._waiting.close()
-        await self._line.close()
+        await self._creating.close()
+        await self._cancelling.close()
 
 
 class Handle:

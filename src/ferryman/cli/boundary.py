@@ -36,6 +36,14 @@ def run(arguments: Sequence[str]) -> int:
         # Whoever read us has seen enough. What is still in the buffer must not fail again at the very end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return exits.OK
+    except Exception as error:
+        from ferryman.kernel import pool  # loads the driver, which whoever asks for help does not need
+
+        refused = pool.told(error)
+        if refused is None:
+            raise
+        tell(refused, as_json=as_json)
+        return exits.of(refused)
 
 
 def _run(arguments: Sequence[str]) -> int:

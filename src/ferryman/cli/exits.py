@@ -23,6 +23,8 @@ TOLD: Final = (
 
 _CODES: Final[tuple[tuple[type[errors.FerrymanError], int], ...]] = (
     (errors.DatabaseUnavailable, DATABASE),
+    (errors.DatabaseRefused, DATABASE),
+    (errors.StatementRefused, DATABASE),
     (errors.EmbeddedUnavailable, DATABASE),
     (errors.DatabaseNotMigrated, DATABASE),
     (errors.DatabaseTooOld, DATABASE),

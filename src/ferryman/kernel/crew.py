@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 from uuid import UUID
 
@@ -30,16 +31,29 @@ class Told(Protocol):
     def id(self) -> UUID:
         """The key of what it is about."""
 
+    @property
+    def epoch(self) -> int:
+        """The fence of the claim that it ends."""
+
 
 Item = TypeVar("Item", bound=Held)
 Outcome = TypeVar("Outcome", bound=Told)
 
 
+@dataclass(frozen=True, slots=True)
+class Turned(Generic[Item]):
+    """What a turn came to: what was claimed, whether there is more, and whose outcomes could not be settled just now."""
+
+    items: Sequence[Item] = ()
+    more: bool = False
+    left: Collection[UUID] = ()
+
+
 class Crew(Protocol[Item, Outcome]):
     """What a domain does for the pump."""
 
-    async def turn(self, line: Line, outcomes: Sequence[Outcome], room: int) -> tuple[Sequence[Item], bool]:
-        """Settle these outcomes and claim up to `room`; tell also whether there is more to claim."""
+    async def turn(self, line: Line, outcomes: Sequence[Outcome], room: int) -> Turned[Item]:
+        """Settle these outcomes and claim up to `room`."""
 
     async def run(self, item: Item) -> Outcome | None:
         """Do the work; every way it can end is an outcome, or None when the claim was lost meanwhile."""
@@ -50,6 +64,9 @@ class Crew(Protocol[Item, Outcome]):
     def doubt(self) -> None:
         """Trust nothing that was heard: the next turn finds out by itself where there is something to claim."""
 
+    def lost(self, count: int) -> None:
+        """Hear that so many claims were lost while their handlers ran."""
+
     def hand_back(self, item: Item) -> Outcome:
         """Say that the work was not done here and uses no attempt."""
 
@@ -58,12 +75,13 @@ class Crew(Protocol[Item, Outcome]):
 
 
 class Holding(Generic[Item]):
-    """One claimed thing while it runs."""
+    """One claim, from the answer that brought it to the answer that settled it."""
 
-    __slots__ = ("item", "renewed", "task")
+    __slots__ = ("item", "renewed", "running", "task")
 
     def __init__(self, item: Item) -> None:
         """Remember when its lease began, by this process's own steady clock."""
         self.item = item
         self.renewed = time.monotonic()
+        self.running = False
         self.task: asyncio.Task[None] | None = None

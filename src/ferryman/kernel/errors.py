@@ -36,12 +36,26 @@ class FerrymanError(Exception):
         }
 
 
-class DoNotRetry(Exception):
-    """A handler raises this to fail at once, whatever tries are left (T4)."""
+def said(thing: object) -> str:
+    """Return the words of anything, an exception's with its type. What people raise may be broken: this never raises."""
+    try:
+        text = str(thing)
+    except BaseException:  # noqa: BLE001 - whatever its own code raises
+        text = "(its message cannot be read)"
+    if not issubclass(type(thing), BaseException):
+        return text
+    return f"{type(thing).__name__}: {text}" if text else type(thing).__name__
 
-    def __init__(self, reason: str = "the handler asked not to be retried") -> None:
-        super().__init__(reason)
-        self.reason = reason
+
+class DoNotRetry(Exception):
+    """A handler raises this to fail at once, whatever tries are left (T4). Any reason will do: text is made of it."""
+
+    reason: str = "the handler asked not to be retried"  # also of a subclass that does not call this __init__
+
+    def __init__(self, reason: object = None) -> None:
+        if reason is not None:
+            self.reason = said(reason)
+        super().__init__(self.reason)
 
 
 # Moves
@@ -191,6 +205,13 @@ class TaskNotFound(FerrymanError):
     advice = "Check the id and the tenant."
 
 
+class CallbackUnknown(FerrymanError):
+    """The end of this task is owed to an owner that this process does not know."""
+
+    code = "CALLBACK_UNKNOWN"
+    advice = "Do it from a process of the app that owns the task."
+
+
 # The ground below
 
 
@@ -200,6 +221,29 @@ class DatabaseUnavailable(FerrymanError):
     code = "DATABASE_UNAVAILABLE"
     advice = "Try again; with an idempotency key a repeat is safe even if the first try committed."
     retryable = True
+
+
+class DatabaseRefused(FerrymanError):
+    """PostgreSQL does not let this user in, or not at these tables."""
+
+    code = "DATABASE_REFUSED"
+    advice = (
+        "Set FERRYMAN_DATABASE_URL to a user, password and database that exist, and let that user use the schema: "
+        "GRANT what it lacks, or migrate as the user that works."
+    )
+
+    def __init__(self, message: str | None = None, *, login: bool = False, **details: Any) -> None:
+        super().__init__(message, **details)
+        # Whoever is not let in has lost nothing and may come back (a password is being changed, a database moved). A
+        # statement that is not allowed fails alone: it must not hold up those beside it.
+        self.retryable = login
+
+
+class StatementRefused(FerrymanError):
+    """PostgreSQL refused a statement of ours."""
+
+    code = "STATEMENT_REFUSED"
+    advice = "Nothing was changed. If what you gave is sound, this is a defect of ours: please report it."
 
 
 class DatabaseNotMigrated(FerrymanError):

@@ -9,10 +9,12 @@ The pump looks when it is rung, when a turn came back full, when something finis
 never depends on a ring. Leases are renewed elsewhere (kernel/keeper.py), on a thread and a connection of their own, because a
 handler can block this event loop.
 
-When the database goes away, outcomes are kept and sent again with backoff; their fence makes the repeat harmless. A turn
-whose answer never came may have claimed tasks that nobody here knows of, so a turn that succeeds is then followed by
-`reclaim`, which hands those back. It must not take what another lane has just claimed and not yet heard of, nor what has run
-and is on its way to be settled: so it waits for a moment when no other lane claims, and names everything that is known here.
+A claim is held until its outcome has been answered: what has run but is not settled yet is renewed like what runs, so that no
+delay of the database throws finished work away. When the database goes away, outcomes are kept and sent again with backoff;
+their fence makes the repeat harmless. A turn whose answer never came may have claimed tasks that nobody here knows of. So after
+a failure one lane claims at a time, and the first turn that succeeds is followed by `reclaim`, which hands back what is leased
+to this worker and unknown to it. An outcome that can never be settled is let go but not forgotten: only its lease ends that
+claim, and an attempt is used.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from typing import Generic
 from uuid import UUID
 
 from ferryman.kernel import errors, faults, retry, telemetry
-from ferryman.kernel.crew import Crew, Holding, Item, Outcome
+from ferryman.kernel.crew import Crew, Holding, Item, Outcome, Turned
 from ferryman.kernel.pool import Line
 
 log = logging.getLogger("ferryman.pump")
@@ -34,6 +36,9 @@ log = logging.getLogger("ferryman.pump")
 RECONNECT = retry.Backoff(base=timedelta(milliseconds=100), factor=2.0, cap=timedelta(seconds=2), jitter=0.5)
 
 POLL_LEAST = 0.05
+# Somebody else is writing the row: until its transaction ends there is no use in asking again at once.
+BUSY_SECONDS = 0.1
+LET_GO_MAX = 10_000
 
 
 class Pump(Generic[Item, Outcome]):
@@ -59,6 +64,8 @@ class Pump(Generic[Item, Outcome]):
         self._claim_max = min(claim_max, max(1, concurrency // max(1, self._lanes)))
         self._poll = poll
         self.held: dict[UUID, Holding[Item]] = {}
+        self._running = 0
+        self._let_go: dict[UUID, int] = {}
         self._outcomes: list[Outcome] = []
         self._reserved = 0
         self._look = True
@@ -68,7 +75,6 @@ class Pump(Generic[Item, Outcome]):
         self._stopping = False
         self._lost_sight = False
         self._reclaiming = False
-        self._sent: list[list[Outcome]] = []
         # The turns under way that may claim, and those of them that began before sight was lost.
         self._claims: set[object] = set()
         self._old_claims: set[object] = set()
@@ -82,10 +88,12 @@ class Pump(Generic[Item, Outcome]):
 
     def abort(self, ids: Collection[UUID]) -> None:
         """Cancel the handlers of claims that are no longer ours."""
-        for id in ids:
-            holding = self.held.get(id)
-            if holding is not None and holding.task is not None:
-                holding.task.cancel("lease lost")
+        running = [self.held[id] for id in ids if id in self.held and self.held[id].running]
+        for holding in running:
+            assert holding.task is not None
+            holding.task.cancel("lease lost")
+        if running:
+            self._crew.lost(len(running))
 
     async def run(self) -> None:
         """Pump until stopped and empty."""
@@ -104,7 +112,7 @@ class Pump(Generic[Item, Outcome]):
 
     def _go(self) -> None:
         self._roused = False
-        telemetry.in_flight(self._domain, len(self.held))
+        telemetry.in_flight(self._domain, self._running)
         self._begin_turns()
         if self._done():
             self._ended.set()
@@ -116,24 +124,31 @@ class Pump(Generic[Item, Outcome]):
         self.look()
 
     def _done(self) -> bool:
-        return self._stopping and not (self.held or self._outcomes or self._turns)
+        return self._stopping and not (self.held or self._turns)
 
     async def stop(self, grace: float) -> int:
         """Stop claiming, let running work finish within the grace period, hand back the rest at once; say how many."""
         faults.point("drain.begun")
         self._stopping = True
         self._rouse()
-        running = [holding.task for holding in self.held.values() if holding.task is not None]
+        running = [holding.task for holding in self.held.values() if holding.running and holding.task is not None]
         if running:
             await asyncio.wait(running, timeout=grace)
-        rest = list(self.held.values())
+        rest = [holding for holding in self.held.values() if holding.running]
         for holding in rest:
+            self._ran(holding)
+            self._outcomes.append(self._crew.hand_back(holding.item))
             if holding.task is not None:
                 holding.task.cancel("handed back")
-            self.held.pop(holding.item.id, None)
-            self._outcomes.append(self._crew.hand_back(holding.item))
         self._rouse()
         return len(rest)
+
+    async def close(self) -> None:
+        """End whatever is still under way: nothing of a stopped pump lives on."""
+        tasks = [*self._turns, *(holding.task for holding in self.held.values() if holding.task is not None)]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def _begin_turns(self) -> None:
         while self._idle and (self._outcomes or self._wants_more()):
@@ -141,7 +156,6 @@ class Pump(Generic[Item, Outcome]):
             room = self._room()
             self._look = False
             self._reserved += room
-            self._sent.append(outcomes)
             this = object()
             if room:
                 self._claims.add(this)
@@ -157,7 +171,7 @@ class Pump(Generic[Item, Outcome]):
         # Without sight one lane claims at a time, so that the moment to reclaim comes.
         if self._stopping or self._reclaiming or (self._lost_sight and self._claims - self._old_claims):
             return 0
-        return max(0, min(self._claim_max, self._concurrency - len(self.held) - self._reserved))
+        return max(0, min(self._claim_max, self._concurrency - self._running - self._reserved))
 
     def _wants_more(self) -> bool:
         room = self._room()
@@ -168,7 +182,7 @@ class Pump(Generic[Item, Outcome]):
     async def _turn(self, line: Line, outcomes: list[Outcome], room: int, this: object) -> None:
         try:
             faults.point("settle.before" if outcomes else "claim.sent")
-            items, more = await self._crew.turn(line, outcomes, room)
+            turned = await self._crew.turn(line, outcomes, room)
             faults.point("claim.committed")
         except errors.FerrymanError as error:
             self._claims.discard(this)
@@ -177,8 +191,8 @@ class Pump(Generic[Item, Outcome]):
             self._claims.discard(this)
             await self._after_refusal(line, outcomes, room, error)
         else:
-            self._take(items, more)
-            self._sent.remove(outcomes)
+            self._answered(outcomes, turned.left)
+            self._take(turned)
             await self._after_success(line, this)
         finally:
             self._claims.discard(this)
@@ -187,15 +201,32 @@ class Pump(Generic[Item, Outcome]):
             # At once, before the handlers just started have the loop: PostgreSQL claims the next set while they run.
             self._begin_turns()
 
-    def _take(self, items: Sequence[Item], more: bool) -> None:
-        if items:
+    def _answered(self, outcomes: Sequence[Outcome], left: Collection[UUID]) -> None:
+        """Let go of the claims that these outcomes ended; those that were busy are sent again in a moment."""
+        again = []
+        for each in outcomes:
+            if each.id in left:
+                again.append(each)
+            elif (holding := self.held.get(each.id)) is not None and holding.item.epoch == each.epoch:
+                del self.held[each.id]
+        if again:
+            asyncio.get_running_loop().call_later(BUSY_SECONDS, self._send_again, again)
+
+    def _send_again(self, outcomes: list[Outcome]) -> None:
+        self._outcomes += outcomes
+        self._rouse()
+
+    def _take(self, turned: Turned[Item]) -> None:
+        if turned.items:
             self._pause = POLL_LEAST
-        for item in items:
+        for item in turned.items:
+            self._let_go.pop(item.id, None)
+            holding = self.held[item.id] = Holding(item)
             if self._stopping:
                 self._outcomes.append(self._crew.hand_back(item))
             else:
-                self._start(item)
-        if more:
+                self._start(holding)
+        if turned.more:
             self._look = True
 
     async def _after_success(self, line: Line, this: object) -> None:
@@ -216,8 +247,8 @@ class Pump(Generic[Item, Outcome]):
             self._reclaiming = False
 
     def _known(self) -> set[UUID]:
-        """Return what this worker knows it holds: running, run, and on its way to be settled."""
-        return {*self.held, *(each.id for each in self._outcomes), *(each.id for sent in self._sent for each in sent)}
+        """Return what this worker knows it holds, or has let go without being able to settle it."""
+        return {*self.held, *self._let_go}
 
     def _lose_sight(self) -> None:
         if not self._lost_sight:
@@ -230,64 +261,76 @@ class Pump(Generic[Item, Outcome]):
         if not error.retryable and not isinstance(error, errors.DatabaseNotMigrated):
             await self._after_refusal(line, outcomes, room, error)
             return
-        self._keep(outcomes)
+        self._outcomes[:0] = outcomes
         self._lose_sight()
         self._failures += 1
         if self._failures == 1:
             log.warning("the database cannot be used; coming back", extra={"code": error.code, "reason": error.message})
         await asyncio.sleep(RECONNECT.delay(self._failures).total_seconds())
 
-    def _keep(self, outcomes: list[Outcome]) -> None:
-        self._sent.remove(outcomes)
-        self._outcomes[:0] = outcomes
-
     async def _after_refusal(self, line: Line, outcomes: list[Outcome], room: int, error: Exception) -> None:
         """Find the outcome that PostgreSQL refuses by halving the set; the others are settled (K25)."""
         self._lose_sight()
-        self._sent.remove(outcomes)
         if not outcomes:
             log.error("claiming failed", exc_info=error)
             self._failures += 1
             await asyncio.sleep(RECONNECT.delay(self._failures).total_seconds())
         elif room:
-            await self._settle(
-                line, outcomes
-            )  # the claim may be what was refused: the outcomes get a word of their own
+            await self._settle(line, outcomes)  # the claim may be what was refused
         elif len(outcomes) == 1:
-            log.error("an outcome could not be settled", exc_info=error)
-            spoiled = self._crew.spoil(outcomes[0], error)
-            if spoiled is not None:
-                self._outcomes.append(spoiled)
+            self._refused(outcomes[0], error)
         else:
             half = len(outcomes) // 2
-            rest = outcomes[half:]
-            self._sent.append(rest)  # known to be ours while the first half is under way
             await self._settle(line, outcomes[:half])
-            self._sent.remove(rest)
-            await self._settle(line, rest)
+            await self._settle(line, outcomes[half:])
+
+    def _refused(self, outcome: Outcome, error: Exception) -> None:
+        log.error("an outcome could not be settled", exc_info=error, extra={"id": str(outcome.id)})
+        spoiled = self._crew.spoil(outcome, error)
+        if spoiled is not None:
+            self._outcomes.append(spoiled)
+            return
+        holding = self.held.get(outcome.id)
+        if holding is not None and holding.item.epoch == outcome.epoch:
+            self._drop(holding)
+
+    def _drop(self, holding: Holding[Item]) -> None:
+        """Hold no longer what cannot be ended here; it stays known, so that nobody hands it back."""
+        del self.held[holding.item.id]
+        self._let_go[holding.item.id] = holding.item.epoch
+        while len(self._let_go) > LET_GO_MAX:
+            del self._let_go[next(iter(self._let_go))]
 
     async def _settle(self, line: Line, outcomes: list[Outcome]) -> None:
-        self._sent.append(outcomes)
         try:
-            await self._crew.turn(line, outcomes, 0)
+            turned = await self._crew.turn(line, outcomes, 0)
         except errors.FerrymanError as error:
             await self._after_failure(line, outcomes, 0, error)
         except Exception as error:  # noqa: BLE001 - halved further
             await self._after_refusal(line, outcomes, 0, error)
         else:
-            self._sent.remove(outcomes)
+            self._answered(outcomes, turned.left)
 
-    def _start(self, item: Item) -> None:
-        holding = Holding(item)
-        self.held[item.id] = holding
+    def _start(self, holding: Holding[Item]) -> None:
+        holding.running = True
+        self._running += 1
         holding.task = asyncio.get_running_loop().create_task(self._work(holding))
 
+    def _ran(self, holding: Holding[Item]) -> None:
+        holding.running = False
+        self._running -= 1
+
     async def _work(self, holding: Holding[Item]) -> None:
-        item = holding.item
-        outcome = await self._crew.run(item)
-        # Handed back, or claimed anew, while the handler was still ending: this claim has had its outcome.
-        if self.held.get(item.id) is holding:
-            del self.held[item.id]
-            if outcome is not None:
-                self._outcomes.append(outcome)
-            self._rouse()
+        outcome: Outcome | None = None
+        try:
+            outcome = await self._crew.run(holding.item)
+        except Exception:
+            log.exception("running failed outside of its handler", extra={"id": str(holding.item.id)})
+        if not holding.running:
+            return  # handed back while the handler was still ending: this claim has had its outcome
+        self._ran(holding)
+        if outcome is not None:
+            self._outcomes.append(outcome)
+        elif self.held.get(holding.item.id) is holding:
+            self._drop(holding)
+        self._rouse()

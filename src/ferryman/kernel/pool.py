@@ -31,9 +31,11 @@ SCRIPT_TIMEOUT_SECONDS = 6 * 3600.0  # an index of a large table takes its time
 # What our own connections ask of the server. Plans: hot statements find their rows by index whatever the statistics say
 # (a plan made while the table was empty must not scan it when it is full), and jit would be switched on by the price that
 # the planner puts on what is forbidden. Life: a peer that vanished is noticed in seconds, a transaction that was left
-# open (a worker frozen inside it) is ended so that it does not hide its rows.
+# open (a worker frozen inside it) is ended so that it does not hide its rows. Durability: what was told is done is on the
+# disk, whatever this database or user was set to.
 LINE_SETTINGS = {
     "application_name": "ferryman",
+    "synchronous_commit": "on",
     "enable_seqscan": "off",
     "plan_cache_mode": "force_generic_plan",
     "jit": "off",
@@ -44,7 +46,14 @@ LINE_SETTINGS = {
     "tcp_keepalives_count": "3",
     "tcp_user_timeout": "10000",
 }
-POOL_SETTINGS = {"application_name": "ferryman", "jit": "off", "lock_timeout": "10s"}
+# A handler's own transaction may think for longer than ours, but not for ever.
+POOL_SETTINGS = {
+    "application_name": "ferryman",
+    "synchronous_commit": "on",
+    "jit": "off",
+    "lock_timeout": "10s",
+    "idle_in_transaction_session_timeout": "60s",
+}
 
 GUARD_SQLSTATE = "FM001"
 
@@ -65,6 +74,11 @@ _UNAVAILABLE = (
     asyncpg.QueryCanceledError,
     asyncpg.ReadOnlySQLTransactionError,  # a primary that has just become a standby
 )
+_NOT_LET_IN = (
+    asyncpg.InvalidAuthorizationSpecificationError,  # no such user, or a wrong password
+    asyncpg.InvalidCatalogNameError,
+    asyncpg.InsufficientPrivilegeError,
+)
 _NOT_MIGRATED = (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError, asyncpg.UndefinedFunctionError)
 
 
@@ -79,14 +93,38 @@ def translated() -> Iterator[None]:
         raise errors.DatabaseNotMigrated(reason=str(error)) from error
     except asyncpg.InvalidCachedStatementError as error:
         raise errors.DatabaseUnavailable("A migration changed the tables under this connection.") from error
-    except (asyncpg.InvalidPasswordError, asyncpg.InvalidCatalogNameError) as error:
-        raise errors.DatabaseUnavailable(f"PostgreSQL refused the connection: {error}.") from error
+    except _NOT_LET_IN as error:
+        login = not isinstance(error, asyncpg.InsufficientPrivilegeError)
+        raise errors.DatabaseRefused(f"PostgreSQL refuses: {str(error).rstrip('.')}.", login=login) from error
     except _UNAVAILABLE as error:
         raise errors.DatabaseUnavailable(_sentence(error)) from error
     except asyncpg.PostgresError as error:
         if error.sqlstate == GUARD_SQLSTATE:
             raise _refused(error) from error
         raise
+
+
+def told(error: BaseException) -> errors.FerrymanError | None:
+    """Say for a person what the driver raised, at a door, where one statement stands alone; None if it was not the driver.
+
+    Behind the doors such an error stays as it is: one bad row of a set must be told from a database that is away.
+    """
+    if not isinstance(error, asyncpg.PostgresError):
+        return None
+    said = str(error).partition("\n")[0].rstrip(".")
+    return errors.StatementRefused(f"PostgreSQL refused a statement: {said}.", sqlstate=error.sqlstate)
+
+
+@contextmanager
+def spoken() -> Iterator[None]:
+    """Let out of a door what the driver raised as a sentence."""
+    try:
+        yield
+    except Exception as error:
+        sentence = told(error)
+        if sentence is None:
+            raise
+        raise sentence from error
 
 
 def _sentence(error: BaseException) -> str:
@@ -117,6 +155,8 @@ async def _connect(url: str, settings: dict[str, str]) -> asyncpg.Connection[Any
             if wanted is None or "startup parameter" not in str(error):
                 raise
             wanted = None
+        except asyncpg.ObjectNotInPrerequisiteStateError as error:  # it takes no connections now
+            raise errors.DatabaseUnavailable(_sentence(error)) from error
 
 
 class Session:
@@ -209,6 +249,8 @@ class Database:
             if settings is None or "startup parameter" not in str(error):
                 raise
             return await self._make_pool(None)
+        except asyncpg.ObjectNotInPrerequisiteStateError as error:
+            raise errors.DatabaseUnavailable(_sentence(error)) from error
 
     async def close(self) -> None:
         """Give the connections back; what is still running is ended after a moment."""

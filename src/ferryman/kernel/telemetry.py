@@ -1,9 +1,8 @@
 """What the product says about itself (K19): a closed list of metrics, spans that follow the work, and plain logs.
 
-Metrics live in a registry of their own, so that they meet neither the user's nor those of a second app by accident.
-Labels are few and bounded: a domain, a queue, a state, a rule, a code; never a tenant, a task's id or anything a
-caller invents. They are counted once a set, not once a row. `prometheus_client` costs some 60 ms to import, so it is
-imported when the first metric moves.
+Metrics live in a registry of their own, so that they meet neither the user's nor those of a second app by accident. Labels
+are few and bounded: a domain, a queue, a state, a rule, a code; never a tenant, a task's id or anything a caller invents. They
+are counted once a set, not once a row. `prometheus_client` costs some 60 ms to import: the first metric that moves does it.
 
 Work carries a W3C traceparent from its creator through every hop, also through processes where nobody exports spans:
 inside `span(...)` what is created carries on the trace of what is being run. Real spans are made only where a tracer
@@ -72,6 +71,7 @@ TURN = Metric("ferryman_turn_seconds", "histogram", "One turn: settle a set, cla
 SET = Metric("ferryman_set_size", "histogram", "Rows in one set.", ("domain", "move"), _SIZES)
 DEPTH = Metric("ferryman_queue_depth", "gauge", "Live work.", ("domain", "queue", "state"))
 IN_FLIGHT = Metric("ferryman_in_flight", "gauge", "Handlers running in this process.", ("domain",))
+LEFT_BEHIND = Metric("ferryman_threads_left_behind", "gauge", "Threads that go on although their attempts are over.")
 RECONNECTS = Metric("ferryman_reconnects_total", "counter", "Connections to the database made anew.", ("line",))
 FAULTS = Metric("ferryman_faults_total", "counter", "Faults that a test injected.", ("point", "action"))
 
@@ -140,7 +140,7 @@ def ended(domain: str, state: str, code: str | None = None, count: int = 1) -> N
     ENDED.of(domain, state, code or "").inc(count)
 
 
-def fenced(domain: str, move: Literal["settle", "renew"], count: int = 1) -> None:
+def fenced(domain: str, move: Literal["settle", "renew", "progress", "log"], count: int = 1) -> None:
     """Count writes of holders whose claim was stale."""
     if count:
         FENCED.of(domain, move).inc(count)
@@ -207,6 +207,11 @@ def depth(domain: str, rows: Iterable[tuple[str, str, int]]) -> None:
 def in_flight(domain: str, count: int) -> None:
     """Show how many handlers are running here."""
     IN_FLIGHT.of(domain).set(count)
+
+
+def left_behind(change: int) -> None:
+    """Count a thread whose attempt is over, and its end."""
+    LEFT_BEHIND.of().inc(change)
 
 
 def reconnected(line: str) -> None:

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
+from ferryman.kernel import errors
 from ferryman.kernel.db import Tx
 from ferryman.tasks.model import Ended
 
@@ -33,9 +34,16 @@ class Owners:
         """Take the owners by the kind that tasks carry."""
         self._settlers = dict(settlers or {})
 
-    def knows(self, kind: str) -> bool:
-        """Tell whether a task may carry this kind of callback here."""
-        return kind in self._settlers
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds of callback that can be settled here; tasks of other kinds are left to processes that know them."""
+        return sorted(self._settlers)
+
+    def _of(self, kind: str) -> Settles:
+        owner = self._settlers.get(kind)
+        if owner is None:
+            raise errors.CallbackUnknown(f"Nobody here settles callbacks of kind {kind}.", kind=kind)
+        return owner
 
     async def lock(self, tx: Tx, owed: Iterable[tuple[str, str | None]]) -> None:
         """Lock the parents of a set, kind by kind in one order."""
@@ -43,7 +51,7 @@ class Owners:
         for kind, ref in owed:
             refs[kind].add(ref or "")
         for kind in sorted(refs):
-            await self._settlers[kind].lock(tx, sorted(refs[kind]))
+            await self._of(kind).lock(tx, sorted(refs[kind]))
 
     async def settle(self, tx: Tx, ended: Iterable[Ended]) -> None:
         """Tell each owner the ends of its tasks, a whole set at once."""
@@ -51,4 +59,4 @@ class Owners:
         for each in ended:
             sets[each.callback].append(each)
         for kind in sorted(sets):
-            await self._settlers[kind].settle(tx, sets[kind])
+            await self._of(kind).settle(tx, sets[kind])

@@ -14,12 +14,16 @@ from ferryman.tasks.states import SUCCEEDED, TaskState
 
 PACKAGE = "ferryman.tasks"
 
+Line = tuple[UUID, int, int, str, str]  # task, epoch, attempt, level, message
+Report = tuple[UUID, int, int, str | None]  # task, epoch, percent, message
+
 _TURN = load(PACKAGE, "tasks/turn")
 _CREATE = load(PACKAGE, "tasks/create")
 _EXISTING = load(PACKAGE, "tasks/existing")
 _GET = load(PACKAGE, "tasks/get")
 _LIST = load(PACKAGE, "tasks/list")
 _FINISHED = load(PACKAGE, "tasks/finished")
+_REASONS = load(PACKAGE, "tasks/reasons")
 _LANES = load(PACKAGE, "tasks/lanes")
 _SETTLE = load(PACKAGE, "tasks/settle")
 _CANCEL = load(PACKAGE, "tasks/cancel")
@@ -30,12 +34,15 @@ _RECLAIM = load(PACKAGE, "tasks/reclaim")
 _LAPSED = load(PACKAGE, "tasks/lapsed")
 _EXPIRED = load(PACKAGE, "tasks/expired")
 _DEPTH = load(PACKAGE, "tasks/depth")
+_QUEUES = load(PACKAGE, "tasks/queues")
+_ORPHANS = load(PACKAGE, "tasks/orphans")
 _REPORT = load(PACKAGE, "task_progress/report")
 _PROGRESS = load(PACKAGE, "task_progress/read")
 _APPEND_LOG = load(PACKAGE, "task_logs/append")
 _READ_LOG = load(PACKAGE, "task_logs/read")
 _BEAT = load(PACKAGE, "workers/beat")
 _LEAVE = load(PACKAGE, "workers/leave")
+_WORKERS = load(PACKAGE, "workers/list")
 
 # The columns of a new task: the array that carries it, and the parameter that carries it once when all are alike.
 _CREATE_COLUMNS = (
@@ -98,6 +105,11 @@ async def finished(tx: Tx, ids: Collection[UUID], *, tenant: str) -> Sequence[Ro
     return await many(tx, _FINISHED, ids=list(ids), tenant=tenant)
 
 
+async def reasons(tx: Tx, ids: Collection[UUID], *, tenant: str) -> dict[UUID, str | None]:
+    """Read why tasks of a tenant were cancelled."""
+    return {row["id"]: row["reason"] for row in await many(tx, _REASONS, ids=list(ids), tenant=tenant)}
+
+
 async def lanes(tx: Tx, queues: Sequence[str], *, limit: int) -> list[tuple[str, str]]:
     """Find the (queue, tenant) pairs that have something to claim."""
     return [(row["queue"], row["tenant"]) for row in await many(tx, _LANES, queues=list(queues), limit=limit)]
@@ -110,10 +122,11 @@ async def turn(
     owner: UUID,
     lanes: Sequence[tuple[str, str, int]],
     names: Sequence[str],
+    kinds: Sequence[str],
     lease: timedelta,
     margin: timedelta,
-) -> tuple[list[Claimed], list[UUID]]:
-    """Settle a set and claim the next; answer with the claimed and with those outcomes that were stale."""
+) -> tuple[list[Claimed], set[UUID], set[UUID]]:
+    """Settle a set and claim the next; answer with the claimed, and which outcomes were stale, and which busy."""
     won = sorted((each for each in outcomes if each.state is SUCCEEDED), key=_by_id)
     lost = sorted((each for each in outcomes if each.state is not SUCCEEDED), key=_by_id)
     rows = await many(
@@ -130,14 +143,20 @@ async def turn(
         tenants=[lane[1] for lane in lanes],
         rooms=[lane[2] for lane in lanes],
         names=names,
+        kinds=kinds,
         lease=lease,
         margin=margin,
     )
-    stale = rows[-1]["task_id"]
+    tally = rows[-1]
     return (
         [Claimed(*row) for row in rows[:-1]],  # type: ignore[misc]  # a row is a sequence in the order of the columns
-        [UUID(text) for text in stale.split(",")] if stale else [],
+        _ids(tally["task_id"]),
+        _ids(tally["queue"]),
     )
+
+
+def _ids(text: str | None) -> set[UUID]:
+    return {UUID(each) for each in text.split(",")} if text else set()
 
 
 def _by_id(outcome: Outcome) -> int:
@@ -163,12 +182,13 @@ def _words(outcomes: Sequence[Outcome]) -> str:
     )
 
 
-async def settle(tx: Tx, outcomes: Sequence[Outcome], *, lapsed: bool = False) -> list[Row]:
-    """Settle a set inside a transaction; answer with those that were not stale.
+async def settle(tx: Tx, outcomes: Sequence[Outcome], *, lapsed: bool = False) -> tuple[list[Row], set[UUID]]:
+    """Settle a set inside a transaction; answer with those that moved, and with those that were busy; the rest was stale.
 
     With `lapsed` only those whose lease has passed are touched: the watchdog's word against a holder that may still renew.
     """
-    return list(await many(tx, _SETTLE, outcomes=_words(sorted(outcomes, key=_by_id)), lapsed=lapsed))
+    rows = await many(tx, _SETTLE, outcomes=_words(sorted(outcomes, key=_by_id)), lapsed=lapsed)
+    return [row for row in rows if row["state"] is not None], {row["id"] for row in rows if row["state"] is None}
 
 
 async def cancel(
@@ -176,23 +196,18 @@ async def cancel(
     ids: Collection[UUID],
     *,
     tenant: str | None = None,
-    owing: bool = True,
     expired: bool = False,
     code: str | None = None,
     reason: str | None = None,
 ) -> list[Row]:
-    """Cancel live tasks.
-
-    Without `owing` those that carry a callback are left alone; with `expired` only those that still wait at their end.
-    """
-    return list(
-        await many(tx, _CANCEL, ids=list(ids), tenant=tenant, owing=owing, expired=expired, code=code, reason=reason)
-    )
+    """Cancel live tasks; with `expired` only those that still wait at their end."""
+    return list(await many(tx, _CANCEL, ids=list(ids), tenant=tenant, expired=expired, code=code, reason=reason))
 
 
-async def callbacks(tx: Tx, ids: Collection[UUID]) -> list[tuple[str, str]]:
-    """Read whom the ends of these tasks are owed to: (kind, reference)."""
-    return [(row["callback"], row["callback_ref"]) for row in await many(tx, _CALLBACKS, ids=list(ids))]
+async def callbacks(tx: Tx, ids: Collection[UUID], *, tenant: str | None = None) -> list[tuple[str, str]]:
+    """Read whom the ends of these tasks, of one tenant or of any, are owed to: (kind, reference)."""
+    rows = await many(tx, _CALLBACKS, ids=list(ids), tenant=tenant)
+    return [(row["callback"], row["callback_ref"]) for row in rows]
 
 
 def ended(row: Row) -> Ended:
@@ -232,23 +247,33 @@ async def reclaim(tx: Tx, *, owner: UUID, held: Collection[UUID]) -> int:
     return len(await many(tx, _RECLAIM, owner=owner, held=list(held)))
 
 
-async def lapsed(tx: Tx, limit: int) -> Sequence[Row]:
-    """Find running tasks whose lease has passed."""
-    return await many(tx, _LAPSED, limit=limit)
+async def lapsed(tx: Tx, limit: int, *, kinds: Sequence[str] = ()) -> Sequence[Row]:
+    """Find running tasks whose lease has passed; of those that owe, the ones whose owners are of these kinds."""
+    return await many(tx, _LAPSED, limit=limit, kinds=kinds)
 
 
-async def expired(tx: Tx, limit: int) -> Sequence[Row]:
-    """Find waiting tasks whose time is over."""
-    return await many(tx, _EXPIRED, limit=limit)
+async def expired(tx: Tx, limit: int, *, kinds: Sequence[str] = ()) -> Sequence[Row]:
+    """Find waiting tasks whose time is over; of those that owe, the ones whose owners are of these kinds."""
+    return await many(tx, _EXPIRED, limit=limit, kinds=kinds)
 
 
 async def depth(tx: Tx) -> Sequence[Row]:
-    """Count live tasks by queue and state."""
+    """Count live tasks by queue and state, up to a bound."""
     return await many(tx, _DEPTH)
 
 
-async def report(tx: Tx, words: Sequence[tuple[UUID, int, int, str | None]]) -> set[UUID]:
-    """Write the latest progress of running tasks; one word per task."""
+async def queues(tx: Tx) -> Sequence[Row]:
+    """Count all live tasks of all tenants by queue and state."""
+    return await many(tx, _QUEUES)
+
+
+async def orphans(tx: Tx) -> Sequence[Row]:
+    """Find waiting tasks, of all tenants, that no living worker would take."""
+    return await many(tx, _ORPHANS)
+
+
+async def report(tx: Tx, words: Sequence[Report]) -> set[UUID]:
+    """Write the latest progress of tasks, one word per claim; what is not in the answer was stale."""
     ids, epochs, percents, messages = (list(column) for column in zip(*words, strict=True))
     rows = await many(tx, _REPORT, ids=ids, epochs=epochs, percents=percents, messages=messages)
     return {row["id"] for row in rows}
@@ -259,10 +284,11 @@ async def progress(tx: Tx, ids: Collection[UUID], *, tenant: str) -> Sequence[Ro
     return await many(tx, _PROGRESS, ids=list(ids), tenant=tenant)
 
 
-async def append_log(tx: Tx, lines: Sequence[tuple[UUID, int, str, str]]) -> None:
-    """Keep what handlers said."""
-    ids, attempts, levels, messages = (list(column) for column in zip(*lines, strict=True))
-    await many(tx, _APPEND_LOG, ids=ids, attempts=attempts, levels=levels, messages=messages)
+async def append_log(tx: Tx, lines: Sequence[Line]) -> int:
+    """Keep what handlers said; answer with how many lines were not stale."""
+    ids, epochs, attempts, levels, messages = (list(column) for column in zip(*lines, strict=True))
+    rows = await many(tx, _APPEND_LOG, ids=ids, epochs=epochs, attempts=attempts, levels=levels, messages=messages)
+    return len(rows)
 
 
 async def read_log(tx: Tx, task: UUID, *, tenant: str, after: int, limit: int) -> Sequence[Row]:
@@ -278,3 +304,8 @@ async def beat(tx: Tx, **worker: Any) -> None:
 async def leave(tx: Tx, boot_id: UUID) -> None:
     """Say that a worker goes."""
     await many(tx, _LEAVE, boot_id=boot_id)
+
+
+async def workers(tx: Tx) -> Sequence[Row]:
+    """Read who works, and who went without a word in the last day."""
+    return await many(tx, _WORKERS)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 
 from ferryman.kernel import errors, telemetry
 from ferryman.kernel.db import Row, Tx
@@ -16,6 +18,8 @@ from ferryman.tasks.model import Outcome
 from ferryman.tasks.ports import Owners
 from ferryman.tasks.rules import ending
 from ferryman.tasks.work.settle import settle
+
+log = telemetry.logger("tasks")
 
 TIMED_OUT = "start_to_close timeout"
 
@@ -43,12 +47,16 @@ def rules(owners: Owners, doorbell: Doorbell, *, sweep: timedelta, interval: tim
     """Return the rules that end every task whose worker or time is gone."""
 
     async def reap(tx: Tx, lapsed: Sequence[Row]) -> int:
-        return len(await settle(tx, owners, [_judge(row) for row in lapsed], lapsed=True))
+        rows, _busy = await settle(tx, owners, [_judge(row) for row in lapsed], lapsed=True)
+        return _counted(rows)
 
     async def expire(tx: Tx, waiting: Sequence[Row]) -> int:
         ids = [row["id"] for row in waiting]
         code = errors.TaskExpired.code
-        return len(await end(tx, owners, ids, expired=True, code=code, reason="still waiting at its ends_at"))
+        rows = await end(tx, owners, ids, expired=True, code=code, reason="still waiting at its ends_at")
+        if rows:
+            log.warning("tasks expired", extra={"count": len(rows), "first": str(rows[0]["id"])})
+        return _counted(rows)
 
     def ring(found: Sequence[Row]) -> None:
         doorbell.ring("ready")
@@ -67,7 +75,6 @@ def rules(owners: Owners, doorbell: Doorbell, *, sweep: timedelta, interval: tim
             setting="worker.watchdog_interval_seconds",
             every=timedelta(seconds=30),
             find=count,
-            act=expire,
         ),
         Rule(
             name="W13",
@@ -75,7 +82,7 @@ def rules(owners: Owners, doorbell: Doorbell, *, sweep: timedelta, interval: tim
             does="ends the attempt as TASK_TIMEOUT: another try, or failed at its cap",
             setting="worker.lease_sweep_seconds",
             every=sweep,
-            find=store.lapsed,
+            find=partial(store.lapsed, kinds=owners.kinds),
             act=reap,
             reaps=True,
             only_bound=True,
@@ -87,12 +94,18 @@ def rules(owners: Owners, doorbell: Doorbell, *, sweep: timedelta, interval: tim
             does="cancels it as TASK_EXPIRED",
             setting="worker.watchdog_interval_seconds",
             every=interval,
-            find=store.expired,
+            find=partial(store.expired, kinds=owners.kinds),
             act=expire,
             only_bound=True,
             after=ring,
         ),
     ]
+
+
+def _counted(rows: Sequence[Row]) -> int:
+    for (state, code), count in Counter((row["state"], row["code"]) for row in rows).items():
+        telemetry.ended("task", state, code, count)
+    return len(rows)
 
 
 def _judge(row: Row) -> Outcome:

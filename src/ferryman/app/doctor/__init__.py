@@ -29,8 +29,10 @@ async def examine(settings: Settings, *, deep: bool = True, everything: bool = F
         url = await wiring.address(settings)
         line = Line(url, schema=settings.schema, settings=PATIENT)
         await line.open()
-    except (errors.DatabaseUnavailable, errors.EmbeddedUnavailable) as error:
-        unreachable = Reading("database", BAD, error.message, "Look whether the server runs and the address is right.")
+    except (errors.DatabaseUnavailable, errors.DatabaseRefused, errors.EmbeddedUnavailable) as error:
+        refused = isinstance(error, errors.DatabaseRefused)
+        advice = error.advice if refused else "Look whether the server runs and the address is right."
+        unreachable = Reading("database", BAD, error.message, advice)
         return Report((unreachable,), reachable=False)
     try:
         return await _examine(settings, url, line, deep=deep, everything=everything)

@@ -38,7 +38,7 @@ async def end(
     reason: str | None = None,
 ) -> Sequence[Row]:
     """Cancel in the caller's transaction, and settle what the ends owe: parents first."""
-    owed = await store.callbacks(tx, ids)
+    owed = await store.callbacks(tx, ids, tenant=tenant)
     if owed:
         await owners.lock(tx, owed)
     rows = await store.cancel(tx, ids, tenant=tenant, expired=expired, code=code, reason=reason)

@@ -69,8 +69,10 @@ def _compare(draft: Draft, hits: dict[str, TaskRecord]) -> Answer:
         fields = request.conflicts(draft, existing)
     if fields:
         return errors.TaskDuplicate(conflict_fields=fields, existing=existing.as_json())
-    # Our own id, made here: this very create was sent twice because its first answer was lost.
-    repeated = existing.id == draft.task.id and "task_id" not in draft.given
+    # Our own id, made here: this very create was sent twice because its first answer was lost. Only where the caller's
+    # task_id is the id itself, nothing tells a repeat from a hit.
+    made_here = draft.task.task_id is not None or "task_id" not in draft.given
+    repeated = made_here and existing.id == draft.task.id
     return Created(existing, idempotent_hit=not repeated)
 
 

@@ -14,6 +14,7 @@ EXHAUSTED = errors.TaskRetryExhausted.code
 RETRYABLE = frozenset({TIMEOUT, EXECUTION_FAILED})
 
 LEASE_EXPIRED = "lease_expired"
+UNREADABLE = "the handler raised something that cannot be read"
 NO_DELAY = timedelta(0)
 REASON_LIMIT = 2000
 
@@ -45,7 +46,7 @@ def stored(backoff: str | None) -> retry.Backoff:
     """Read the backoff of a row. Another program may have written it: a task's end must not depend on it."""
     try:
         return retry.Backoff.parse(None if backoff is None else payload.decode(backoff))
-    except errors.FerrymanError:
+    except Exception:  # noqa: BLE001 - whatever is wrong with it
         return retry.DEFAULT
 
 
@@ -56,12 +57,8 @@ def readable(reason: str) -> str:
 
 
 def said(error: BaseException) -> str:
-    """Return what an exception says of itself; a handler's exception may be broken too."""
-    try:
-        text = str(error)
-    except Exception:  # noqa: BLE001 - whatever its own code raises
-        text = "(its message cannot be read)"
-    return readable(f"{type(error).__name__}: {text}" if text else type(error).__name__)
+    """Return what an exception says of itself, fit to be stored."""
+    return readable(errors.said(error))
 
 
 def uses(ending: Ending) -> int:

@@ -10,8 +10,14 @@ from uuid import UUID
 
 from ferryman.kernel import errors, ids, retry
 from ferryman.tasks.model import Draft, NewTask, TaskRecord
+from ferryman.tasks.rules import ending
 
 AT = "at"
+# Kinds of schedule that are not built yet, and the fields that belong to them.
+NOT_BUILT = ("cron", "daily", "every")
+NOT_BUILT_FIELDS = frozenset(
+    {"cron_expr", "timezone", "every", "interval", "interval_ms", "time_of_day", "catch_up", "overlap"}
+)
 DEFAULT_NAME = "default"
 # Compared with an existing task when the request names them; the payload is not compared.
 COMPARED = ("schedule_type", "scheduled_at", "timeout_ms", "max_retries")
@@ -128,11 +134,17 @@ def schedule(schedule_type: object, scheduled_at: object) -> datetime | None:
         if scheduled_at is None:
             return None
         raise _unfit("schedule_type", "expected 'at' beside scheduled_at, got none")
+    _refuse_unbuilt(schedule_type)
     if schedule_type != AT:
         raise _unfit("schedule_type", f"expected 'at' or none, got {_shown(schedule_type)}")
     if scheduled_at is None:
         raise _unfit("scheduled_at", "expected a time for schedule_type 'at', got none")
     return moment(scheduled_at, "scheduled_at", errors.TaskInvalidSchedule)
+
+
+def _refuse_unbuilt(schedule_type: object) -> None:
+    if isinstance(schedule_type, str) and schedule_type in NOT_BUILT:
+        raise _unfit("schedule_type", f"{schedule_type!r} is not built yet, expected 'at' or none")
 
 
 def moment(
@@ -178,8 +190,11 @@ def milliseconds(timeout: Any) -> int | None:
 
 
 def _integer(value: object, field: str, least: int, most: int, default: int) -> int:
-    if value is None:
-        return default
+    return default if value is None else whole(value, field, least, most)
+
+
+def whole(value: object, field: str, least: int, most: int) -> int:
+    """Return the value if it is a whole number within these bounds."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise errors.TaskInvalidRequest(
             f"{field}: expected a whole number from {least} to {most}, got {_shown(value)}.", field=field
@@ -187,11 +202,21 @@ def _integer(value: object, field: str, least: int, most: int, default: int) -> 
     return value
 
 
+def reason(given: object) -> str | None:
+    """Return why somebody cancels, as it can be stored."""
+    if given is not None and not isinstance(given, str):
+        raise errors.TaskInvalidRequest(f"reason: expected text, got {_shown(given)}.", field="reason")
+    return None if given is None else ending.readable(given)
+
+
 def fields(request: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a request from outside; an unknown one is refused by name."""
     if not isinstance(request, Mapping):
         raise errors.TaskInvalidRequest(f"Expected an object, got {_shown(request)}.")
     unknown = sorted(str(field) for field in request if field not in FIELDS)
+    _refuse_unbuilt(request.get("schedule_type"))
+    if unknown and unknown[0] in NOT_BUILT_FIELDS:
+        raise _unfit(unknown[0], f"it belongs to a schedule of {', '.join(NOT_BUILT)}, which are not built yet")
     if unknown:
         raise errors.TaskInvalidRequest(
             f"{unknown[0]}: expected one of {', '.join(sorted(FIELDS))}; this field is unknown.", field=unknown[0]

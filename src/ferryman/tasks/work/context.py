@@ -22,7 +22,7 @@ _current: ContextVar[Context] = ContextVar("ferryman_context")
 class Context:
     """The task that runs here."""
 
-    __slots__ = ("_report", "_say", "_told", "task")
+    __slots__ = ("_report", "_say", "_told", "spoke", "task")
 
     def __init__(self, task: Claimed, *, report: Report, say: Say) -> None:
         """Belong to one claim."""
@@ -30,6 +30,7 @@ class Context:
         self._report = report
         self._say = say
         self._told = False  # read and written whole by any thread
+        self.spoke = False
 
     @property
     def id(self) -> UUID:
@@ -65,6 +66,7 @@ class Context:
         """Tell how far the work is, 0 to 100; the latest word is kept."""
         if isinstance(percent, bool) or not 0 <= percent <= PERCENT_MAX:
             raise errors.TaskInvalidRequest(f"progress: expected 0 to 100, got {percent!r}.", field="percent")
+        self.spoke = True
         self._report(self.task, int(percent), None if message is None else readable(str(message)))
 
     def log(self, message: str, *, level: str = "info") -> None:
@@ -73,6 +75,7 @@ class Context:
             raise errors.TaskInvalidRequest(
                 f"level: expected one of {', '.join(LEVELS)}, got {level!r}.", field="level"
             )
+        self.spoke = True
         self._say(self.task, level, readable(str(message)))
 
     def end(self) -> None:

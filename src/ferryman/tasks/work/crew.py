@@ -9,6 +9,7 @@ from datetime import timedelta
 from uuid import UUID
 
 from ferryman.kernel import faults, telemetry
+from ferryman.kernel.crew import Turned
 from ferryman.kernel.doorbell import MAX_HINTS, Doorbell
 from ferryman.kernel.pool import Line
 from ferryman.tasks import store
@@ -52,35 +53,35 @@ class TaskCrew:
         self.hand_back = runner.hand_back
         self.spoil = runner.spoil
 
-    async def turn(self, line: Line, outcomes: Sequence[Outcome], room: int) -> tuple[Sequence[Claimed], bool]:
+    async def turn(self, line: Line, outcomes: Sequence[Outcome], room: int) -> Turned[Claimed]:
         """Settle what has finished, and claim the next set."""
         began = time.perf_counter()
         plain = [each for each in outcomes if each.callback is None]
-        if len(plain) < len(outcomes):
-            await self._settle_owing(line, [each for each in outcomes if each.callback is not None])
+        owing = [each for each in outcomes if each.callback is not None]
+        left = await self._settle_owing(line, owing) if owing else set()
         if room > 0 and self.lanes.unsure:
             await self._find_lanes(line)
         lanes = self.lanes.share(room)
         if not plain and not lanes:
-            return (), False
-        claimed, stale = await store.turn(
+            return Turned(left=left)
+        claimed, stale, busy = await store.turn(
             line,
             plain,
             owner=self._owner,
             lanes=lanes,
             names=self._names,
+            kinds=self._owners.kinds,
             lease=self._lease,
             margin=self._margin,
         )
         telemetry.turned("task", time.perf_counter() - began, settled=len(plain), claimed=len(claimed))
         for queue, count in Counter(task.queue for task in claimed).items():
             telemetry.claimed("task", queue, count)
-        if stale:
-            telemetry.fenced("task", "settle", len(stale))
         if plain:
             faults.point("settle.committed")
-            self._tell(plain)
-        return claimed, self.lanes.claimed(lanes, [(task.queue, task.tenant) for task in claimed])
+            self._tell([each for each in plain if each.id not in stale and each.id not in busy], fenced=len(stale))
+        more = self.lanes.claimed(lanes, [(task.queue, task.tenant) for task in claimed])
+        return Turned(claimed, more=more, left=left | busy)
 
     async def _find_lanes(self, line: Line) -> None:
         self.lanes.unsure = False  # before the look: a ring that comes while it is under way asks for another
@@ -90,15 +91,18 @@ class TaskCrew:
             self.lanes.unsure = True
             raise
 
-    async def _settle_owing(self, line: Line, outcomes: Sequence[Outcome]) -> None:
+    async def _settle_owing(self, line: Line, outcomes: Sequence[Outcome]) -> set[UUID]:
         async with line.transaction() as tx:
-            rows = await settle(tx, self._owners, outcomes)
-        if len(rows) < len(outcomes):
-            telemetry.fenced("task", "settle", len(outcomes) - len(rows))
+            rows, busy = await settle(tx, self._owners, outcomes)
         faults.point("settle.committed")
-        self._tell(outcomes)
+        moved = {row["id"] for row in rows}
+        fenced = len(outcomes) - len(moved) - len(busy)
+        self._tell([each for each in outcomes if each.id in moved], fenced=fenced)
+        return busy
 
-    def _tell(self, outcomes: Sequence[Outcome]) -> None:
+    def _tell(self, outcomes: Sequence[Outcome], *, fenced: int) -> None:
+        if fenced:
+            telemetry.fenced("task", "settle", fenced)
         done = [each.id for each in outcomes if each.state in TASK.terminal]
         if done:
             # Too many to name: whoever waits looks.
@@ -124,7 +128,8 @@ class TaskCrew:
 
     async def renew(self, line: Line, ids: Sequence[UUID], epochs: Sequence[int]) -> dict[UUID, bool]:
         """Renew leases; what is not in the answer was refused, and what is false is being written by somebody else."""
-        kept = await store.renew(line, ids, epochs, owner=self._owner, lease=self._lease, margin=self._margin)
-        if len(kept) < len(ids):
-            telemetry.fenced("task", "renew", len(ids) - len(kept))
-        return kept
+        return await store.renew(line, ids, epochs, owner=self._owner, lease=self._lease, margin=self._margin)
+
+    def lost(self, count: int) -> None:
+        """Count claims that were lost while their handlers ran."""
+        telemetry.fenced("task", "renew", count)

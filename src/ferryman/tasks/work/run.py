@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import logging
 from collections.abc import Mapping
@@ -17,30 +18,36 @@ from ferryman.tasks.work import child, context
 from ferryman.tasks.work.deadlines import Deadlines
 from ferryman.tasks.work.handlers import Handler, Kind
 from ferryman.tasks.work.threads import Threads
+from ferryman.tasks.work.words import Words
 
 log = logging.getLogger("ferryman.tasks")
-
-NOTHING = "null"
 
 
 class Runner:
     """Call handlers; each in its own error boundary."""
 
     def __init__(
-        self, handlers: Mapping[str, Handler], *, owner: UUID, limit: int, report: context.Report, say: context.Say
+        self, handlers: Mapping[str, Handler], words: Words, *, owner: UUID, limit: int, concurrency: int
     ) -> None:
         """Run for one worker; `limit` bounds the size of a result."""
         self._handlers = handlers
         self._owner = owner
         self._limit = limit
-        self._report = report
-        self._say = say
-        self._threads = Threads()
+        self._words = words
+        self._threads = Threads(concurrency)
         self._deadlines = Deadlines()
 
     async def run(self, task: Claimed) -> Outcome | None:
-        """Run a task to the end of this attempt."""
-        told = context.Context(task, report=self._report, say=self._say)
+        """Run a task to the end of this attempt; what it has said is written before its outcome, or soon after."""
+        told = context.Context(task, report=self._words.report, say=self._words.say)
+        outcome = await self._attempt(task, told)
+        if outcome is not None and told.spoke:
+            # The next claim fences this one's words. A cancel by the pump changes nothing: the outcome has its fence.
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._words.written()
+        return outcome
+
+    async def _attempt(self, task: Claimed, told: context.Context) -> Outcome | None:
         timer = self._deadlines.begin(task.timeout_ms / 1000)
         try:
             faults.point("handler.started")
@@ -56,6 +63,8 @@ class Runner:
             faults.point("handler.returned")
             # The handler may have caught its cancellation and returned, or raised something else, all the same.
             return self._timed_out(task) if timer.expired else self._won(task, result)
+        except child.UnfitResult as error:
+            return self._timed_out(task) if timer.expired else self._unfit(task, error)
         except BaseException as error:  # noqa: BLE001 - SystemExit and KeyboardInterrupt of a handler end its task only
             return self._timed_out(task) if timer.expired else self._raised(task, error)
         finally:
@@ -90,9 +99,17 @@ class Runner:
         return self._lost(task, error.code, error.message, again=False)
 
     def _raised(self, task: Claimed, error: BaseException) -> Outcome | None:
-        """Whatever came out of the handler's own code is its failure, an error of ours too."""
+        """Whatever came out of the handler's own code is its failure; so is what cannot even be told."""
+        try:
+            return self._failed(task, error)
+        except BaseException:  # the attempt must end, whatever is wrong with what was raised
+            log.exception("what a handler raised could not be read", extra={"task": str(task.id)})
+            again = not issubclass(type(error), errors.DoNotRetry)
+            return self._lost(task, ending.EXECUTION_FAILED, ending.UNREADABLE, again=again)
+
+    def _failed(self, task: Claimed, error: BaseException) -> Outcome | None:
         if isinstance(error, errors.DoNotRetry):
-            return self._lost(task, ending.EXECUTION_FAILED, error.reason, again=False)
+            return self._lost(task, ending.EXECUTION_FAILED, errors.said(error.reason), again=False)
         current = asyncio.current_task()
         if isinstance(error, asyncio.CancelledError) and current is not None and current.cancelling():
             return None  # by the pump: the lease is gone, or the task has been handed back; nothing more is owed

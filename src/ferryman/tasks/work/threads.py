@@ -1,66 +1,124 @@
 """Threads for plain functions.
 
-A thread cannot be ended from outside: one whose attempt timed out is told, fenced and left behind, and must not take a place
-away from the living. So threads are kept while they are idle and made when there is none; how many run at once is bounded by
-the pump, which claims no more than it has room for.
+A thread cannot be ended from outside: one whose attempt is over before it (a timeout, a cancel, a lost lease) is told, fenced
+and left behind, and must not take a place away from the living. So threads are kept while they are idle and made when there
+is none. How many attempts run at once is bounded by the pump, which claims no more than it has room for; those left behind
+come on top of it and have a bound of their own. Beyond it no other thread is begun until one of them ends: the attempt fails,
+says why, and is tried again, here or in a worker that is better off.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
+import logging
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any
 
+from ferryman.kernel import telemetry
 from ferryman.tasks.rules.ending import said
 
-IDLE_MAX = 32
+log = logging.getLogger("ferryman.tasks")
 
-Job = tuple[Callable[[], Any], contextvars.Context, asyncio.Future[Any], asyncio.AbstractEventLoop]
+IDLE_MAX = 32
+# Times the worker's concurrency. By default a task is tried four times: if everything that runs at once hangs in each of its
+# tries, that is still let through; what leaves more behind does not get better by itself.
+LEFT_MAX = 4
+
+
+class TooManyLeftBehind(Exception):
+    """Too many threads go on although their attempts are over."""
+
+
+class Job:
+    """One call of a function, and who waits for it."""
+
+    __slots__ = ("context", "function", "future", "left", "loop", "over")
+
+    def __init__(self, function: Callable[[], Any], loop: asyncio.AbstractEventLoop) -> None:
+        """Run in the context of whoever asks."""
+        self.function = function
+        self.context = contextvars.copy_context()
+        self.loop = loop
+        self.future: asyncio.Future[Any] = loop.create_future()
+        self.over = False
+        self.left = False
 
 
 class Threads:
-    """A set of idle threads."""
+    """A set of threads, the idle ones and those left behind."""
 
-    def __init__(self) -> None:
-        """Begin with none."""
+    def __init__(self, concurrency: int) -> None:
+        """Begin with none; the bound on those left behind grows with what can run at once."""
+        self._left_max = LEFT_MAX * concurrency
+        self._left = 0
+        self._full = False
         self._idle: list[SimpleQueue[Job | None]] = []
         self._lock = threading.Lock()
+        self._closed = False
 
     def run(self, function: Callable[[], Any]) -> asyncio.Future[Any]:
         """Run a plain function in a thread; nobody waits for a thread whose future was cancelled."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Any] = loop.create_future()
         with self._lock:
+            self._refuse_if_full()
             inbox = self._idle.pop() if self._idle else None
+        job = Job(function, asyncio.get_running_loop())
+        job.future.add_done_callback(lambda future: self._leave(job) if future.cancelled() else None)
         if inbox is None:
             inbox = SimpleQueue()
             threading.Thread(target=self._serve, args=(inbox,), name="ferryman-handler", daemon=True).start()
-        inbox.put((function, contextvars.copy_context(), future, loop))
-        return future
+        inbox.put(job)
+        return job.future
+
+    def _refuse_if_full(self) -> None:
+        if self._left < self._left_max:
+            self._full = False
+            return
+        sentence = f"{self._left} threads of this worker go on although their attempts are over: no other is begun."
+        if not self._full:  # once, not for every attempt
+            self._full = True
+            log.error(sentence, extra={"left_behind": self._left})
+        raise TooManyLeftBehind(sentence)
+
+    def _leave(self, job: Job) -> None:
+        with self._lock:
+            if job.over:
+                return
+            job.left = True
+            self._left += 1
+        telemetry.left_behind(1)
+
+    def _end(self, job: Job) -> None:
+        with self._lock:
+            job.over = True
+            self._left -= job.left
+        if job.left:
+            telemetry.left_behind(-1)
 
     def _serve(self, inbox: SimpleQueue[Job | None]) -> None:
         while (job := inbox.get()) is not None:
-            function, context, future, loop = job
             result: Any = None
             failure: BaseException | None = None
             try:
-                result = context.run(function)
+                result = job.context.run(job.function)
             except BaseException as error:  # noqa: BLE001 - SystemExit too ends its own task only
                 failure = error
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(_tell, future, result, failure)
-            del job, function, context, future, result, failure
+            self._end(job)
+            with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits
+                job.loop.call_soon_threadsafe(_tell, job.future, result, failure)
+            del job, result, failure
             with self._lock:
-                if len(self._idle) >= IDLE_MAX:
+                if self._closed or len(self._idle) >= IDLE_MAX:
                     return
                 self._idle.append(inbox)
 
     def close(self) -> None:
-        """Let the idle ones go; the busy ones end with the process."""
+        """Let the idle ones go at once and the busy ones when they are done; those that never are end with the process."""
         with self._lock:
+            self._closed = True
             idle, self._idle = self._idle, []
         for inbox in idle:
             inbox.put(None)
@@ -71,7 +129,7 @@ def _tell(future: asyncio.Future[Any], result: Any, failure: BaseException | Non
         return
     if failure is None:
         future.set_result(result)
-    elif isinstance(failure, Exception) and not isinstance(failure, StopIteration):
+    elif issubclass(type(failure), Exception) and not isinstance(failure, StopIteration):
         future.set_exception(failure)
     else:
         future.set_exception(RuntimeError(said(failure)))

@@ -1,26 +1,45 @@
 """What handlers say while they run: progress and log lines, written in sets.
 
-Handlers may speak from any thread and often; the latest progress of a task is enough, log lines are all kept. Nothing here
-delays a handler: words are taken at once and written by the worker when the previous set is through.
+Handlers may speak from any thread and often; the latest progress of a claim is enough, log lines are all kept, up to
+LINES_MAX that wait to be written. Nothing here delays a handler: words are taken at once and written by the worker when the
+previous set is through.
+
+Every word carries the fence of its claim: that of a stale holder is refused and counted, and so is that of a task which is
+gone. The next claim makes this one stale, so an outcome waits until the words of its attempt are written, but not for longer
+than SOON: the database may be away, or the pool in the hands of others.
+
+When the database is away a set is put back and tried again with backoff; if it went away in the middle, lines that it has
+written already stand there twice. A set that PostgreSQL refuses is halved until the bad word stands alone. At the end of the
+worker what has not been written after CLOSING is given up, and that is logged.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+import threading
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from typing import TypeVar
 from uuid import UUID
 
-from ferryman.kernel import errors
+from ferryman.kernel import errors, telemetry
 from ferryman.kernel.db import Tx
 from ferryman.kernel.doorbell import Doorbell
+from ferryman.kernel.loop import RECONNECT
 from ferryman.tasks import store
 from ferryman.tasks.model import Claimed
 
 log = logging.getLogger("ferryman.tasks")
 
+# What would refuse any other set as well: halving would only ask more often.
+NOT_THE_WORDS = (errors.DatabaseUnavailable, errors.DatabaseRefused, errors.DatabaseNotMigrated, errors.NotOpen)
+
 LINES_MAX = 10_000
+SOON = 1.0  # seconds
+CLOSING = 5.0  # seconds
+
+Word = TypeVar("Word", store.Line, store.Report)
 
 
 class Words:
@@ -31,49 +50,132 @@ class Words:
         self._session = session
         self._doorbell = doorbell
         self._loop = asyncio.get_running_loop()
-        self._progress: dict[UUID, tuple[UUID, int, int, str | None]] = {}
-        self._lines: list[tuple[UUID, int, str, str]] = []
+        self._lock = threading.Lock()
+        # By claim, not by task: a holder that lost its claim must not hide the word of the next one.
+        self._progress: dict[tuple[UUID, int], store.Report] = {}
+        self._lines: list[store.Line] = []
+        self._waiting: list[asyncio.Future[None]] = []
         self._writer: asyncio.Task[None] | None = None
+        self._closed = False
 
     def report(self, task: Claimed, percent: int, message: str | None) -> None:
         """Take the latest progress of a task."""
-        self._progress[task.id] = (task.id, task.epoch, percent, message)
-        self._loop.call_soon_threadsafe(self._begin)
+        with self._lock:
+            if self._closed:
+                return
+            self._progress[task.id, task.epoch] = (task.id, task.epoch, percent, message)
+            self._loop.call_soon_threadsafe(self._begin)
 
     def say(self, task: Claimed, level: str, message: str) -> None:
         """Take a line of a task's log; a flood beyond all measure is cut off, and says so."""
+        with self._lock:
+            if self._closed:
+                return
+            self._add((task.id, task.epoch, task.attempt, level, message))
+            self._loop.call_soon_threadsafe(self._begin)
+
+    def _add(self, line: store.Line) -> None:
         if len(self._lines) < LINES_MAX:
-            self._lines.append((task.id, task.attempt, level, message))
+            self._lines.append(line)
         elif len(self._lines) == LINES_MAX:
-            self._lines.append((task.id, task.attempt, "warning", "too many lines at once: some are missing here"))
-        self._loop.call_soon_threadsafe(self._begin)
+            self._lines.append((*line[:3], "warning", "too many lines at once: some are missing here"))
 
     def _begin(self) -> None:
-        if self._writer is None:
+        if self._writer is None and self._owes():
             self._writer = self._loop.create_task(self._write())
 
+    def _owes(self) -> bool:
+        return bool(self._progress or self._lines or self._waiting)
+
+    async def written(self) -> None:
+        """Wait until all that has been said so far is written, for SOON at most."""
+        done: asyncio.Future[None] = self._loop.create_future()
+        self._waiting.append(done)
+        self._begin()
+        await asyncio.wait([done], timeout=SOON)
+
     async def _write(self) -> None:
+        failures = 0
         try:
-            while self._progress or self._lines:
-                progress, self._progress = self._progress, {}
-                lines, self._lines = self._lines, []
-                await self._flush(progress, lines)
-        except errors.FerrymanError as error:
-            log.warning("progress could not be written", extra={"code": error.code, "reason": error.message})
+            while self._owes():
+                try:
+                    await self._flush()
+                    failures = 0
+                except errors.DatabaseUnavailable as error:
+                    failures += 1
+                    if failures == 1:
+                        log.warning("what handlers say waits for the database", extra={"reason": error.message})
+                    await asyncio.sleep(RECONNECT.delay(failures).total_seconds())
+        except Exception:
+            log.exception("what handlers said could not be written")
         finally:
             self._writer = None
 
-    async def _flush(
-        self, progress: dict[UUID, tuple[UUID, int, int, str | None]], lines: list[tuple[UUID, int, str, str]]
-    ) -> None:
-        async with self._session() as tx:
+    async def _flush(self) -> None:
+        """Write one set; what could not be sent is put back."""
+        waiting, self._waiting = self._waiting, []
+        with self._lock:
+            lines, self._lines = self._lines, []
+            progress, self._progress = self._progress, {}
+        try:
             if lines:
-                await store.append_log(tx, lines)
+                await self._send(lines, self._append)
+                lines = []
             if progress:
-                written = await store.report(tx, sorted(progress.values(), key=lambda word: word[0].int))
-                self._doorbell.ring("progress", [str(id) for id in written])
+                await self._send(sorted(progress.values(), key=lambda word: word[0].int), self._report)
+                progress = {}
+            for done in waiting:
+                done.set_result(None)
+            waiting = []
+        finally:
+            self._put_back(lines, progress)
+            self._waiting[:0] = waiting
+
+    def _put_back(self, lines: list[store.Line], progress: dict[tuple[UUID, int], store.Report]) -> None:
+        with self._lock:
+            self._progress = progress | self._progress
+            later, self._lines = self._lines, lines
+            for line in later:
+                self._add(line)
+
+    async def _send(self, words: Sequence[Word], write: Callable[[Sequence[Word]], Awaitable[None]]) -> None:
+        """Write a set of words; what PostgreSQL refuses is found by halving, and left out (K25)."""
+        try:
+            await write(words)
+        except NOT_THE_WORDS:
+            raise
+        except Exception as error:
+            if len(words) == 1:
+                log.exception("a word of a handler was refused", extra={"task": str(words[0][0])})
+                return
+            log.debug("a set of words was refused", exc_info=error)
+            half = len(words) // 2
+            await self._send(words[:half], write)
+            await self._send(words[half:], write)
+
+    async def _append(self, lines: Sequence[store.Line]) -> None:
+        async with self._session() as tx:
+            written = await store.append_log(tx, lines)
+        telemetry.fenced("task", "log", len(lines) - written)
+
+    async def _report(self, words: Sequence[store.Report]) -> None:
+        async with self._session() as tx:
+            written = await store.report(tx, words)
+        telemetry.fenced("task", "progress", len(words) - len(written))
+        self._doorbell.ring("progress", [str(id) for id in written])
 
     async def close(self) -> None:
-        """Write what has been said."""
-        while self._writer is not None:
-            await asyncio.wait([self._writer])
+        """Write what has been said, as long as that can be waited for; what is said later is not heard."""
+        with self._lock:
+            self._closed = True
+        self._begin()
+        writer = self._writer
+        if writer is None:
+            return
+        await asyncio.wait([writer], timeout=CLOSING)
+        if not writer.done():
+            writer.cancel()
+            await asyncio.wait([writer])
+        if self._lines or self._progress:
+            lost = {"lines": len(self._lines), "progress": len(self._progress)}
+            log.error("what handlers said is lost: it could not be written in time", extra=lost)

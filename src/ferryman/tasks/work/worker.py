@@ -66,10 +66,10 @@ class Worker:
         self._words = Words(session, doorbell)
         self._runner = Runner(
             handlers,
+            self._words,
             owner=self.boot_id,
             limit=terms.result_limit,
-            report=self._words.report,
-            say=self._words.say,
+            concurrency=terms.concurrency,
         )
         self._crew = TaskCrew(
             handlers,
@@ -122,6 +122,7 @@ class Worker:
             for task in (sweep, pump):
                 task.cancel()
             await asyncio.gather(sweep, pump, return_exceptions=True)
+            await self.pump.close()
             await self._close()
 
     async def _drain(self, pump: asyncio.Task[None], grace: timedelta) -> None:
@@ -130,12 +131,12 @@ class Worker:
         handed_back = await self.pump.stop(grace.total_seconds())
         # The rest is one settling turn; if the database is away, leases end what could not be handed back.
         await asyncio.wait([pump], timeout=self._terms.lease.total_seconds())
-        await self._words.close()
         log.info("stopped", extra={"boot_id": str(self.boot_id), "handed_back": handed_back})
 
     async def _close(self) -> None:
         await self._keeper.stop()
         self._runner.close()
+        await self._words.close()
         try:
             await asyncio.wait_for(store.leave(self._lines[0], self.boot_id), 2)
         except Exception as error:

@@ -1,6 +1,17 @@
--- What handlers said.
+-- What handlers said; a line of a stale holder is not written, nor one of a task that is gone. The limit keeps the planner
+-- at one lookup a row (see turn.sql).
 insert into ferryman.task_logs (task, attempt, at, level, message)
 select word.id, word.attempt, ferryman.clock(), word.level, word.message
-from unnest(:ids::uuid[], :attempts::integer[], :levels::text[], :messages::text[])
-    with ordinality as word (id, attempt, level, message, nth)
+from (
+    select given.id, given.epoch, given.attempt, given.level, given.message, given.nth
+    from unnest(
+        (select :ids::uuid[]), (select :epochs::bigint[]), (select :attempts::integer[]), (select :levels::text[]),
+        (select :messages::text[])
+    ) with ordinality as given (id, epoch, attempt, level, message, nth)
+    limit (select 1000000)
+) as word
+join ferryman.tasks as task
+  on task.id = word.id
+ and task.epoch = word.epoch
 order by word.nth
+returning id

@@ -1,4 +1,5 @@
--- The latest word of a running handler; a stale holder's word is not written. The limit keeps the planner at one lookup a
+-- The latest word of a handler; a stale holder's word is not written. The fence alone decides: the last word of a handler may
+-- come after its outcome, and a task keeps its epoch until it is claimed again. The limit keeps the planner at one lookup a
 -- row (see turn.sql).
 insert into ferryman.task_progress (id, percent, message, at)
 select word.id, word.percent, word.message, ferryman.clock()
@@ -11,7 +12,6 @@ from (
 join ferryman.tasks as task
   on task.id = word.id
  and task.epoch = word.epoch
- and task.state = 'running'
 order by word.id
 on conflict (id) do update
 set percent = excluded.percent, message = excluded.message, at = excluded.at

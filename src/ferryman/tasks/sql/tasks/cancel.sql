@@ -13,7 +13,6 @@ held as materialized (
         where task.id = word.id
           and task.state in ('pending', 'ready', 'running')
           and (:tenant::text is null or task.tenant = :tenant::text)
-          and (:owing::boolean or task.callback is null)
           and (not :expired::boolean or (task.ends_at <= clock.now and task.leased_until is null))
         for update
     ) as live

@@ -1,8 +1,9 @@
 -- W13 finds: running, but the lease has passed (and with it the timeout: a lease is never longer).
--- Nothing is locked here: parents are locked before tasks, so the settling statement looks again.
+-- What is owed to an owner that this process does not know is left to one that does. Nothing is locked here: parents are locked before tasks, so the settling statement looks again.
 select task.id, task.epoch, task.lease_owner, task.attempt, task.max_retries, task.backoff, task.callback, task.callback_ref,
        task.started_at + task.timeout_ms * interval '1 ms' <= ferryman.clock() as timed_out
 from ferryman.tasks as task
 where task.leased_until <= ferryman.clock()
+  and (task.callback is null or task.callback = any(:kinds::text[]))
 order by task.leased_until
 limit :limit

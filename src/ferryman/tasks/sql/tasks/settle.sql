@@ -1,7 +1,6 @@
 -- running -> succeeded | failed | ready
 -- The same move as in a turn, for a set that owes something to the owners of its callbacks, and for the watchdog: inside a
--- transaction that has locked the parents first. Ordered by id, the order in which everybody locks tasks. The limits keep
--- the planner at one lookup a row (see turn.sql).
+-- transaction that has locked the parents first. Locks, busy rows and limits are those of a turn (see turn.sql).
 with clock as materialized (
     select ferryman.clock() as now
 ),
@@ -19,8 +18,10 @@ held as materialized (
     select task.id
     from word
     join ferryman.tasks as task using (id)
+    where task.epoch = word.epoch
+      and task.lease_owner = word.owner
     order by task.id
-    for update of task
+    for update of task skip locked
 ),
 moved as (
     update ferryman.tasks as task
@@ -51,3 +52,12 @@ told as (
 )
 select id, tenant, task_id, name, state, attempt, code, reason, result, callback, callback_ref, queue
 from moved
+union all
+-- Those that are still the sender's, but were being written by somebody else: their state is null.
+select word.id, null, null, null, null, null, null, null, null, null, null, null
+from word
+join ferryman.tasks as task using (id)
+where task.state = 'running'
+  and task.epoch = word.epoch
+  and task.lease_owner = word.owner
+  and not exists (select from held where held.id = word.id)

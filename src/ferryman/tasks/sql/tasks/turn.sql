@@ -2,48 +2,44 @@
 -- One turn of a lane: settle the set that has just run and claim the next, in one round trip and one commit.
 -- Both sides read by primary key or by the one index made for them; the lanes (queue, tenant, room) are chosen by the pump.
 -- The planner knows neither the length of `(select :ids)` nor the limit `(select …)`: it takes the set for one row, to be
--- looked up by its key, whatever the statistics say, also in a plan made while the table was empty. The holder sends its sets
--- ordered by id, the order in which everybody locks tasks.
+-- looked up by its key, whatever the statistics say, also in a plan made while the table was empty.
+-- Tasks are locked in the order of their ids, as everybody does. A row that somebody else is writing at this moment is
+-- passed over and named as busy: it must not hold up the rest of the set.
 with clock as materialized (
     select ferryman.clock() as now
 ),
-won as (
-    update ferryman.tasks as task
-    set state = 'succeeded', result = word.result::jsonb, finished_at = clock.now, updated_at = clock.now,
-        lease_owner = null, leased_until = null, last_error_code = null, last_error_reason = null
-    from clock, (
-        select given.id, given.epoch, given.result
-        from unnest((select :won_ids::uuid[]), (select :won_epochs::bigint[]), (select :won_results::text[]))
-            as given (id, epoch, result)
-        limit (select 1000000)
-    ) as word
-    where task.id = word.id
-      and task.state = 'running'
-      and task.epoch = word.epoch
-      and task.lease_owner = :owner
-      and task.callback is null
-    returning task.id, task.tenant, task.task_id, task.attempt
+word as materialized (
+    select given.id, given.epoch, 'succeeded' as state, given.result, 0 as used, 0::float8 as delay, null as code, null as reason
+    from unnest((select :won_ids::uuid[]), (select :won_epochs::bigint[]), (select :won_results::text[]))
+        as given (id, epoch, result)
+    union all
+    select given.id, given.epoch, given.state, null, given.used, given.delay, given.code, given.reason
+    from jsonb_to_recordset(:lost::jsonb)
+        as given (id uuid, epoch bigint, state text, used integer, delay float8, code text, reason text)
+    limit (select 1000000)
 ),
-lost as (
+held as materialized (
+    select task.id
+    from (select id, epoch from word limit (select 1000000)) as word
+    join ferryman.tasks as task using (id)
+    where task.epoch = word.epoch
+      and task.lease_owner = :owner
+    order by task.id
+    for update of task skip locked
+),
+settled as (
     update ferryman.tasks as task
     set state = word.state, updated_at = clock.now, lease_owner = null, leased_until = null,
+        result = word.result::jsonb,
         attempt = task.attempt + word.used,
         due_at = case when word.state = 'ready' then clock.now + make_interval(secs => word.delay) else task.due_at end,
         rank = case when word.state = 'ready' and word.delay = 0 then clock.now + task.priority * interval '60 s' end,
         wake_at = case when word.state = 'ready' and word.delay > 0 then clock.now + make_interval(secs => word.delay) end,
-        finished_at = case when word.state = 'failed' then clock.now end,
-        last_error_code = coalesce(word.code, task.last_error_code),
-        last_error_reason = case when word.code is null then task.last_error_reason else word.reason end
-    from clock, (
-        select said.*
-        from (
-            select given.*
-            from jsonb_to_recordset(:lost::jsonb)
-                as given (id uuid, epoch bigint, state text, used integer, delay float8, code text, reason text)
-            limit (select 1000000) -- of the hundred that the planner takes it for
-        ) as said
-        limit (select 1000000)
-    ) as word
+        finished_at = case when word.state <> 'ready' then clock.now end,
+        last_error_code = case when word.state = 'succeeded' then null else coalesce(word.code, task.last_error_code) end,
+        last_error_reason = case when word.state = 'succeeded' then null
+                                 when word.code is null then task.last_error_reason else word.reason end
+    from clock, (select word.* from held join word using (id) limit (select 1000000)) as word
     where task.id = word.id
       and task.state = 'running'
       and task.epoch = word.epoch
@@ -70,6 +66,7 @@ claimed as (
                   and ready.rank is not null
                   and ready.name = any(:names::text[])
                   and ready.ends_at > clock.now
+                  and (ready.callback is null or ready.callback = any(:kinds::text[]))
                 order by ready.rank, ready.id
                 limit lane.room
                 for update skip locked
@@ -84,11 +81,9 @@ claimed as (
 ),
 told as (
     insert into ferryman.events (at, subject, attempt, tenant, kind, from_state, to_state, subject_name, reason_code, reason_message)
-    select clock.now, won.id, won.attempt, won.tenant, 'task', 'running', 'succeeded', won.task_id, null, null
-    from won, clock
-    union all
-    select clock.now, lost.id, lost.attempt, lost.tenant, 'task', 'running', lost.state, lost.task_id, lost.code, lost.reason
-    from lost, clock
+    select clock.now, settled.id, settled.attempt, settled.tenant, 'task', 'running', settled.state, settled.task_id,
+           settled.code, settled.reason
+    from settled, clock
     union all
     select clock.now, claimed.id, claimed.attempt, claimed.tenant, 'task', 'ready', 'running', claimed.task_id, null, null
     from claimed, clock
@@ -97,13 +92,15 @@ select id, epoch, tenant, task_id, queue, name, attempt, max_retries, timeout_ms
        traceparent, backoff, payload
 from claimed
 union all
--- Last, one row about what was settled: how many and, when some were stale, which.
-select null, tally.settled, null, case when tally.settled < :sent::bigint then (
-           select string_agg(word.id::text, ',')
-           from (select unnest(:won_ids::uuid[]) as id
-                 union all
-                 select id from jsonb_to_recordset(:lost::jsonb) as given (id uuid)) as word
-           where not exists (select from won where won.id = word.id)
-             and not exists (select from lost where lost.id = word.id)) end,
-       null, null, null, null, null, null, null, null, null, null
-from (select (select count(*) from won) + (select count(*) from lost) as settled) as tally
+-- Last, one row about what was settled: how many and, of the others, which were stale (under task_id) and which busy (queue).
+select null, tally.settled, null, unsettled.stale, unsettled.busy, null, null, null, null, null, null, null, null, null
+from (select count(*) as settled from settled) as tally
+left join lateral (
+    select string_agg(word.id::text, ',') filter (where mine.id is null) as stale,
+           string_agg(word.id::text, ',') filter (where mine.id is not null) as busy
+    from (select id, epoch from word limit (select 1000000)) as word
+    left join ferryman.tasks as mine
+      on mine.id = word.id and mine.epoch = word.epoch and mine.lease_owner = :owner and mine.state = 'running'
+     and mine.callback is null
+    where not exists (select from settled where settled.id = word.id)
+) as unsettled on tally.settled < :sent::bigint

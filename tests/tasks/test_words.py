@@ -1,0 +1,163 @@
+"""What handlers say: fenced, kept through an outage, and no word takes another with it (T18, K4, K25)."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from uuid import UUID
+
+import pytest
+
+from ferryman import Context
+from ferryman.kernel import errors
+from ferryman.kernel.db import Tx
+from ferryman.kernel.doorbell import NoDoorbell
+from ferryman.kernel.pool import Database
+from ferryman.tasks.model import Claimed
+from ferryman.tasks.states import RUNNING, TASK
+from ferryman.tasks.work import words
+from ferryman.tasks.work.words import Words
+from ferryman.testing import plant
+from tests.tasks.conftest import MakeApp
+from tests.tasks.test_fence import counted
+
+EPOCH = 7
+
+
+def claim(id: UUID, epoch: int = EPOCH) -> Claimed:
+    return Claimed(id, epoch, "default", None, "default", "mail", 1, 3, 1000, None, None, None, None, "{}")
+
+
+async def planted(db: Database) -> Claimed:
+    async with db.transaction() as tx:
+        return claim(await plant(tx, TASK, RUNNING, epoch=EPOCH))
+
+
+async def kept(db: Database) -> list[str]:
+    async with db.session() as tx:
+        return [row["message"] for row in await tx.fetch("select message from ferryman.task_logs order by id")]
+
+
+async def progress(db: Database) -> dict[UUID, int]:
+    async with db.session() as tx:
+        return {row["id"]: row["percent"] for row in await tx.fetch("select id, percent from ferryman.task_progress")}
+
+
+Session = Callable[[], AbstractAsyncContextManager[Tx]]
+
+
+def failing(db: Database, times: int, error: Exception) -> Session:
+    """Return sessions of which the first ones cannot be had."""
+    left = times
+
+    @asynccontextmanager
+    async def session() -> AsyncIterator[Tx]:
+        nonlocal left
+        if left > 0:
+            left -= 1
+            raise error
+        async with db.session() as tx:
+            yield tx
+
+    return session
+
+
+@pytest.mark.contract("K4", "T7", "T18")
+async def test_the_words_of_a_stale_holder_are_refused_and_counted(db: Database) -> None:
+    task = await planted(db)
+    stale = claim(task.id, EPOCH - 1)
+    lines, reports = counted("log"), counted("progress")
+    said = Words(db.session, NoDoorbell())
+
+    said.say(task, "info", "mine")
+    said.report(task, 40, None)
+    said.say(stale, "info", "of a zombie")
+    said.report(stale, 90, "of a zombie")
+    await said.close()
+
+    assert await kept(db) == ["mine"]
+    assert await progress(db) == {task.id: 40}
+    assert (counted("log"), counted("progress")) == (lines + 1, reports + 1)
+
+
+@pytest.mark.contract("K25", "T18")
+async def test_a_line_of_a_task_that_is_gone_takes_no_other_with_it(db: Database) -> None:
+    task, gone = await planted(db), await planted(db)
+    async with db.session() as tx:
+        await tx.fetch("delete from ferryman.tasks where id = $1", gone.id)
+    said = Words(db.session, NoDoorbell())
+
+    said.say(gone, "info", "of nobody")
+    said.report(gone, 90, None)
+    said.say(task, "info", "mine")
+    said.report(task, 40, None)
+    await said.close()
+
+    assert await kept(db) == ["mine"]
+    assert await progress(db) == {task.id: 40}
+
+
+@pytest.mark.contract("K25", "T18")
+async def test_a_word_that_postgresql_refuses_stands_alone(db: Database, caplog: pytest.LogCaptureFixture) -> None:
+    task, other = await planted(db), await planted(db)
+    said = Words(db.session, NoDoorbell())
+
+    for line in ("one", "two", "th\0ree", "four", "five"):
+        said.say(task, "info", line)
+    said.report(task, 101, None)
+    said.report(other, 40, None)
+    await said.close()
+
+    assert await kept(db) == ["one", "two", "four", "five"]
+    assert await progress(db) == {other.id: 40}
+    assert [record.levelname for record in caplog.records if "refused" in record.message] == ["ERROR", "ERROR"]
+
+
+@pytest.mark.contract("T18", "K18")
+async def test_what_was_said_while_the_database_was_away_is_kept_in_order(db: Database) -> None:
+    task = await planted(db)
+    said = Words(failing(db, 2, errors.DatabaseUnavailable()), NoDoorbell())
+
+    said.say(task, "info", "one")
+    said.report(task, 40, None)
+    await asyncio.sleep(0)
+    said.say(task, "info", "two")
+    said.report(task, 60, None)
+    await said.close()
+
+    assert await kept(db) == ["one", "two"]
+    assert await progress(db) == {task.id: 60}
+
+
+@pytest.mark.contract("T18", "K18")
+async def test_an_end_of_the_worker_does_not_wait_for_a_database_that_stays_away(
+    db: Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(words, "CLOSING", 0.2)
+    task = await planted(db)
+    said = Words(failing(db, 1_000_000, errors.DatabaseUnavailable()), NoDoorbell())
+    for n in range(words.LINES_MAX + 500):
+        said.say(task, "info", str(n))
+
+    await asyncio.wait_for(said.close(), 10)
+    said.say(task, "info", "after the end")
+
+    [lost] = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert getattr(lost, "lines", None) == words.LINES_MAX + 1
+
+
+@pytest.mark.contract("T18")
+async def test_the_last_word_before_the_return_is_kept(make_app: MakeApp) -> None:
+    async def works(ctx: Context) -> None:
+        ctx.progress(100, "all")
+        ctx.log("done")
+
+    app = await make_app(works)
+    handles = await app.tasks.create_many(works, [{} for _ in range(200)])
+
+    async with app.worker():
+        for handle in handles:
+            await handle.result(timeout=30)
+
+    assert {(await handle.refresh()).progress for handle in handles} == {100}
+    assert len(await kept(app.database)) == 200
