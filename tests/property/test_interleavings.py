@@ -63,22 +63,32 @@ def told(tasks: Sequence[UUID], state: TaskState, *, owing: bool) -> list[Outcom
 def by_turn(state: TaskState) -> Move:
     async def act(tx: Session, tasks: Sequence[UUID], _place: int) -> Moved:
         outcomes = told(tasks, state, owing=False)
-        _, stale = await store.turn(tx, outcomes, owner=HOLDER, lanes=(), names=[], lease=LEASE, margin=MARGIN)
-        return set(tasks) - set(stale)
+        _, stale, busy = await store.turn(
+            tx, outcomes, owner=HOLDER, lanes=(), names=[], kinds=[], lease=LEASE, margin=MARGIN
+        )
+        return set(tasks) - stale - busy
 
     return act
 
 
 def by_settle(state: TaskState) -> Move:
     async def act(tx: Session, tasks: Sequence[UUID], _place: int) -> Moved:
-        return {row["id"] for row in await settle(tx, OWNERS, told(tasks, state, owing=True))}
+        rows, _busy = await settle(tx, OWNERS, told(tasks, state, owing=True))
+        return {row["id"] for row in rows}
 
     return act
 
 
 async def claims(tx: Session, _tasks: Sequence[UUID], place: int) -> Moved:
-    claimed, _ = await store.turn(
-        tx, (), owner=NEWCOMERS[place], lanes=[("default", "default", 10)], names=["mail"], lease=LEASE, margin=MARGIN
+    claimed, *_ = await store.turn(
+        tx,
+        (),
+        owner=NEWCOMERS[place],
+        lanes=[("default", "default", 10)],
+        names=["mail"],
+        kinds=OWNERS.kinds,
+        lease=LEASE,
+        margin=MARGIN,
     )
     return {task.id for task in claimed}
 
