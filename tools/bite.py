@@ -78,6 +78,8 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ("tasks/task_logs/read", "order by log.id"): _SORTED,
     ("kernel/watchdog/overdue", "order by domain, rule"): "for people who read the alarm; nothing depends on it",
     ("kernel/events/page", "order by event.id"): _SORTED,
+    ("tasks/tasks/renew", "limit (select 1000000)"): _LOOKUP,
+    ("tasks/tasks/renew", "order by task.id"): "waits for nobody, so no order of locks can hurt",
     ("tasks/tasks/depth", "limit 1000000"): "a bound for millions of rows, which no test plants",
     ("tasks/tasks/queues", "order by live.queue, live.state"): "for people who read it; nothing depends on it",
     ("tasks/tasks/reasons", "limit (select 1000000)"): _LOOKUP,

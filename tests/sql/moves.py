@@ -92,8 +92,8 @@ async def _reclaim(tx: Session, _task: UUID) -> bool:
     return await store.reclaim(tx, owner=OWNER, held=[]) == 1
 
 
-async def renew(tx: Session, id: UUID) -> bool:
-    return await store.renew(tx, [id], [EPOCH], owner=OWNER, lease=LEASE, margin=MARGIN) == {id: True}
+async def renew(tx: Session, id: UUID) -> dict[UUID, bool]:
+    return await store.renew(tx, [id], [EPOCH], owner=OWNER, lease=LEASE, margin=MARGIN)
 
 
 async def columns(tx: Session, id: UUID, *names: str) -> dict[str, Any]:

@@ -110,10 +110,12 @@ async def test_an_owner_hands_back_its_own_tasks_only(given: Session) -> None:
 @pytest.mark.parametrize("state", STATES)
 async def test_a_lease_is_renewed_only_while_the_task_is_held(unchecked: Session, state: TaskState) -> None:
     task = await plant(unchecked, TASK, state, **TEMPTING)
+    before = await row_of(unchecked, task)
 
     renewed = await renew(unchecked, task)
 
-    assert renewed is (state is RUNNING)
+    assert renewed == ({task: True} if state is RUNNING else {})
+    assert (await row_of(unchecked, task) != before) is (state is RUNNING)
     assert await state_of(unchecked, task) == state
     assert await events_of(unchecked, task) == []
 
@@ -126,7 +128,7 @@ async def test_a_stale_holder_renews_nothing(unchecked: Session, held: dict[str,
     task = await plant(unchecked, TASK, RUNNING, **SOUND[RUNNING] | held)
     before = await row_of(unchecked, task)
 
-    assert not await renew(unchecked, task)
+    assert await renew(unchecked, task) == {}
 
     assert await row_of(unchecked, task) == before
 

@@ -218,13 +218,15 @@ async def test_orphans_are_what_waits_for_a_handler_that_no_living_worker_has(gi
     await plant(given, TASK, READY, name="mail")
     await plant(given, TASK, READY, name="fax", due_at=-SECOND)
     await plant(given, TASK, READY, name="mail", queue="slow", due_at=-SECOND * 5)
+    await plant(given, TASK, READY, name="zip", due_at=-SECOND * 9)
+    await plant(given, TASK, READY, name="bag", due_at=-SECOND * 3)
     await plant(given, TASK, RUNNING, name="fax")
     await plant(given, TASK, SUCCEEDED, name="fax")
 
     found = await read.orphans(given)
 
     assert [(each.queue, each.name, each.count, each.queue_served) for each in found] == [
-        ("slow", "mail", 1, False), ("default", "fax", 1, True),
+        ("default", "zip", 1, True), ("slow", "mail", 1, False), ("default", "bag", 1, True), ("default", "fax", 1, True),
     ]  # fmt: skip
 
 
@@ -248,3 +250,18 @@ async def test_workers_are_listed_from_their_start_and_forgotten_a_day_after_the
     )
 
     assert [each.boot_id for each in await read.workers(given)] == [first, second]
+
+
+@pytest.mark.contract("K19")
+async def test_people_are_told_how_much_is_live_in_each_queue(given: Session) -> None:
+    await plant(given, TASK, SUCCEEDED)
+    for queue in ("slow", "default", "quick", "slow"):
+        await plant(given, TASK, READY, queue=queue, due_at=-SECOND * 60)
+    await plant(given, TASK, RUNNING, queue="default")
+
+    found = await read.depth(given)
+
+    assert [(each.queue, each.state, each.count) for each in found] == [
+        ("default", "ready", 1), ("default", "running", 1), ("quick", "ready", 1), ("slow", "ready", 2),
+    ]  # fmt: skip
+    assert found[0].oldest_seconds >= 60
