@@ -200,7 +200,7 @@ async def test_what_a_leaving_worker_hands_back_is_run_by_another(stage: Stage) 
         async with stage.works.worker(grace=timedelta(0), lease=timedelta(seconds=300)):
             handle = await stage.client.tasks.create("stays", word="one")
             assert await stage.begun.get() == "one"
-        async with stage.works.worker(lease=timedelta(seconds=300)):
+        async with stage.works.worker(grace=timedelta(0), lease=timedelta(seconds=300)):
             assert await stage.begun.get() == "one"
             await handle.cancel()
             assert (await handle.refresh()).attempt == 1

@@ -107,3 +107,35 @@ async def test_a_dropped_line_connects_anew(database_url: str) -> None:
 
     assert (await line.fetch("select pg_backend_pid() as pid"))[0]["pid"] != before
     await line.close()
+
+
+@pytest.mark.contract("K1", "K5")
+async def test_our_connections_commit_synchronously_whatever_the_database_was_set_to(database_url: str) -> None:
+    name = urlsplit(database_url).path[1:]
+    admin = Line(database_url)
+    await admin.fetch(f"alter database {name} set synchronous_commit = off")
+    await admin.close()
+    line, database = Line(database_url), Database(database_url)
+    await database.open()
+
+    said = await line.fetch("show synchronous_commit")
+    async with database.session() as session:
+        said = [*said, *await session.fetch("show synchronous_commit")]
+
+    assert [row["synchronous_commit"] for row in said] == ["on", "on"]
+    await line.close()
+    await database.close()
+
+
+@pytest.mark.contract("W23")
+async def test_no_transaction_of_ours_is_left_open_for_ever(database_url: str) -> None:
+    line, database = Line(database_url), Database(database_url)
+    await database.open()
+
+    said = await line.fetch("show idle_in_transaction_session_timeout")
+    async with database.session() as session:
+        said = [*said, *await session.fetch("show idle_in_transaction_session_timeout")]
+
+    assert [row["idle_in_transaction_session_timeout"] for row in said] == ["2s", "1min"]
+    await line.close()
+    await database.close()

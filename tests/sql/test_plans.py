@@ -123,6 +123,9 @@ HOT = [
     Hot(store._EXPIRED, {"limit": 500, "kinds": []}, {"tasks_ending"}),
     Hot(store._PROMOTE, {"limit": 1000}, {"tasks_pkey", "tasks_waking"}, anywhere=False),
     Hot(store._RECLAIM, {"owner": IDS[0], "held": IDS}, {"tasks_pkey", "tasks_leased"}, anywhere=False),
+    Hot(store._DEPTH, {}, {"tasks_leased", "tasks_ending"}, anywhere=False),
+    Hot(store._QUEUES, {}, {"tasks_leased", "tasks_ending"}, anywhere=False),
+    Hot(store._REASONS, {"ids": IDS, "tenant": "acme"}, {"events_default_subject_id_idx"}, anywhere=False),
     Hot(events.OF, {"subject": IDS[0], "tenant": None}, {"events_default_subject_id_idx"}, anywhere=False),
 ]  # fmt: skip
 
@@ -177,10 +180,11 @@ async def read(connection: Any, found: Plans, when: str, name: str) -> None:
             "select exists (select from pg_prepared_statements where name = $1)", prepared
         ):
             types = ", ".join("unknown" for _ in hot.statement.names)
-            await connection.execute(f"prepare {prepared} ({types}) as {hot.statement.sql()}")
+            await connection.execute(f"prepare {prepared} {f'({types})' if types else ''} as {hot.statement.sql()}")
         values = ", ".join(literal(value) for value in hot.statement.bind(hot.values))
+        call = f"{prepared} ({values})" if values else prepared
         for _ in range(6):
-            told = await connection.fetchval(f"explain (format json) execute {prepared} ({values})")
+            told = await connection.fetchval(f"explain (format json) execute {call}")
         found[when, name, hot.statement.name] = list(scans(json.loads(told)[0]["Plan"]))
 
 

@@ -95,6 +95,27 @@ async def test_the_owed_are_those_who_carry_a_callback_among_those_asked_for(giv
     assert await store.callbacks(given, [owing, free]) == [("tool", "7")]
 
 
+@pytest.mark.contract("K12")
+async def test_callbacks_are_those_of_one_tenant_or_of_all(given: Session) -> None:
+    ours = await plant(given, TASK, READY, tenant="acme", callback="tool", callback_ref="7")
+    theirs = await plant(given, TASK, READY, tenant="zeta", callback="tool", callback_ref="8")
+
+    assert await store.callbacks(given, [ours, theirs], tenant="acme") == [("tool", "7")]
+    assert await store.callbacks(given, [ours, theirs]) == [("tool", "7"), ("tool", "8")]
+
+
+@pytest.mark.contract("K12", "T14")
+async def test_the_reason_of_a_cancel_is_read_from_its_own_event(given: Session) -> None:
+    task = await plant(given, TASK, RUNNING, **SOUND[RUNNING])
+    other = await plant(given, TASK, READY)
+    await store.settle(given, [outcome(task, READY)])
+    await store.cancel(given, [task], reason="not wanted")
+    await store.cancel(given, [other], reason="nor this")
+
+    assert await store.reasons(given, [task], tenant="default") == {task: "not wanted"}
+    assert await store.reasons(given, [task], tenant="acme") == {}
+
+
 # What handlers say
 
 
@@ -153,12 +174,13 @@ async def test_a_log_is_read_in_order_by_its_own_tenant(given: Session) -> None:
 
 
 @pytest.mark.contract("K19")
-async def test_the_depth_counts_what_is_live(given: Session) -> None:
+@pytest.mark.parametrize("count", [store.depth, store.queues])
+async def test_the_depth_counts_what_is_live(given: Session, count: Any) -> None:
     await plant(given, TASK, SUCCEEDED)
     await plant(given, TASK, READY)
     await plant(given, TASK, RUNNING, queue="slow")
 
-    rows = await store.depth(given)
+    rows = await count(given)
 
     assert sorted((row["queue"], row["state"], row["count"]) for row in rows) == [
         ("default", "ready", 1), ("slow", "running", 1),
@@ -186,7 +208,7 @@ async def test_a_worker_that_goes_takes_the_long_dead_with_it(given: Session) ->
     assert [row["boot_id"] for row in await given.fetch("select boot_id from ferryman.workers")] == [living]
 
 
-@pytest.mark.contract("K22")
+@pytest.mark.contract("K23")
 async def test_orphans_are_what_waits_for_a_handler_that_no_living_worker_has(given: Session) -> None:
     for handlers, lease in ((["mail"], SECOND * 30), (["fax"], -SECOND)):
         await store.beat(

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ferryman import Ferryman
-from ferryman.app.doctor.ground import between, version
+from ferryman.app.doctor.ground import between, durable, version
 from ferryman.kernel.pool import Database
 from ferryman.testing import travel
 from tests.surfaces import ferry
@@ -128,3 +128,11 @@ def test_a_pooler_is_named_with_what_it_asks_of_us() -> None:
 def test_a_server_older_than_15_is_a_finding() -> None:
     assert version(140012, "14.12").verdict == "bad"
     assert version(150000, "15.0").verdict == "good"
+
+
+@pytest.mark.contract("K1")
+def test_commits_that_a_crash_can_lose_are_a_finding() -> None:
+    assert durable("off", "on").verdict == "bad"
+    assert durable("on", "off").verdict == "note"
+    assert durable("on", "on").verdict == "good"
+    assert durable("remote_apply", "on").verdict == "good"

@@ -29,7 +29,7 @@ async def settled(app: Ferryman, handle: Handle, attempt: int) -> None:
     rung = asyncio.Event()
     stop = app.doorbell.listen("due", lambda _hints: rung.set())
     while (await handle.refresh()).attempt == attempt:
-        await asyncio.wait_for(rung.wait(), 15)
+        await asyncio.wait_for(rung.wait(), 60)
         rung.clear()
     stop()
 

@@ -113,6 +113,42 @@ async def test_a_field_that_is_wrong_is_named_and_nothing_is_stored(make_app: Ma
     await nothing_is_stored(app)
 
 
+@pytest.mark.contract("T8", "K20")
+@pytest.mark.parametrize(
+    ("asked", "field"),
+    [
+        ({"schedule_type": "cron", "cron_expr": "0 8 * * *", "timezone": "Europe/Berlin"}, "schedule_type"),
+        ({"schedule_type": "daily"}, "schedule_type"),
+        ({"schedule_type": "every", "every": 60}, "schedule_type"),
+        ({"cron_expr": "0 8 * * *"}, "cron_expr"),
+        ({"schedule_type": "at", "scheduled_at": "2030-01-01T00:00:00Z", "timezone": "Mars"}, "timezone"),
+        ({"schedule_type": "yearly"}, "schedule_type"),
+        ({"schedule_type": ["cron"]}, "schedule_type"),
+        ({"schedule_type": "at"}, "scheduled_at"),
+    ],
+    ids=str,
+)
+async def test_a_schedule_that_cannot_be_made_is_refused_as_such_with_its_field(
+    make_app: MakeApp, asked: dict[str, Any], field: str
+) -> None:
+    app = await make_app((mail, {"default": True}))
+
+    with pytest.raises(errors.TaskInvalidSchedule) as refusal:
+        await app.tasks.accept(asked)
+
+    assert (refusal.value.code, refusal.value.details["field"]) == ("TASK_INVALID_SCHEDULE", field)
+    await nothing_is_stored(app)
+
+
+@pytest.mark.contract("T8")
+@pytest.mark.parametrize("kind", ["cron", "daily", "every"])
+async def test_a_kind_of_schedule_that_is_to_come_says_so(make_app: MakeApp, kind: str) -> None:
+    app = await make_app((mail, {"default": True}))
+
+    with pytest.raises(errors.TaskInvalidSchedule, match="not built yet"):
+        await app.tasks.accept({"schedule_type": kind})
+
+
 @pytest.mark.contract("R6", "T8")
 @pytest.mark.parametrize("asked", [None, [], "x", 7, [("name", "mail")]], ids=repr)
 async def test_a_request_that_is_no_object_is_refused(make_app: MakeApp, asked: Any) -> None:
@@ -194,7 +230,7 @@ async def test_what_is_no_id_is_refused_by_name(make_app: MakeApp, task_id: Any)
 FILTERS: list[tuple[str, Any]] = [
     *(("queue", value) for value in ("\0", "\ud800", "", LONG, 7)),
     *(("name", value) for value in ("\0", "\ud800", "a b", 7)),
-    *(("state", value) for value in ("gone", "\0", 7, [])),
+    *(("state", value) for value in ("gone", "\0", 7, ())),
     *(("before", value) for value in ("x", "\0", 7)),
     *(("limit", value) for value in (0, -1, 1001, 10**12, 2**70, "x", 1.5, True, None)),
 ]
@@ -307,7 +343,7 @@ async def test_a_row_made_unreadable_by_another_program_ends_alone(make_app: Mak
     beside = await app.tasks.create_many(count, [{"n": n} for n in range(10)])
 
     async with app.worker():
-        end = await asyncio.wait_for(app.tasks.end(poison), 15)
+        end = await asyncio.wait_for(app.tasks.end(poison), 60)
         results = [await handle.result(timeout=15) for handle in beside]
 
     assert (end.state, end.code, end.attempt) == ("failed", "TASK_INVALID_PAYLOAD", 1)

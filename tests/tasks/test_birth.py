@@ -1,6 +1,8 @@
 """How a task comes into the world (T1, T8, T9, T15, T21)."""
 
 import asyncio
+import signal
+import sys
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -241,6 +243,37 @@ async def test_a_time_is_kept_in_utc_whatever_its_offset(make_app: MakeApp) -> N
     handle = await app.tasks.accept({"schedule_type": "at", "scheduled_at": "2026-02-25T14:00:00+02:00"})
 
     assert handle.answer()["task"]["scheduled_at"] == "2026-02-25T12:00:00Z"
+
+
+DIES = """
+import asyncio, os, signal, sys
+from ferryman import Ferryman
+
+async def main():
+    app = Ferryman(sys.argv[1])
+    app.declare("mail")
+    async with app:
+        handles = [await app.tasks.create("mail"), *await app.tasks.create_many("mail", [{}, {}])]
+        os.write(1, " ".join(str(handle.id) for handle in handles).encode())
+        os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.contract("K1")
+async def test_what_was_acknowledged_is_there_when_its_creator_dies_the_next_instant(
+    make_app: MakeApp, database_url: str
+) -> None:
+    creator = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", DIES, database_url, stdout=asyncio.subprocess.PIPE
+    )
+    told, _ = await creator.communicate()
+
+    app = await make_app(mail)
+    assert creator.returncode == -signal.SIGKILL
+    assert sorted(told.decode().split()) == sorted(str(task.id) for task in await app.tasks.list())
+    assert len(told.split()) == 3
 
 
 @pytest.mark.contract("K2", "T1")

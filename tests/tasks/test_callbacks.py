@@ -239,7 +239,7 @@ async def test_a_worker_whose_settling_broke_settles_once(make_app: MakeApp) -> 
 
     with faults.armed("settle.inside=away@1"):
         async with app.worker():
-            end = await asyncio.wait_for(app.tasks.end(task), 15)
+            end = await asyncio.wait_for(app.tasks.end(task), 60)
 
     assert (end.state, end.attempt) == (SUCCEEDED, 1)
     assert await ledger_of(app) == [("7", "succeeded", None, '"done"')]
@@ -256,7 +256,7 @@ async def test_a_task_that_owes_is_handed_back_at_the_drain(make_app: MakeApp) -
     app = await make_app(waits, owners={"tool": Ledger()})
     task = await create(app, "waits", "8")
     async with app.worker(grace=timedelta(0)):
-        await asyncio.wait_for(started.wait(), 15)
+        await asyncio.wait_for(started.wait(), 60)
 
     record = await app.tasks.record(task)
     assert (record.state, record.attempt) == (READY, 1)
@@ -281,3 +281,27 @@ async def test_a_cancel_of_a_foreign_task_locks_nobody_elses_parents(make_app: M
 
     assert await ours.tasks.cancel(task) == [task]
     assert locked == ["9"]
+
+
+@pytest.mark.contract("W23", "T14")
+async def test_a_cancel_that_freezes_does_not_hold_its_rows_for_long_nor_creates_at_all(make_app: MakeApp) -> None:
+    said: list[str] = []
+    locked, go = asyncio.Event(), asyncio.Event()
+
+    class Slow(Ledger):
+        async def lock(self, tx: Tx, refs: Sequence[str]) -> None:
+            [row] = await tx.fetch("show idle_in_transaction_session_timeout")
+            said.append(row["idle_in_transaction_session_timeout"])
+            locked.set()
+            await go.wait()
+
+    app = await prepared(make_app, Slow())
+    task = await create(app, "works", "9")
+    cancelling = asyncio.create_task(app.tasks.cancel(task))
+    await asyncio.wait_for(locked.wait(), 60)
+
+    beside = await asyncio.wait_for(app.tasks.create(works), 60)
+    go.set()
+
+    assert (await cancelling, said) == ([task], ["2s"])
+    assert beside.task.state == READY

@@ -57,10 +57,10 @@ async def test_a_running_async_handler_is_told_at_once(make_app: MakeApp) -> Non
     app = await make_app(waits)
     handle = await app.tasks.create(waits)
     async with app.worker(lease=LEASE):
-        await asyncio.wait_for(started.wait(), 15)
+        await asyncio.wait_for(started.wait(), 60)
 
         assert await handle.cancel()
-        await asyncio.wait_for(told.wait(), 15)
+        await asyncio.wait_for(told.wait(), 60)
 
         with pytest.raises(errors.TaskCancelled):
             await handle.result(timeout=15)
@@ -120,11 +120,11 @@ async def test_a_cancel_rung_by_another_process_reaches_the_worker(make_app: Mak
     worker, canceller = await make_app(waits), await make_app(waits)
     handle = await canceller.tasks.create(waits)
     async with worker.worker(lease=LEASE):
-        await asyncio.wait_for(started.wait(), 15)
+        await asyncio.wait_for(started.wait(), 60)
 
         await handle.cancel()
 
-        await asyncio.wait_for(told.wait(), 15)
+        await asyncio.wait_for(told.wait(), 60)
 
 
 @pytest.mark.contract("T14", "T2")
@@ -150,7 +150,7 @@ async def test_a_cancelled_task_is_cancelled_once(make_app: MakeApp) -> None:
     assert [event.to_state for event in await app.tasks.events(handle.id)] == ["ready", "cancelled"]
 
 
-@pytest.mark.contract("T14", "T17")
+@pytest.mark.contract("T14")
 async def test_many_are_cancelled_at_once_whatever_they_are(make_app: MakeApp) -> None:
     started = asyncio.Event()
 
@@ -163,7 +163,7 @@ async def test_many_are_cancelled_at_once_whatever_they_are(make_app: MakeApp) -
     later = await app.tasks.create(idle, at=datetime.now(UTC) + timedelta(hours=1), task_id="by_name")
     running = await app.tasks.create(waits)
     async with app.worker(lease=LEASE):
-        await asyncio.wait_for(started.wait(), 15)
+        await asyncio.wait_for(started.wait(), 60)
         assert (await running.refresh()).state == RUNNING
 
         told = await app.tasks.cancel(*(handle.id for handle in waiting), "by_name", running.task_id)
@@ -187,8 +187,33 @@ async def test_without_any_doorbell_a_running_handler_learns_of_it_by_its_renewa
     canceller = await make_app(waits)
     handle = await canceller.tasks.create(waits)
     async with worker.worker(lease=timedelta(seconds=2)):
-        await asyncio.wait_for(started.wait(), 15)
+        await asyncio.wait_for(started.wait(), 60)
 
         await handle.cancel()
 
-        await asyncio.wait_for(told.wait(), 15)
+        await asyncio.wait_for(told.wait(), 60)
+
+
+@pytest.mark.contract("T14", "T18", "T4")
+@pytest.mark.parametrize("reason", ["not wanted", None])
+async def test_a_waiter_is_told_why_it_was_cancelled_and_not_what_failed_before(
+    make_app: MakeApp, reason: str | None
+) -> None:
+    failed = asyncio.Event()
+
+    async def fails() -> None:
+        failed.set()
+        raise ValueError("an attempt before")
+
+    app = await make_app((fails, {"backoff": 600}))
+    handle = await app.tasks.create(fails)
+    async with app.worker():
+        await asyncio.wait_for(failed.wait(), 60)
+    assert (await handle.refresh()).last_error_code == "TASK_EXECUTION_FAILED"
+
+    await handle.cancel(reason=reason)
+
+    with pytest.raises(errors.TaskCancelled) as told:
+        await handle.result(timeout=15)
+    assert told.value.details["reason"] == reason
+    assert (await handle.refresh()).last_error_reason == "ValueError: an attempt before"

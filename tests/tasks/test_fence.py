@@ -40,7 +40,7 @@ async def test_a_result_of_a_claim_that_was_taken_over_is_ignored_and_counted(ma
     handle = await app.tasks.create(waits)
     before = counted("settle")
     async with app.worker(lease=timedelta(minutes=10)):
-        await asyncio.wait_for(started.wait(), 15)
+        await asyncio.wait_for(started.wait(), 60)
         async with app.database.session() as tx:
             await tx.fetch("update ferryman.tasks set epoch = epoch + 1, lease_owner = gen_random_uuid()")
         go.set()
@@ -64,11 +64,11 @@ async def test_a_worker_whose_renewal_is_refused_aborts_the_handler(make_app: Ma
     app = await make_app(waits)
     await app.tasks.create(waits)
     async with app.worker(lease=timedelta(seconds=2)):
-        await asyncio.wait_for(started.wait(), 15)
+        await asyncio.wait_for(started.wait(), 60)
         async with app.database.session() as tx:
             await tx.fetch("update ferryman.tasks set epoch = epoch + 1")
 
-        await asyncio.wait_for(aborted.wait(), 15)
+        await asyncio.wait_for(aborted.wait(), 60)
 
 
 @pytest.mark.contract("K5")
@@ -121,7 +121,7 @@ async def test_a_drained_worker_hands_back_what_does_not_finish_without_using_an
     app = await make_app(waits)
     handle = await app.tasks.create(waits)
     async with app.worker(grace=timedelta(0), lease=timedelta(minutes=10)):
-        await asyncio.wait_for(started.wait(), 15)
+        await asyncio.wait_for(started.wait(), 60)
 
     task = await handle.refresh()
     async with app.database.session() as tx:
@@ -143,7 +143,7 @@ async def test_a_drained_worker_lets_what_runs_finish_within_its_grace(make_app:
     app = await make_app(waits)
     running = await app.tasks.create(waits)
     async with app.worker(grace=timedelta(seconds=30), concurrency=1):
-        await asyncio.wait_for(started.wait(), 15)
+        await asyncio.wait_for(started.wait(), 60)
         waiting = await app.tasks.create(waits)
         asyncio.get_running_loop().call_soon(go.set)
 

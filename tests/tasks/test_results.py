@@ -74,7 +74,7 @@ async def test_waiting_for_a_task_that_does_not_exist_is_refused(make_app: MakeA
     app = await make_app()
 
     with pytest.raises(errors.TaskNotFound):
-        await asyncio.wait_for(app.tasks.end(uuid4()), 15)
+        await asyncio.wait_for(app.tasks.end(uuid4()), 60)
 
 
 @pytest.mark.contract("T18")

@@ -112,7 +112,7 @@ async def test_what_a_dead_worker_held_runs_again_elsewhere(make_app: MakeApp) -
         await tx.fetch("update ferryman.watchdog set ticked_at = clock_timestamp()")
 
     async with app.worker():
-        end = await asyncio.wait_for(app.tasks.end(task), 15)
+        end = await asyncio.wait_for(app.tasks.end(task), 60)
 
     assert (end.state, end.attempt) == ("succeeded", 2)
 

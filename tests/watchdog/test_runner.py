@@ -12,7 +12,7 @@ import pytest
 from ferryman.kernel import faults, telemetry, watchdog
 from ferryman.kernel.db import Row, Tx
 from ferryman.kernel.pool import Database, Line
-from ferryman.kernel.watchdog import Report, Watchdog
+from ferryman.kernel.watchdog import Report, Rule, Watchdog
 from tests.watchdog.ward import HEAL, admit, heal, healed, lines, running, signalled
 
 
@@ -104,6 +104,38 @@ async def test_a_rule_that_fails_as_a_whole_does_not_stop_the_others(ward: Datab
     assert report.acted("heal") == 2
     with pytest.raises(Exception, match="division by zero"):
         await watchdog.tick(line, [broken])
+
+
+@pytest.mark.contract("W23", "K10")
+async def test_what_shared_a_transaction_with_a_rule_that_failed_is_done_again_before_it_is_told(
+    ward: Database, line: Line
+) -> None:
+    looks: list[int] = []
+
+    async def make(tx: Tx, _limit: int) -> Sequence[Row]:
+        looks.append(1)
+        await tx.fetch("create table if not exists made (id bigint)")
+        return ()
+
+    async def find_nowhere(tx: Tx, limit: int) -> Sequence[Row]:
+        return await tx.fetch("select $1::integer / 0", limit)
+
+    maker = replace(HEAL, name="maker", find=make)
+    report = await Watchdog(line, [maker, replace(HEAL, name="broken", find=find_nowhere), HEAL]).tick()
+
+    assert [outcome.rule for outcome in report.outcomes] == ["maker", "heal"]
+    assert len(looks) == 2
+    async with ward.session() as session:
+        assert (await session.fetch("select to_regclass('made') as found"))[0]["found"] is not None
+
+
+async def test_a_rule_that_only_counts_does_nothing_about_what_it_finds(ward: Database, line: Line) -> None:
+    await admit(ward, 2)
+    counts = Rule(name="count", finds="the sick", does="counts them", setting="s", every=HEAL.every, find=HEAL.find)
+
+    report = await watchdog.tick(line, [counts])
+
+    assert (report.acted(), await healed(ward)) == (0, {1: 0, 2: 0})
 
 
 async def test_two_watchdogs_act_on_each_finding_once(ward: Database, database_url: str) -> None:

@@ -45,20 +45,26 @@ class Tasks:
     def __init__(
         self,
         db: Database,
-        line: Line,
         doorbell: Doorbell,
         known: Known,
         owners: Owners,
         *,
+        creates: Line,
+        cancels: Line,
         tenant: str,
         ends_after: timedelta,
         payload_limit: int,
         poll: timedelta,
         patience: timedelta,
     ) -> None:
-        """Belong to one tenant; creates that come at one time share the line."""
+        """Belong to one tenant; creates that come at one time share a line.
+
+        Cancels hold rows and parents over several trips, so they go over a line too, whose transactions do not outlive a
+        frozen process by more than 2 s (W23); one of their own, because a cancel may wait for a lock.
+        """
         self._db = db
-        self._line = line
+        self._creating = creates
+        self._cancelling = cancels
         self._doorbell = doorbell
         self._known = known
         self._owners = owners
@@ -203,7 +209,7 @@ class Tasks:
 
     async def _create_once(self, drafts: list[Draft]) -> list[Created | errors.TaskDuplicate]:
         faults.point("create.before")
-        answers = await create.create(self._line, drafts, ends_after=self._ends_after)
+        answers = await create.create(self._creating, drafts, ends_after=self._ends_after)
         faults.point("create.committed")
         return answers
 
@@ -293,7 +299,7 @@ class Tasks:
         reason = request.reason(reason)
         wanted = [await self._id(each) for each in task_ids]
         rows = await self._patiently(
-            lambda: cancel.cancel(self._db, self._owners, wanted, tenant=self.tenant, reason=reason)
+            lambda: cancel.cancel(self._cancelling, self._owners, wanted, tenant=self.tenant, reason=reason)
         )
         told = [row["id"] for row in rows]
         if told:
@@ -312,7 +318,8 @@ class Tasks:
         """Send what is under way; let nobody wait any more."""
         await self._creates.drain()
         await self._waiting.close()
-        await self._line.close()
+        await self._creating.close()
+        await self._cancelling.close()
 
 
 class Handle:

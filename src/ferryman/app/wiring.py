@@ -81,10 +81,11 @@ async def open_app(settings: Settings, handlers: Registry, owners: Owners, *, do
         raise
     tasks = doors.Tasks(
         database,
-        Line(url, schema=settings.schema),
         bell,
         handlers,
         owners,
+        creates=Line(url, schema=settings.schema),
+        cancels=Line(url, schema=settings.schema),
         tenant=settings.tenant,
         ends_after=settings.tasks.ends_after,
         payload_limit=settings.tasks.payload_limit,
@@ -183,10 +184,6 @@ async def _make_days(tx: db.Tx, _limit: int) -> Sequence[Any]:
     return ()
 
 
-async def _nothing(_tx: db.Tx, _found: Sequence[Any]) -> int:
-    return 0
-
-
 DAYS_OF_THE_LOG = watchdog.Rule(
     name="K10",
     finds="a day of the next week that has no partition in the log",
@@ -194,7 +191,6 @@ DAYS_OF_THE_LOG = watchdog.Rule(
     setting="worker.watchdog_interval_seconds",
     every=timedelta(hours=1),
     find=_make_days,
-    act=_nothing,
 )
 
 

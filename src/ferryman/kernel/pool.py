@@ -31,9 +31,11 @@ SCRIPT_TIMEOUT_SECONDS = 6 * 3600.0  # an index of a large table takes its time
 # What our own connections ask of the server. Plans: hot statements find their rows by index whatever the statistics say
 # (a plan made while the table was empty must not scan it when it is full), and jit would be switched on by the price that
 # the planner puts on what is forbidden. Life: a peer that vanished is noticed in seconds, a transaction that was left
-# open (a worker frozen inside it) is ended so that it does not hide its rows.
+# open (a worker frozen inside it) is ended so that it does not hide its rows. Durability: what was told is done is on the
+# disk, whatever this database or user was set to.
 LINE_SETTINGS = {
     "application_name": "ferryman",
+    "synchronous_commit": "on",
     "enable_seqscan": "off",
     "plan_cache_mode": "force_generic_plan",
     "jit": "off",
@@ -44,7 +46,14 @@ LINE_SETTINGS = {
     "tcp_keepalives_count": "3",
     "tcp_user_timeout": "10000",
 }
-POOL_SETTINGS = {"application_name": "ferryman", "jit": "off", "lock_timeout": "10s"}
+# A handler's own transaction may think for longer than ours, but not for ever.
+POOL_SETTINGS = {
+    "application_name": "ferryman",
+    "synchronous_commit": "on",
+    "jit": "off",
+    "lock_timeout": "10s",
+    "idle_in_transaction_session_timeout": "60s",
+}
 
 GUARD_SQLSTATE = "FM001"
 

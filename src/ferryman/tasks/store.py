@@ -23,6 +23,7 @@ _EXISTING = load(PACKAGE, "tasks/existing")
 _GET = load(PACKAGE, "tasks/get")
 _LIST = load(PACKAGE, "tasks/list")
 _FINISHED = load(PACKAGE, "tasks/finished")
+_REASONS = load(PACKAGE, "tasks/reasons")
 _LANES = load(PACKAGE, "tasks/lanes")
 _SETTLE = load(PACKAGE, "tasks/settle")
 _CANCEL = load(PACKAGE, "tasks/cancel")
@@ -33,12 +34,15 @@ _RECLAIM = load(PACKAGE, "tasks/reclaim")
 _LAPSED = load(PACKAGE, "tasks/lapsed")
 _EXPIRED = load(PACKAGE, "tasks/expired")
 _DEPTH = load(PACKAGE, "tasks/depth")
+_QUEUES = load(PACKAGE, "tasks/queues")
+_ORPHANS = load(PACKAGE, "tasks/orphans")
 _REPORT = load(PACKAGE, "task_progress/report")
 _PROGRESS = load(PACKAGE, "task_progress/read")
 _APPEND_LOG = load(PACKAGE, "task_logs/append")
 _READ_LOG = load(PACKAGE, "task_logs/read")
 _BEAT = load(PACKAGE, "workers/beat")
 _LEAVE = load(PACKAGE, "workers/leave")
+_WORKERS = load(PACKAGE, "workers/list")
 
 # The columns of a new task: the array that carries it, and the parameter that carries it once when all are alike.
 _CREATE_COLUMNS = (
@@ -99,6 +103,11 @@ async def list_page(
 async def finished(tx: Tx, ids: Collection[UUID], *, tenant: str) -> Sequence[Row]:
     """Read the ends of those tasks of a tenant that have ended."""
     return await many(tx, _FINISHED, ids=list(ids), tenant=tenant)
+
+
+async def reasons(tx: Tx, ids: Collection[UUID], *, tenant: str) -> dict[UUID, str | None]:
+    """Read why tasks of a tenant were cancelled."""
+    return {row["id"]: row["reason"] for row in await many(tx, _REASONS, ids=list(ids), tenant=tenant)}
 
 
 async def lanes(tx: Tx, queues: Sequence[str], *, limit: int) -> list[tuple[str, str]]:
@@ -249,8 +258,18 @@ async def expired(tx: Tx, limit: int, *, kinds: Sequence[str] = ()) -> Sequence[
 
 
 async def depth(tx: Tx) -> Sequence[Row]:
-    """Count live tasks by queue and state."""
+    """Count live tasks by queue and state, up to a bound."""
     return await many(tx, _DEPTH)
+
+
+async def queues(tx: Tx) -> Sequence[Row]:
+    """Count all live tasks of all tenants by queue and state."""
+    return await many(tx, _QUEUES)
+
+
+async def orphans(tx: Tx) -> Sequence[Row]:
+    """Find waiting tasks, of all tenants, that no living worker would take."""
+    return await many(tx, _ORPHANS)
 
 
 async def report(tx: Tx, words: Sequence[Report]) -> set[UUID]:
@@ -285,3 +304,8 @@ async def beat(tx: Tx, **worker: Any) -> None:
 async def leave(tx: Tx, boot_id: UUID) -> None:
     """Say that a worker goes."""
     await many(tx, _LEAVE, boot_id=boot_id)
+
+
+async def workers(tx: Tx) -> Sequence[Row]:
+    """Read who works, and who went without a word in the last day."""
+    return await many(tx, _WORKERS)

@@ -75,7 +75,6 @@ def rules(owners: Owners, doorbell: Doorbell, *, sweep: timedelta, interval: tim
             setting="worker.watchdog_interval_seconds",
             every=timedelta(seconds=30),
             find=count,
-            act=expire,
         ),
         Rule(
             name="W13",

@@ -31,7 +31,7 @@ async def server(line: Line) -> list[Reading]:
     """Ask who answers: its version, whether it takes writes, whether it has room."""
     row = await db.one(line, SERVER)
     assert row is not None
-    readings = [version(row["version_number"], row["version"])]
+    readings = [version(row["version_number"], row["version"]), durable(row["synchronous_commit"], row["fsync"])]
     if row["standby"]:
         readings.append(
             Reading("standby", BAD, "This server is a standby: it takes no writes.", "Name the address of the primary.")
@@ -50,6 +50,17 @@ def version(number: int, told: str) -> Reading:
     if number < migrate.OLDEST_POSTGRESQL:
         return Reading("version", BAD, f"PostgreSQL {told} is older than 15.", "Use PostgreSQL 15 or later.")
     return Reading("version", GOOD, f"PostgreSQL {told}")
+
+
+def durable(synchronous_commit: str, fsync: str) -> Reading:
+    """Judge whether what was told is done would outlive a crash of the server (K1)."""
+    if synchronous_commit == "off":
+        says = "synchronous_commit is off: a crash of the server can lose what callers were told is done."
+        advice = "A pooler keeps our connections from asking for it: alter database … set synchronous_commit = on."
+        return Reading("commits", BAD, says, advice)
+    if fsync == "off":
+        return Reading("commits", NOTE, "fsync is off: this server may lose everything in a crash. That is for tests.")
+    return Reading("commits", GOOD, "What is told done is on the disk.")
 
 
 async def pooler(line: Line, url: str, schema: str) -> list[Reading]:

@@ -67,29 +67,33 @@ async def late(tx: Tx, *, interval: timedelta = INTERVAL) -> timedelta | None:
 
 
 async def _round(ground: Ground, looks: Sequence[Look]) -> tuple[list[Outcome], list[Exception]]:
-    """Look with each in turn; those that find nothing share a transaction."""
+    """Look with each in turn; those that find nothing share a transaction.
+
+    Where one fails, the transaction it shared is taken back: those that looked before it look again, without it.
+    """
     waiting = list(looks)
     outcomes: list[Outcome] = []
     failures: list[Exception] = []
     while waiting:
-        idle: list[tuple[Look, Outcome]] = []
+        looked: list[tuple[Look, Outcome]] = []
         look: Look | None = None
         try:
             async with ground.transaction() as tx:
                 while waiting:
                     look = waiting.pop(0)
-                    idle.append((look, await look.go(tx)))
-                    if idle[-1][1].found:
+                    looked.append((look, await look.go(tx)))
+                    if looked[-1][1].found:
                         break
         except Exception as error:
             if look is None:
                 raise  # no transaction could be had: the database is away
             look.failed(error)
             failures.append(error)
-            idle = [(each, outcome) for each, outcome in idle if each is not look]
-        for each, outcome in idle:
-            each.committed(outcome)
-            outcomes.append(outcome)
+            waiting = [each for each, _ in looked if each is not look] + waiting
+        else:
+            for each, outcome in looked:
+                each.committed(outcome)
+                outcomes.append(outcome)
     return outcomes, failures
 
 
@@ -187,10 +191,6 @@ async def _count_overdue(tx: Tx, _limit: int) -> Sequence[Any]:
     return ()
 
 
-async def _nothing(_tx: Tx, _findings: Sequence[Any]) -> int:
-    return 0
-
-
 W16 = Rule(
     name="W16",
     finds="any row in a live state past the time by which its rule ends it",
@@ -198,5 +198,4 @@ W16 = Rule(
     setting="watchdog.overdue_seconds",
     every=timedelta(seconds=30),
     find=_count_overdue,
-    act=_nothing,
 )

@@ -18,6 +18,10 @@ def _by_id(finding: Any) -> Hashable:
     return name
 
 
+async def _nothing(_tx: Tx, _findings: Sequence[Any]) -> int:
+    return 0
+
+
 @dataclass(frozen=True)
 class Rule:
     """What must not stay as it is, and what is done about it."""
@@ -28,7 +32,7 @@ class Rule:
     setting: str
     every: timedelta
     find: Callable[[Tx, int], Awaitable[Sequence[Any]]]
-    act: Callable[[Tx, Sequence[Any]], Awaitable[int]]
+    act: Callable[[Tx, Sequence[Any]], Awaitable[int]] = _nothing  # a rule that counts does all it does when it looks
     reaps: bool = False  # waits out the grace period after an outage
     only_bound: bool = False  # the only end of a live state: cannot be switched off
     limit: int = 500

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from ferryman.kernel import errors, ids
-from ferryman.kernel.db import Tx, load, many
+from ferryman.kernel.db import Tx
 from ferryman.tasks import store
 from ferryman.tasks.model import TaskRecord
 from ferryman.tasks.rules import request
@@ -18,11 +18,6 @@ from ferryman.tasks.states import TaskState
 
 PAGE_MAX = 1000
 LOG_ID_MAX = 2**63 - 1
-
-# Asked by people alone, about all tenants; the store is for what moves tasks and for what their owners ask.
-_QUEUES = load("ferryman.tasks", "tasks/queues")
-_ORPHANS = load("ferryman.tasks", "tasks/orphans")
-_WORKERS = load("ferryman.tasks", "workers/list")
 
 
 class LogLine(NamedTuple):
@@ -81,9 +76,9 @@ async def get(tx: Tx, task_id: str | UUID, *, tenant: str) -> TaskRecord | None:
 
 
 async def page(
-    tx: Tx, *, tenant: str, state: str | None, queue: str | None, name: str | None, before: UUID | None, limit: int
+    tx: Tx, *, tenant: str, state: object, queue: object, name: object, before: object, limit: object
 ) -> list[TaskRecord]:
-    """Read a page of tasks, newest first."""
+    """Read a page of tasks, newest first; what it is asked by comes from outside and is checked here."""
     if state is not None and (not isinstance(state, str) or state not in set(TaskState)):
         known = ", ".join(each.value for each in TaskState)
         raise errors.TaskInvalidRequest(f"state: expected one of {known}, got {ascii(state)[:60]}.", field="state")
@@ -101,7 +96,7 @@ async def page(
     )
 
 
-async def logs(tx: Tx, id: UUID, *, tenant: str, after: int, limit: int) -> list[LogLine]:
+async def logs(tx: Tx, id: UUID, *, tenant: str, after: object, limit: object) -> list[LogLine]:
     """Read what a handler said, in order."""
     rows = await store.read_log(
         tx,
@@ -116,15 +111,15 @@ async def logs(tx: Tx, id: UUID, *, tenant: str, after: int, limit: int) -> list
 async def workers(tx: Tx) -> list[WorkerRecord]:
     """Read who works, and who went without a word in the last day."""
     names = WorkerRecord._fields
-    rows = [{name: row[name] for name in names} for row in await many(tx, _WORKERS)]
+    rows = [{name: row[name] for name in names} for row in await store.workers(tx)]
     return [WorkerRecord(**{**row, "settings": json.loads(row["settings"])}) for row in rows]
 
 
 async def depth(tx: Tx) -> list[Depth]:
     """Count live tasks by queue and state."""
-    return [Depth(row["queue"], row["state"], row["count"], row["oldest_seconds"]) for row in await many(tx, _QUEUES)]
+    return [Depth(row["queue"], row["state"], row["count"], row["oldest_seconds"]) for row in await store.queues(tx)]
 
 
 async def orphans(tx: Tx) -> list[Orphans]:
     """Find waiting tasks that no living worker would take, by queue and handler."""
-    return [Orphans(**{part.name: row[part.name] for part in fields(Orphans)}) for row in await many(tx, _ORPHANS)]
+    return [Orphans(**{part.name: row[part.name] for part in fields(Orphans)}) for row in await store.orphans(tx)]

@@ -25,7 +25,7 @@ log = logging.getLogger("ferryman.tasks")
 
 
 class End(NamedTuple):
-    """How a task ended."""
+    """How a task ended; the reason of a cancelled one is that of the cancel, not of an attempt before it."""
 
     state: TaskState
     result: str | None
@@ -55,7 +55,6 @@ class Waiting:
         self._poll = poll
         self._ends: dict[UUID, asyncio.Future[End]] = {}
         self._waiters: Counter[asyncio.Future[End]] = Counter()
-        self._watched: dict[UUID, asyncio.Event] = {}
         self._wake = asyncio.Event()
         self._looker: asyncio.Task[None] | None = None
 
@@ -84,7 +83,7 @@ class Waiting:
 
     async def watch(self, id: UUID) -> AsyncIterator[Progress]:
         """Give the task's progress whenever it changes, until it has ended."""
-        changed = self._watched.setdefault(id, asyncio.Event())
+        changed = asyncio.Event()
         stop = self._doorbell.listen("progress", lambda hints: changed.set() if _concerns(hints, id) else None)
         ended = self._doorbell.listen("done", lambda hints: changed.set() if _concerns(hints, id) else None)
         last: Progress | None = None
@@ -105,7 +104,6 @@ class Waiting:
         finally:
             stop()
             ended()
-            self._watched.pop(id, None)
 
     def _look(self) -> None:
         self._wake.set()
@@ -140,6 +138,8 @@ class Waiting:
     async def _read(self) -> None:
         async with self._session() as tx:
             rows = await store.finished(tx, list(self._ends), tenant=self._tenant)
+            cancelled = [row["id"] for row in rows if row["state"] == CANCELLED]
+            reasons = await store.reasons(tx, cancelled, tenant=self._tenant) if cancelled else {}
         for row in rows:
             future = self._ends.pop(row["id"], None)
             if future is None or future.done():
@@ -148,7 +148,8 @@ class Waiting:
                 future.set_exception(errors.TaskNotFound(id=str(row["id"])))
                 continue
             state = TaskState(row["state"])
-            end = End(state, row["result"], row["last_error_code"], row["last_error_reason"], row["attempt"])
+            reason = reasons.get(row["id"]) if state is CANCELLED else row["last_error_reason"]
+            end = End(state, row["result"], row["last_error_code"], reason, row["attempt"])
             future.set_result(end)
 
     def _fail(self, error: Exception) -> None:
@@ -197,6 +198,7 @@ def failure(end: End, task_id: str) -> errors.FerrymanError:
     """Return what a waiter is raised when the task did not succeed."""
     code = end.code or ""
     if end.state is CANCELLED and code != errors.TaskExpired.code:
-        return errors.TaskCancelled(f"Task {task_id} was cancelled.", task_id=task_id, reason=end.reason)
+        why = f": {end.reason}" if end.reason else ""
+        return errors.TaskCancelled(f"Task {task_id} was cancelled{why}.", task_id=task_id, reason=end.reason)
     kind = _FAILURES.get(code, errors.TaskExecutionFailed)
     return kind(f"Task {task_id} {end.state.value}: {end.reason or code}.", task_id=task_id, reason=end.reason)

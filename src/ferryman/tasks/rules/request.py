@@ -13,6 +13,11 @@ from ferryman.tasks.model import Draft, NewTask, TaskRecord
 from ferryman.tasks.rules import ending
 
 AT = "at"
+# Kinds of schedule that are not built yet, and the fields that belong to them.
+NOT_BUILT = ("cron", "daily", "every")
+NOT_BUILT_FIELDS = frozenset(
+    {"cron_expr", "timezone", "every", "interval", "interval_ms", "time_of_day", "catch_up", "overlap"}
+)
 DEFAULT_NAME = "default"
 # Compared with an existing task when the request names them; the payload is not compared.
 COMPARED = ("schedule_type", "scheduled_at", "timeout_ms", "max_retries")
@@ -129,11 +134,17 @@ def schedule(schedule_type: object, scheduled_at: object) -> datetime | None:
         if scheduled_at is None:
             return None
         raise _unfit("schedule_type", "expected 'at' beside scheduled_at, got none")
+    _refuse_unbuilt(schedule_type)
     if schedule_type != AT:
         raise _unfit("schedule_type", f"expected 'at' or none, got {_shown(schedule_type)}")
     if scheduled_at is None:
         raise _unfit("scheduled_at", "expected a time for schedule_type 'at', got none")
     return moment(scheduled_at, "scheduled_at", errors.TaskInvalidSchedule)
+
+
+def _refuse_unbuilt(schedule_type: object) -> None:
+    if isinstance(schedule_type, str) and schedule_type in NOT_BUILT:
+        raise _unfit("schedule_type", f"{schedule_type!r} is not built yet, expected 'at' or none")
 
 
 def moment(
@@ -203,6 +214,9 @@ def fields(request: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(request, Mapping):
         raise errors.TaskInvalidRequest(f"Expected an object, got {_shown(request)}.")
     unknown = sorted(str(field) for field in request if field not in FIELDS)
+    _refuse_unbuilt(request.get("schedule_type"))
+    if unknown and unknown[0] in NOT_BUILT_FIELDS:
+        raise _unfit(unknown[0], f"it belongs to a schedule of {', '.join(NOT_BUILT)}, which are not built yet")
     if unknown:
         raise errors.TaskInvalidRequest(
             f"{unknown[0]}: expected one of {', '.join(sorted(FIELDS))}; this field is unknown.", field=unknown[0]

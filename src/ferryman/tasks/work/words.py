@@ -32,6 +32,9 @@ from ferryman.tasks.model import Claimed
 
 log = logging.getLogger("ferryman.tasks")
 
+# What would refuse any other set as well: halving would only ask more often.
+NOT_THE_WORDS = (errors.DatabaseUnavailable, errors.DatabaseRefused, errors.DatabaseNotMigrated, errors.NotOpen)
+
 LINES_MAX = 10_000
 SOON = 1.0  # seconds
 CLOSING = 5.0  # seconds
@@ -139,7 +142,7 @@ class Words:
         """Write a set of words; what PostgreSQL refuses is found by halving, and left out (K25)."""
         try:
             await write(words)
-        except (errors.DatabaseUnavailable, errors.NotOpen):
+        except NOT_THE_WORDS:
             raise
         except Exception as error:
             if len(words) == 1:

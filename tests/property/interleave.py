@@ -1,0 +1,167 @@
+"""Two actors on one database, one statement at a time, in a chosen order.
+
+Each actor runs ordinary code of the product in a transaction of its own; before every statement, and before its commit, it
+waits for the driver. The driver lets one of them take one step, and waits until that step is done or the server says that it
+is blocked by the other. A blocked actor is parked; it goes on by itself when the other has committed.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from itertools import combinations
+from typing import Any
+
+from ferryman.kernel.db import Row
+from ferryman.kernel.pool import Line, Session
+
+PATIENCE_SECONDS = 20.0
+# A deadlock is told at once, and nobody is ended for having to wait for the driver.
+SETTINGS = {"deadlock_timeout": "20ms", "idle_in_transaction_session_timeout": "0"}
+
+Program = Callable[[Session], Awaitable[Any]]
+
+
+class Stepped(Session):
+    """A session that asks before every statement."""
+
+    __slots__ = ("_ask", "_within")
+
+    def __init__(self, within: Session, ask: Callable[[], Awaitable[None]]) -> None:
+        super().__init__(within._connection, within.schema)
+        self._within = within
+        self._ask = ask
+
+    async def fetch(self, query: str, /, *args: Any) -> Sequence[Row]:
+        await self._ask()
+        return await self._within.fetch(query, *args)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Session]:
+        """Open a savepoint; that is no step of its own."""
+        async with self._within.transaction():
+            yield self
+
+
+class Actor:
+    """One connection and what it does."""
+
+    def __init__(self, line: Line, pid: int) -> None:
+        self.line = line
+        self.pid = pid
+        self.steps = 0
+        self.ended = True
+        self._go = asyncio.Semaphore(0)
+        self._still = asyncio.Event()
+        self._still.set()
+        self._task: asyncio.Task[Any] | None = None
+
+    async def begin(self, program: Program) -> None:
+        self.steps = 0
+        self.ended = False
+        self._go = asyncio.Semaphore(0)
+        self._still.clear()
+        self._task = asyncio.create_task(self._run(program))
+        await self._still.wait()
+
+    async def _run(self, program: Program) -> Any:
+        try:
+            async with self.line.transaction() as tx:
+                answer = await program(Stepped(tx, self._ask))
+                await self._ask()
+            return answer
+        finally:
+            self.ended = True
+            self._still.set()
+
+    async def _ask(self) -> None:
+        self.steps += 1
+        self._still.set()
+        await self._go.acquire()
+
+    @property
+    def still(self) -> bool:
+        """Whether it waits for the driver, or has ended."""
+        return self._still.is_set()
+
+    def step(self) -> None:
+        self._still.clear()
+        self._go.release()
+
+    async def soon(self, seconds: float) -> bool:
+        try:
+            await asyncio.wait_for(self._still.wait(), seconds)
+        except TimeoutError:
+            return False
+        return True
+
+    async def answer(self) -> Any:
+        assert self._task is not None
+        return await self._task
+
+
+class Driver:
+    """Lets two actors take their steps in one order after the other."""
+
+    def __init__(self, actors: tuple[Actor, Actor], watcher: Line) -> None:
+        self._actors = actors
+        self._watcher = watcher
+        self.blocked = 0
+
+    async def count(self, place: int, program: Program) -> int:
+        """Return how many steps a program takes when it is alone; what it did stays done."""
+        actor = self._actors[place]
+        await actor.begin(program)
+        while not actor.ended:
+            await self._advance(actor)
+        await actor.answer()
+        return actor.steps
+
+    async def run(self, programs: tuple[Program, Program], order: Sequence[int]) -> tuple[Any, Any]:
+        """Run both in this order of steps; return what each answered."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            for actor, program in zip(self._actors, programs, strict=True):
+                await actor.begin(program)
+            for place in order:
+                await self._advance(self._actors[place])
+            while not all(actor.ended for actor in self._actors):
+                for actor in self._actors:
+                    await self._advance(actor)
+            return await self._actors[0].answer(), await self._actors[1].answer()
+
+    async def _advance(self, actor: Actor) -> None:
+        if actor.still and not actor.ended:
+            actor.step()
+            if not await self._settle(actor):
+                self.blocked += 1
+        for other in self._actors:
+            if other is not actor and not other.still:
+                await self._settle(other)
+
+    async def _settle(self, actor: Actor) -> bool:
+        """Wait until an actor is still; False if it is blocked."""
+        while not await actor.soon(0.002):
+            rows = await self._watcher.fetch("select cardinality(pg_blocking_pids($1)) > 0 as blocked", actor.pid)
+            if rows[0]["blocked"] and not actor.still:
+                return False
+        return True
+
+
+def orders(first: int, second: int) -> Iterator[tuple[int, ...]]:
+    """Give every order of so many steps of each."""
+    total = first + second
+    for places in combinations(range(total), first):
+        chosen = set(places)
+        yield tuple(0 if place in chosen else 1 for place in range(total))
+
+
+@asynccontextmanager
+async def driving(url: str) -> AsyncIterator[Driver]:
+    """Connect two actors and a watcher."""
+    lines = [Line(url, settings=SETTINGS) for _ in range(2)]
+    watcher = Line(url)
+    try:
+        pids = [(await line.fetch("select pg_backend_pid() as pid"))[0]["pid"] for line in lines]
+        yield Driver((Actor(lines[0], pids[0]), Actor(lines[1], pids[1])), watcher)
+    finally:
+        for line in (*lines, watcher):
+            await line.close()

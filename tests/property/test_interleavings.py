@@ -1,0 +1,337 @@
+"""R4: every pair of moves on one set of tasks, in every order of their statements: one winner, sound rows, no deadlock.
+
+Both actors want the same two tasks and name them in opposite orders. What each says it moved is compared with the log: as
+many events as there were movers, and each task has one history that leads from move to move.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+from itertools import combinations_with_replacement
+from math import comb
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import pytest
+
+from ferryman.kernel import ids
+from ferryman.kernel.db import Row, Tx
+from ferryman.kernel.doorbell import NoDoorbell
+from ferryman.kernel.pool import Database, Session
+from ferryman.tasks import store, watch
+from ferryman.tasks.intake import cancel
+from ferryman.tasks.model import Ended, Outcome
+from ferryman.tasks.ports import Owners
+from ferryman.tasks.states import FAILED, PENDING, READY, RUNNING, SUCCEEDED, TASK, TaskState
+from ferryman.tasks.watch import TASK_INVARIANTS
+from ferryman.tasks.work.settle import settle
+from ferryman.testing.plants import plant
+from tests.property.interleave import Driver, driving, orders
+
+SECOND = timedelta(seconds=1)
+LEASE, MARGIN = timedelta(seconds=30), timedelta(seconds=5)
+HOLDER = ids.boot_id()
+NEWCOMERS = (ids.boot_id(), ids.boot_id())
+EPOCH = 7
+
+
+class Parents:
+    """The owner of a callback, with a row that it locks and counts in."""
+
+    async def lock(self, tx: Tx, refs: Sequence[str]) -> None:
+        await tx.fetch("select from parents where ref = any($1) order by ref for update", list(refs))
+
+    async def settle(self, tx: Tx, ended: Sequence[Ended]) -> None:
+        told = [each.callback_ref for each in ended]
+        await tx.fetch("update parents set told = told + 1 where ref = any($1) returning ref", told)
+
+
+OWNERS = Owners({"tool": Parents()})
+RULES = {rule.name: rule for rule in watch.rules(OWNERS, NoDoorbell(), sweep=SECOND, interval=SECOND)}
+
+Moved = set[UUID]
+Move = Callable[[Session, Sequence[UUID], int], Awaitable[Moved]]
+
+
+def told(tasks: Sequence[UUID], state: TaskState, *, owing: bool) -> list[Outcome]:
+    failed: dict[str, Any] = {"code": "TASK_EXECUTION_FAILED", "reason": "no", "used": int(state is READY)}
+    says = {} if state is SUCCEEDED else failed
+    if owing:
+        says = says | {"callback": "tool", "callback_ref": "one"}
+    return [Outcome(task, EPOCH, HOLDER, state)._replace(**says) for task in tasks]
+
+
+def by_turn(state: TaskState) -> Move:
+    async def act(tx: Session, tasks: Sequence[UUID], _place: int) -> Moved:
+        outcomes = told(tasks, state, owing=False)
+        _, stale, busy = await store.turn(
+            tx, outcomes, owner=HOLDER, lanes=(), names=[], kinds=[], lease=LEASE, margin=MARGIN
+        )
+        return set(tasks) - stale - busy
+
+    return act
+
+
+def by_settle(state: TaskState) -> Move:
+    async def act(tx: Session, tasks: Sequence[UUID], _place: int) -> Moved:
+        rows, _busy = await settle(tx, OWNERS, told(tasks, state, owing=True))
+        return {row["id"] for row in rows}
+
+    return act
+
+
+async def claims(tx: Session, _tasks: Sequence[UUID], place: int) -> Moved:
+    claimed, *_ = await store.turn(
+        tx,
+        (),
+        owner=NEWCOMERS[place],
+        lanes=[("default", "default", 10)],
+        names=["mail"],
+        kinds=OWNERS.kinds,
+        lease=LEASE,
+        margin=MARGIN,
+    )
+    return {task.id for task in claimed}
+
+
+async def renews(tx: Session, tasks: Sequence[UUID], _place: int) -> Moved:
+    await store.renew(tx, tasks, [EPOCH] * len(tasks), owner=HOLDER, lease=LEASE, margin=MARGIN)
+    return set()  # a renewal is no move
+
+
+async def cancels(tx: Session, tasks: Sequence[UUID], _place: int) -> Moved:
+    return {row["id"] for row in await cancel.end(tx, OWNERS, tasks, tenant="default")}
+
+
+async def reaps(tx: Session, tasks: Sequence[UUID], _place: int) -> Moved:
+    return await _by_rule("W13", tx, tasks)
+
+
+async def expires(tx: Session, tasks: Sequence[UUID], _place: int) -> Moved:
+    return await _by_rule("T21", tx, tasks)
+
+
+async def _by_rule(name: str, tx: Session, tasks: Sequence[UUID]) -> Moved:
+    """Find and act as the watchdog does; which of the found were moved is told by the log."""
+    found = await RULES[name].find(tx, 10)
+    if not found:
+        return set()
+    count = await RULES[name].act(tx, sorted(found, key=lambda row: list(tasks).index(row["id"])))
+    assert count in (0, 1, 2)
+    return set(list(tasks)[:count])
+
+
+async def promotes(tx: Session, tasks: Sequence[UUID], _place: int) -> Moved:
+    count, _, _ = await store.promote(tx, limit=10)
+    return set(list(tasks)[:count])
+
+
+async def reclaims(tx: Session, tasks: Sequence[UUID], _place: int) -> Moved:
+    return set(list(tasks)[: await store.reclaim(tx, owner=HOLDER, held=[])])
+
+
+MOVES: dict[str, Move] = {
+    "claim": claims,
+    "renew": renews,
+    "complete": by_turn(SUCCEEDED),
+    "fail": by_turn(FAILED),
+    "retry": by_turn(READY),
+    "complete owing": by_settle(SUCCEEDED),
+    "fail owing": by_settle(FAILED),
+    "retry owing": by_settle(READY),
+    "cancel": cancels,
+    "reap": reaps,
+    "expire": expires,
+    "promote": promotes,
+    "reclaim": reclaims,
+}
+
+
+class Ground(NamedTuple):
+    """How the tasks stand before both begin."""
+
+    state: TaskState
+    columns: dict[str, Any]
+
+
+LAPSED = {"epoch": EPOCH, "lease_count": EPOCH, "lease_owner": HOLDER, "leased_until": -SECOND}
+GROUNDS = {
+    "running": Ground(RUNNING, LAPSED),
+    "running owing": Ground(RUNNING, LAPSED | {"callback": "tool", "callback_ref": "one"}),
+    "last attempt": Ground(RUNNING, LAPSED | {"max_retries": 0, "callback": "tool", "callback_ref": "one"}),
+    "ready": Ground(READY, {"epoch": EPOCH, "lease_count": EPOCH, "rank": -SECOND}),
+    "too late": Ground(READY, {"ends_at": -SECOND, "rank": -SECOND, "callback": "tool", "callback_ref": "one"}),
+    "due": Ground(PENDING, {"wake_at": -SECOND, "due_at": -SECOND}),
+}
+
+# Which moves can begin on which ground; each pair is tried wherever one of the two can.
+BEGINS: dict[str, set[str]] = {
+    "running": {"renew", "complete", "fail", "retry", "cancel", "reap", "reclaim"},
+    "running owing": {"renew", "complete owing", "fail owing", "retry owing", "cancel", "reap", "reclaim"},
+    "last attempt": {"complete owing", "fail owing", "cancel", "reap"},
+    "ready": {"claim", "cancel"},
+    "too late": {"cancel", "expire"},
+    "due": {"promote", "cancel"},
+}
+# After one of these the other finds nothing left to do: they leave the state that both begin in, under one fence.
+ONCE = {"complete", "fail", "complete owing", "fail owing", "retry", "retry owing", "reap", "reclaim"}
+
+# How many steps each move takes alone on each ground (statements and the commit), where it is not 2 (nothing to do, or one
+# statement). Each is counted again when it runs: the number of schedules is what this table says, or the test fails.
+STEPS = {
+    ("running", "cancel"): 3, ("running", "reap"): 3, ("running", "complete owing"): 3, ("running", "fail owing"): 3,
+    ("running owing", "cancel"): 5, ("running owing", "reap"): 3, ("running owing", "complete owing"): 4,
+    ("running owing", "fail owing"): 4, ("last attempt", "cancel"): 5, ("last attempt", "reap"): 5,
+    ("last attempt", "complete owing"): 4, ("last attempt", "fail owing"): 4, ("ready", "cancel"): 3,
+    ("ready", "complete owing"): 3, ("ready", "fail owing"): 3, ("too late", "cancel"): 5, ("too late", "expire"): 6,
+    ("too late", "complete owing"): 3, ("too late", "fail owing"): 3, ("due", "cancel"): 3, ("due", "complete owing"): 3,
+    ("due", "fail owing"): 3,
+}  # fmt: skip
+
+# What no worker does there: at its cap a task is not tried again.
+NEVER: dict[str, set[str]] = {ground: set() for ground in GROUNDS} | {"last attempt": {"retry", "retry owing"}}
+
+Pair = tuple[str, str]
+PAIRS: dict[str, list[Pair]] = {
+    ground: [
+        pair for pair in combinations_with_replacement(MOVES, 2) if begins & {*pair} and not NEVER[ground] & {*pair}
+    ]
+    for ground, begins in BEGINS.items()
+}
+CELLS = [(ground, one) for ground, pairs in PAIRS.items() for one in dict.fromkeys(pair[0] for pair in pairs)]
+
+
+def steps(ground: str, move: str) -> int:
+    return STEPS.get((ground, move), 2)
+
+
+def schedules(ground: str, pair: Pair) -> int:
+    """Return in how many orders the steps of two can come."""
+    one, other = (steps(ground, move) for move in pair)
+    return comb(one + other, one)
+
+
+# A fresh ground in one round trip: rows put past the guard of births, under ids that no event names yet.
+RESET = """
+create function reset(ground jsonb) returns uuid[] language plpgsql as $$
+declare
+    made uuid[];
+begin
+    perform set_config('session_replication_role', 'replica', true);
+    delete from ferryman.tasks;
+    delete from parents;
+    insert into parents (ref) values ('one');
+    with born as (
+        insert into ferryman.tasks
+        select (jsonb_populate_record(null::ferryman.tasks, ground || jsonb_build_object('id', gen_random_uuid()))).*
+        from generate_series(1, 2)
+        returning id
+    )
+    select array_agg(id order by id) into made from born;
+    return made;
+end
+$$
+"""
+FOUND = """
+select task.id, task.state, task.callback, parent.told,
+       array(select event.to_state from ferryman.events as event where event.subject = task.id order by event.id) as went
+from ferryman.tasks as task, parents as parent
+"""
+# Every invariant, in one round trip.
+BROKEN = " union all ".join(
+    f"(select '{each.name}' as name, found.row from ({each.statement.sql()}) as found)" for each in TASK_INVARIANTS
+)
+
+
+class Field:
+    """The database that both act on."""
+
+    def __init__(self, db: Database, ground: dict[str, str]) -> None:
+        self._db = db
+        self._ground = ground
+
+    async def reset(self, ground: str) -> list[UUID]:
+        async with self._db.session() as session:
+            [row] = await session.fetch("select reset($1::jsonb) as made", self._ground[ground])
+        return list(row["made"])
+
+    async def found(self) -> Sequence[Row]:
+        async with self._db.session() as session:
+            return await session.fetch(FOUND)
+
+    async def broken(self) -> list[str]:
+        async with self._db.session() as session:
+            return [f"{row['name']}: {row['row']}" for row in await session.fetch(BROKEN, 10)]
+
+
+@pytest.fixture
+async def field(db: Database) -> Field:
+    async with db.transaction() as tx:
+        await tx.fetch("create table parents (ref text primary key, told integer not null default 0)")
+        await tx.fetch(RESET)
+        grounds = {}
+        for name, ground in GROUNDS.items():
+            planted = await plant(tx, TASK, ground.state, **ground.columns)
+            [row] = await tx.fetch(
+                "select to_jsonb(task)::text as row from ferryman.tasks as task where id = $1", planted
+            )
+            grounds[name] = row["row"]
+    return Field(db, grounds)
+
+
+def test_every_pair_of_moves_meets_in_thousands_of_orders() -> None:
+    met = {frozenset(pair) for pairs in PAIRS.values() for pair in pairs}
+
+    assert met == {frozenset(pair) for pair in combinations_with_replacement(MOVES, 2)}
+    assert sum(schedules(ground, pair) for ground, pairs in PAIRS.items() for pair in pairs) == 6996
+
+
+@pytest.mark.contract("R4", "K4", "T2")
+@pytest.mark.parametrize(("ground", "one"), CELLS, ids=lambda name: name.replace(" ", "_"))
+async def test_two_moves_in_every_order_have_one_history(
+    ground: str, one: str, database_url: str, field: Field
+) -> None:
+    async with driving(database_url) as driver:
+        for pair in [pair for pair in PAIRS[ground] if pair[0] == one]:
+            ran = 0
+            for order in orders(*[await alone(field, driver, ground, place, move) for place, move in enumerate(pair)]):
+                tasks = await field.reset(ground)
+                movers = await driver.run((acting(pair[0], tasks, 0), acting(pair[1], tasks[::-1], 1)), order)
+                judge(tasks, movers, await field.found(), pair=pair, ground=ground, order=order)
+                assert await field.broken() == [], f"{ground}: {pair} in order {order}"
+                ran += 1
+            assert ran == schedules(ground, pair)
+
+
+def acting(name: str, tasks: Sequence[UUID], place: int) -> Callable[[Session], Awaitable[Moved]]:
+    return lambda tx: MOVES[name](tx, tasks, place)
+
+
+async def alone(field: Field, driver: Driver, ground: str, place: int, move: str) -> int:
+    """Count the steps of a move that meets nobody."""
+    counted = await driver.count(place, acting(move, await field.reset(ground), place))
+    assert counted == steps(ground, move)
+    return counted
+
+
+def judge(
+    tasks: Sequence[UUID],
+    movers: tuple[Moved, Moved],
+    found: Sequence[Row],
+    *,
+    pair: Pair,
+    ground: str,
+    order: Sequence[int],
+) -> None:
+    said = f"{ground}: {pair} in order {order}"
+    went = {row["id"]: row["went"] for row in found}
+    assert sum(map(len, went.values())) == sum(map(len, movers)), said
+    if ONCE.issuperset(pair) and BEGINS[ground].issuperset(pair):
+        assert [len(went[task]) for task in tasks] == [1, 1], said
+    for row in found:
+        ends = [state for state in row["went"] if state in TASK.terminal]
+        assert ends == ([row["state"]] if row["state"] in TASK.terminal else []), said
+        assert not row["went"] or row["went"][-1] == row["state"], said
+    # The owner was told in the transaction of each end, once a set.
+    owing = [row["id"] for row in found if row["callback"] is not None and row["state"] in TASK.terminal]
+    assert (found[0]["told"] > 0) == bool(owing), said
+    assert found[0]["told"] <= len(owing), said

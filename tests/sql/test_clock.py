@@ -1,0 +1,56 @@
+"""All SQL asks one function for the time (K14)."""
+
+import re
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(str(resources.files("ferryman")))
+OTHER_CLOCKS = re.compile(
+    r"\b(?:now|clock_timestamp|statement_timestamp|transaction_timestamp|timeofday)\s*\(\s*\)"
+    r"|\b(?:current_timestamp|current_date|current_time|localtime|localtimestamp)\b|'now'",
+    re.IGNORECASE,
+)
+COMMENT = re.compile(r"--.*")
+
+SILENCE = "how long no watchdog has ticked is wall time: a test that moves the clock is no outage"
+DAYS = "days of the log are days of the wall: what was written lies in the day in which it was written"
+# What may look at the wall, and why: a file, and the word that its line holds.
+ALLOWED: dict[tuple[str, str], str] = {
+    ("app/sql/doctor/grace.sql", "clock_timestamp()"): SILENCE,
+    ("kernel/sql/watchdog/tick.sql", "clock_timestamp()"): SILENCE,
+    ("kernel/sql/watchdog/late.sql", "clock_timestamp()"): SILENCE,
+    ("migrations/0003_overdue.sql", "grace_until < clock_timestamp()"): SILENCE,
+    ("migrations/0001_kernel.sql", "ticked_at timestamptz"): SILENCE,
+    ("migrations/0001_kernel.sql", "return clock_timestamp() + (select shift"): "the one function itself",
+    ("migrations/0001_kernel.sql", "logged_at timestamptz"): DAYS,
+    ("migrations/0001_kernel.sql", "today date :="): DAYS,
+    ("migrations/0001_kernel.sql", "cutoff timestamptz :="): DAYS,
+    (
+        "migrations/0001_kernel.sql",
+        "updated_at timestamptz",
+    ): "when a reader or a setting was first written; nothing compares it",
+}
+
+
+def other_clocks() -> list[tuple[str, str]]:
+    return [
+        (file.relative_to(SOURCE).as_posix(), line.strip())
+        for file in sorted(SOURCE.rglob("*.sql"))
+        for line in COMMENT.sub("", file.read_text(encoding="utf-8")).splitlines()
+        if OTHER_CLOCKS.search(line)
+    ]
+
+
+def allowed(name: str, line: str) -> list[tuple[str, str]]:
+    return [(file, word) for file, word in ALLOWED if file == name and word in line]
+
+
+@pytest.mark.contract("K14")
+def test_no_shipped_statement_asks_another_clock() -> None:
+    assert [(name, line) for name, line in other_clocks() if not allowed(name, line)] == []
+
+
+def test_every_exception_is_still_needed() -> None:
+    assert {each for name, line in other_clocks() for each in allowed(name, line)} == set(ALLOWED)
