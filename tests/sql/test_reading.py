@@ -208,7 +208,7 @@ async def test_a_worker_that_goes_takes_the_long_dead_with_it(given: Session) ->
     assert [row["boot_id"] for row in await given.fetch("select boot_id from ferryman.workers")] == [living]
 
 
-@pytest.mark.contract("K22")
+@pytest.mark.contract("K23")
 async def test_orphans_are_what_waits_for_a_handler_that_no_living_worker_has(given: Session) -> None:
     for handlers, lease in ((["mail"], SECOND * 30), (["fax"], -SECOND)):
         await store.beat(

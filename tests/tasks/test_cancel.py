@@ -150,7 +150,7 @@ async def test_a_cancelled_task_is_cancelled_once(make_app: MakeApp) -> None:
     assert [event.to_state for event in await app.tasks.events(handle.id)] == ["ready", "cancelled"]
 
 
-@pytest.mark.contract("T14", "T17")
+@pytest.mark.contract("T14")
 async def test_many_are_cancelled_at_once_whatever_they_are(make_app: MakeApp) -> None:
     started = asyncio.Event()
 

@@ -78,7 +78,7 @@ async def test_the_id_of_a_foreign_task_is_a_conflict_that_shows_nothing(both: t
     assert conflict.value.details["existing"] is None
 
 
-@pytest.mark.contract("K12", "T17")
+@pytest.mark.contract("K12")
 async def test_a_worker_serves_every_tenant(both: tuple[Any, Any]) -> None:
     acme, zeta = both
     handles = [await app.tasks.create(mail) for app in (acme, zeta)]
@@ -87,7 +87,7 @@ async def test_a_worker_serves_every_tenant(both: tuple[Any, Any]) -> None:
         assert [await handle.result(timeout=15) for handle in handles] == ["sent", "sent"]
 
 
-@pytest.mark.contract("T17", "K12")
+@pytest.mark.contract("K12")
 async def test_a_tenant_with_much_work_does_not_starve_another(both: tuple[Any, Any]) -> None:
     order: list[str] = []
     acme, zeta = both

@@ -102,7 +102,7 @@ def strikes(plan: str) -> list[int]:
     return struck
 
 
-@pytest.mark.contract("R3")
+@pytest.mark.contract("R1")
 def test_a_seed_repeats_its_plan_and_another_seed_does_not() -> None:
     first = strikes("renew.before=raise%0.1?seed=7")
 
