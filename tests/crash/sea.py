@@ -9,6 +9,7 @@ import asyncpg
 from ferryman.app.embedded import Embedded
 from ferryman.kernel import migrate
 from tests.crash import judge
+from tests.crash.yard import until
 
 
 class Sea:
@@ -33,10 +34,11 @@ class Sea:
         self.url = share.start()
         self._shares.append(share)
 
-    def kill(self) -> None:
+    async def kill(self) -> None:
         """SIGKILL to the postmaster: its children notice and go."""
         pid = int((Path(self._data) / "postmaster.pid").read_text(encoding="utf-8").split("\n", 1)[0])
         os.kill(pid, signal.SIGKILL)
+        await until(lambda: not Path(f"/proc/{pid}").exists(), "the end of the postmaster")
         self.kills += 1
 
     async def kill_a_backend(self) -> None:

@@ -54,7 +54,7 @@ async def test_a_database_killed_under_load_loses_nothing_and_needs_nobody(sea: 
 
     for round in (1, 2, 3):
         await acknowledged(producer, round * KEYS // 5)
-        sea.kill()
+        await sea.kill()
         await asyncio.to_thread(sea.start)
         outages.append(asyncio.get_running_loop().time())
     await producer.seen("stopped")
@@ -110,7 +110,7 @@ async def test_after_an_outage_living_workers_are_heard_before_their_leases_are_
     other = ship(sea.url).start(**often)
     await other.seen("working")
 
-    sea.kill()
+    await sea.kill()
     await asyncio.sleep(LEASE_SECONDS * 1.5)  # the outage itself: every lease ends in it
     await asyncio.to_thread(sea.start)
     await renewed(sea.url, 4 + await renewals(sea.url))  # past the grace period

@@ -96,7 +96,7 @@ async def test_a_producer_that_dies_creates_nothing_twice(point: str, database_u
 @pytest.mark.contract("R1", "W23")
 @pytest.mark.parametrize("point", WATCHDOG_POINTS)
 async def test_a_watchdog_that_dies_leaves_nothing_half_done(point: str, database_url: str, ship: Launch) -> None:
-    acknowledged = await cargo.load(database_url, 8)
+    acknowledged = await cargo.load(database_url, 8, hold=0.5)  # so that none has ended when the eighth begins
     first = ship(database_url, lives=["handler.started=kill@8"]).start()
     await first.seen("died")
     dog = ship(database_url, lives=[*[WATCHDOG_POINTS[point]] * KILLS, ""]).start()
