@@ -125,10 +125,10 @@ async def test_a_drained_worker_hands_back_what_does_not_finish_without_using_an
 
     task = await handle.refresh()
     async with app.database.session() as tx:
-        [row] = await tx.fetch("select epoch, rank is not null as claimable from ferryman.tasks")
+        [row] = await tx.fetch("select rank is not null as claimable from ferryman.tasks")
     assert aborted.is_set()
     assert (task.state, task.attempt, task.lease_owner) == (READY, 1, None)
-    assert (row["epoch"], row["claimable"]) == (1, True)
+    assert row["claimable"]
 
 
 @pytest.mark.contract("K17")
