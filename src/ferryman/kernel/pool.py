@@ -26,6 +26,8 @@ log = telemetry.logger("pool")
 
 CONNECT_TIMEOUT_SECONDS = 5.0
 COMMAND_TIMEOUT_SECONDS = 60.0
+# A plan made on an empty table can be wrong for a full one: it is made anew now and then, whoever analyses when.
+STATEMENT_LIFETIME_SECONDS = 60
 SCRIPT_TIMEOUT_SECONDS = 6 * 3600.0  # an index of a large table takes its time
 
 # What our own connections ask of the server. Plans: hot statements find their rows by index whatever the statistics say
@@ -149,7 +151,7 @@ async def _connect(url: str, settings: dict[str, str]) -> asyncpg.Connection[Any
                 timeout=CONNECT_TIMEOUT_SECONDS,
                 command_timeout=COMMAND_TIMEOUT_SECONDS,
                 server_settings=wanted,
-                max_cached_statement_lifetime=0 if wanted else 15,
+                max_cached_statement_lifetime=STATEMENT_LIFETIME_SECONDS,
             )
         except asyncpg.ProtocolViolationError as error:
             if wanted is None or "startup parameter" not in str(error):
