@@ -103,11 +103,10 @@ async def test_after_an_outage_living_workers_are_heard_before_their_leases_are_
     sea: Sea, ship: Launch, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
-    often = {"FERRYMAN_WORKER__WATCHDOG_INTERVAL_SECONDS": "0.3"}
     held = await cargo.load(sea.url, 4, gate=str(gate))
-    holder = ship(sea.url).start(**often)
+    holder = ship(sea.url).start()
     await holder.seen("start", count=4)
-    other = ship(sea.url).start(**often)
+    other = ship(sea.url).start()
     await other.seen("working")
 
     await sea.kill()

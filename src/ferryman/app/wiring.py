@@ -137,7 +137,8 @@ async def work(opened: Opened, stop: asyncio.Event, **terms: Any) -> None:
     dog = watchdog.Watchdog(
         line,
         rules(opened),
-        interval=worker.watchdog_interval,
+        # An outage that ends a lease must be noticed as one, however short the lease is.
+        interval=min(worker.watchdog_interval, agreed.lease / watchdog.SILENT_INTERVALS),
         lease=agreed.lease,
         settings={
             "worker.watchdog_interval_seconds": worker.watchdog_interval.total_seconds(),
