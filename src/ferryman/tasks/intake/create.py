@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import NamedTuple
+from uuid import UUID
 
 from ferryman.kernel import errors
 from ferryman.kernel.db import Row, Tx
@@ -43,6 +45,26 @@ async def create(tx: Tx, drafts: Sequence[Draft], *, ends_after: timedelta) -> l
             "A task with this task_id exists and cannot be shown.", conflict_fields=["task_id"]
         )
     return [answers[n] for n in range(len(drafts))]
+
+
+class Alike(NamedTuple):
+    """A set of tasks to be born that differ only in id and payload."""
+
+    ids: list[UUID]
+    payloads: list[str]
+
+
+async def create_alike(tx: Tx, like: Draft, alike: Alike, *, ends_after: timedelta) -> TaskRecord:
+    """Create a set of like tasks, and answer with the first of them: the others differ from it in id and payload alone."""
+    row = await store.create_alike(tx, like.task, alike.ids, alike.payloads, ends_after=ends_after)
+    first = like.task._replace(id=alike.ids[0], payload=alike.payloads[0])
+    if row["count"] == len(alike.ids):
+        return _newborn(first, row)
+    # Sent twice, because the first answer was lost: what is there was made then.
+    made = await store.get(tx, tenant=first.tenant, id=first.id, task_id=None)
+    if made is None:
+        raise errors.TaskDuplicate("A task with this id exists and cannot be shown.", conflict_fields=["task_id"])
+    return made
 
 
 def _place(task: NewTask) -> tuple[str, str, str]:

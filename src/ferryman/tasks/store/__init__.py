@@ -1,6 +1,6 @@
 """One function per statement on the tables of tasks, by subject."""
 
-from ferryman.tasks.store.births import create, existing
+from ferryman.tasks.store.births import create, create_alike, existing
 from ferryman.tasks.store.moves import (
     callbacks,
     cancel,
@@ -26,6 +26,7 @@ __all__ = [
     "callbacks",
     "cancel",
     "create",
+    "create_alike",
     "depth",
     "ended",
     "existing",

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
-from ferryman.kernel.db import Row, Tx, load, many
+from ferryman.kernel.db import Row, Tx, load, many, one
 from ferryman.tasks.model import NewTask, TaskRecord
 from ferryman.tasks.store.reads import record
 
 _CREATE = load("ferryman.tasks", "tasks/create")
+_CREATE_ALIKE = load("ferryman.tasks", "tasks/create_alike")
 _EXISTING = load("ferryman.tasks", "tasks/existing")
 
 # The columns of a new task: the array that carries it, and the parameter that carries it once when all are alike.
@@ -32,6 +34,32 @@ async def create(tx: Tx, tasks: Sequence[NewTask], *, ends_after: timedelta) -> 
         if scalar is not None:
             columns[scalar] = first if alike else None
     return await many(tx, _CREATE, ends_after=ends_after, **columns)
+
+
+async def create_alike(
+    tx: Tx, like: NewTask, ids: Sequence[UUID], payloads: Sequence[str], *, ends_after: timedelta
+) -> Row:
+    """Give birth to tasks that differ only in id and payload; answer with how many, and with what they share."""
+    row = await one(
+        tx,
+        _CREATE_ALIKE,
+        ids=ids,
+        payloads=payloads,
+        tenant=like.tenant,
+        queue=like.queue,
+        name=like.name,
+        priority=like.priority,
+        timeout_ms=like.timeout_ms,
+        max_retries=like.max_retries,
+        schedule_type=like.schedule_type,
+        scheduled_at=like.scheduled_at,
+        ends_at=like.ends_at,
+        traceparent=like.traceparent,
+        backoff=like.backoff,
+        ends_after=ends_after,
+    )
+    assert row is not None
+    return row
 
 
 async def existing(tx: Tx, tasks: Sequence[NewTask]) -> list[tuple[int, str, TaskRecord]]:
