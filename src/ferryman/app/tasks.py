@@ -193,8 +193,10 @@ class Tasks:
         text = payload.encode(given, limit=self._limit)
         if handler is not None and given is not None:
             handler.fit(text)
-        return request.draft(
-            tenant=self.tenant, name=name, payload=text, defaults=defaults, traceparent=telemetry.carry(), **fields
+        asked = {field: value for field, value in fields.items() if value is not None}
+        make = request.draft if asked else request.plain
+        return make(
+            tenant=self.tenant, name=name, payload=text, defaults=defaults, traceparent=telemetry.carry(), **asked
         )
 
     async def _create_set(self, drafts: list[Draft]) -> Sequence[Created | Exception]:

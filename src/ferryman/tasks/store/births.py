@@ -23,6 +23,25 @@ _CREATE_COLUMNS = (
     ("refs", None), ("traces", None), ("backoffs", None),
 )  # fmt: skip
 
+# What `create_alike` carries, once for its whole set.
+SHARED = (
+    "tenant", "queue", "name", "priority", "timeout_ms", "max_retries", "schedule_type", "scheduled_at", "ends_at",
+    "traceparent", "backoff",
+)  # fmt: skip
+_UNSHARED = tuple(place for place, field in enumerate(NewTask._fields) if field not in {*SHARED, "id", "payload"})
+_SHARED = tuple(place for place, field in enumerate(NewTask._fields) if field in SHARED)
+
+
+def alike(tasks: Sequence[NewTask]) -> bool:
+    """Tell whether these differ in nothing but id and payload, and have nothing that `create_alike` does not carry."""
+    first = tasks[0]
+    form = [first[place] for place in _SHARED]
+    return all(
+        all(task[place] is None for place in _UNSHARED)
+        and (task is first or [task[place] for place in _SHARED] == form)
+        for task in tasks
+    )
+
 
 async def create(tx: Tx, tasks: Sequence[NewTask], *, ends_after: timedelta) -> Sequence[Row]:
     """Give birth to tasks; those that met an existing one are not in the answer."""
@@ -40,24 +59,8 @@ async def create_alike(
     tx: Tx, like: NewTask, ids: Sequence[UUID], payloads: Sequence[str], *, ends_after: timedelta
 ) -> Row:
     """Give birth to tasks that differ only in id and payload; answer with how many, and with what they share."""
-    row = await one(
-        tx,
-        _CREATE_ALIKE,
-        ids=ids,
-        payloads=payloads,
-        tenant=like.tenant,
-        queue=like.queue,
-        name=like.name,
-        priority=like.priority,
-        timeout_ms=like.timeout_ms,
-        max_retries=like.max_retries,
-        schedule_type=like.schedule_type,
-        scheduled_at=like.scheduled_at,
-        ends_at=like.ends_at,
-        traceparent=like.traceparent,
-        backoff=like.backoff,
-        ends_after=ends_after,
-    )
+    shared = {field: getattr(like, field) for field in SHARED}
+    row = await one(tx, _CREATE_ALIKE, ids=ids, payloads=payloads, ends_after=ends_after, **shared)
     assert row is not None
     return row
 
