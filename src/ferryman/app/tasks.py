@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
@@ -12,17 +13,19 @@ from itertools import islice
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
+from ferryman.app.handle import Handle
 from ferryman.kernel import errors, events, faults, ids, payload, telemetry
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.gather import Gather
 from ferryman.kernel.loop import RECONNECT
 from ferryman.kernel.pool import Database, Line, Session, spoken
 from ferryman.tasks.intake import cancel, create, read
-from ferryman.tasks.intake.result import End, Progress, Waiting, failure
+from ferryman.tasks.intake.result import End, Progress, Waiting
 from ferryman.tasks.model import Created, Draft, TaskRecord
 from ferryman.tasks.ports import Owners
 from ferryman.tasks.rules import request
-from ferryman.tasks.states import CANCELLED, PENDING, READY, SUCCEEDED
+from ferryman.tasks.states import CANCELLED, PENDING, READY
+from ferryman.tasks.work import context
 from ferryman.tasks.work.handlers import Handler
 from ferryman.tasks.work.lanes import named
 
@@ -57,7 +60,7 @@ class Tasks:
         poll: timedelta,
         patience: timedelta,
     ) -> None:
-        """Belong to one tenant; creates that come at one time share a line.
+        """Serve one tenant, and inside a handler that of its task; creates that come at one time share a line.
 
         Cancels hold rows and parents over several trips, so they go over a line too, whose transactions do not outlive a
         frozen process by more than 2 s (W23); one of their own, because a cancel may wait for a lock.
@@ -68,12 +71,26 @@ class Tasks:
         self._doorbell = doorbell
         self._known = known
         self._owners = owners
-        self.tenant = tenant
+        self._tenant = tenant
+        self._home: Database | None = db
         self._ends_after = ends_after
         self._limit = payload_limit
         self._patience = patience.total_seconds()
-        self._waiting = Waiting(self._session, doorbell, tenant=tenant, poll=poll.total_seconds())
+        self._poll = poll.total_seconds()
+        self._waiting: dict[str, Waiting] = {}
         self._creates: Gather[Draft, Created] = Gather(self._create_set)
+
+    @property
+    def tenant(self) -> str:
+        """Whom the next call serves: inside a handler of this app the tenant of the running task, else the app's own."""
+        return (None if self._home is None else context.tenant_in(self._home)) or self._tenant
+
+    def of(self, tenant: str) -> Tasks:
+        """Return the same door for one tenant, whatever task is running."""
+        door = copy.copy(self)
+        door._tenant = ids.check_name(tenant, "tenant")  # noqa: SLF001 - a copy of ours
+        door._home = None  # noqa: SLF001
+        return door
 
     # What comes in
 
@@ -286,11 +303,19 @@ class Tasks:
 
     async def end(self, id: UUID) -> End:
         """Wait until a task has ended."""
-        return await self._waiting.end(id)
+        return await self._waits().end(id)
 
     def watch(self, id: UUID) -> AsyncIterator[Progress]:
         """Give a task's progress whenever it changes, until it has ended."""
-        return self._waiting.watch(id)
+        return self._waits().watch(id)
+
+    def _waits(self) -> Waiting:
+        tenant = self.tenant
+        if tenant not in self._waiting:
+            for each in [each for each, waiting in self._waiting.items() if waiting.idle]:
+                del self._waiting[each]
+            self._waiting[tenant] = Waiting(self._session, self._doorbell, tenant=tenant, poll=self._poll)
+        return self._waiting[tenant]
 
     # What is stopped
 
@@ -317,59 +342,10 @@ class Tasks:
     async def close(self) -> None:
         """Send what is under way; let nobody wait any more."""
         await self._creates.drain()
-        await self._waiting.close()
+        for waiting in list(self._waiting.values()):
+            await waiting.close()
         await self._creating.close()
         await self._cancelling.close()
-
-
-class Handle:
-    """One task, in its creator's hands."""
-
-    __slots__ = ("_door", "idempotent_hit", "task")
-
-    def __init__(self, door: Tasks, created: Created) -> None:
-        """Keep the record as it was when it was answered; `refresh` reads it anew."""
-        self._door = door
-        self.task = created.task
-        self.idempotent_hit = created.idempotent_hit
-
-    @property
-    def id(self) -> UUID:
-        """The task's key."""
-        return self.task.id
-
-    @property
-    def task_id(self) -> str:
-        """The name its creator gave it, or the text of its key."""
-        return self.task.task_id
-
-    def answer(self) -> dict[str, Any]:
-        """Return the answer to the create, in the form of the source."""
-        return {"idempotent_hit": self.idempotent_hit, "task": self.task.as_json()}
-
-    async def refresh(self) -> TaskRecord:
-        """Read the task as it is now."""
-        self.task = await self._door.record(self.id)
-        return self.task
-
-    async def result(self, *, timeout: float | None = None) -> Any:
-        """Wait for the end and return what the handler returned; a task that did not succeed raises its code."""
-        end = await asyncio.wait_for(self._door.end(self.id), timeout)
-        if end.state is SUCCEEDED:
-            return None if end.result is None else payload.decode(end.result)
-        raise failure(end, self.task_id)
-
-    def watch(self) -> AsyncIterator[Progress]:
-        """Give the progress whenever it changes, until the end."""
-        return self._door.watch(self.id)
-
-    async def cancel(self, *, reason: str | None = None) -> bool:
-        """Cancel the task; tell whether it was still live."""
-        return bool(await self._door.cancel(self.id, reason=reason))
-
-    def __repr__(self) -> str:
-        """Name the task."""
-        return f"<task {self.task_id} {self.task.name} {self.task.state.value}>"
 
 
 def _or_empty(given: Any) -> Any:

@@ -154,6 +154,7 @@ async def work(opened: Opened, stop: asyncio.Event, **terms: Any) -> None:
             line=opened.line,
             session=opened.database.session,
             terms=agreed,
+            home=opened.database,
         ).run(stop)
     finally:
         dog.stop()

@@ -19,6 +19,7 @@ let go but not forgotten: only its lease ends that claim, and an attempt is used
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 from collections.abc import Collection, Sequence
 from datetime import timedelta
@@ -75,6 +76,8 @@ class Pump(Generic[Item, Outcome]):
         self._sight = Sight()
         self._failures = 0
         self._turns: set[asyncio.Task[None]] = set()
+        # Whoever rings may stand in a handler's context: turns, and what they start, must not inherit it.
+        self._context = contextvars.copy_context()
 
     def look(self) -> None:
         """Somebody rang: there may be something to claim."""
@@ -103,7 +106,7 @@ class Pump(Generic[Item, Outcome]):
         """Begin turns when whatever is running now has had its say: what finishes together is settled together."""
         if not self._roused:
             self._roused = True
-            asyncio.get_running_loop().call_soon(self._go)
+            asyncio.get_running_loop().call_soon(self._go, context=self._context)
 
     def _go(self) -> None:
         self._roused = False

@@ -57,8 +57,12 @@ class Worker:
         line: Callable[[], Line],
         session: Callable[[], AbstractAsyncContextManager[Tx]],
         terms: Terms,
+        home: object = None,
     ) -> None:
-        """Hold leases under a boot id of its own; `line` makes connections, `session` borrows one from the pool."""
+        """Hold leases under a boot id of its own; `line` makes connections, `session` borrows one from the pool.
+
+        `home` is the app it works for: inside a handler that app's doors serve the tenant of the running task.
+        """
         self.boot_id = ids.boot_id()
         self._handlers = handlers
         self._doorbell = doorbell
@@ -70,6 +74,7 @@ class Worker:
             owner=self.boot_id,
             limit=terms.result_limit,
             concurrency=terms.concurrency,
+            home=home,
         )
         self._crew = TaskCrew(
             handlers,
