@@ -17,6 +17,8 @@ class Wire:
 
     `cut_reply(marker)`: the next message that carries the marker to the server is executed there; its answer never comes
     and the connection is lost. `cut_answer(marker)`: the answer that carries the marker is lost on its way back.
+    `lose()`: from now on nothing comes through, either way, and nobody is told; after `mend()` new connections are carried,
+    those that lost something never again.
     """
 
     def __init__(self, socket_path: str, *, strict: bool = False) -> None:
@@ -28,6 +30,23 @@ class Wire:
         self._going: bytes | None = None
         self._coming: bytes | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self.lost = 0
+        self._losing = False
+        self._mended = asyncio.Event()
+
+    def lose(self) -> None:
+        self._losing = True
+        self._mended.clear()
+
+    def mend(self) -> None:
+        self._losing = False
+        self._mended.set()
+
+    async def swallow(self) -> None:
+        """Keep a chunk for ever, if the wire is losing."""
+        if self._losing:
+            self.lost += 1
+            await asyncio.Event().wait()
 
     def cut_reply(self, marker: str) -> None:
         self._going = marker.encode()
@@ -41,14 +60,17 @@ class Wire:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
-        server, out = await asyncio.open_unix_connection(self._socket_path)
-        connection = Connection(self, client, back, server, out)
+        writers = [back]
         try:
-            await connection.run()
+            if self._losing:
+                await self._mended.wait()
+            server, out = await asyncio.open_unix_connection(self._socket_path)
+            writers.append(out)
+            await Connection(self, client, back, server, out).run()
         except (ConnectionError, asyncio.IncompleteReadError):
             pass  # one side hung up: so does the other
         finally:
-            for writer in (back, out):
+            for writer in writers:
                 writer.close()
                 with contextlib.suppress(ConnectionError):
                     await writer.wait_closed()
@@ -115,6 +137,7 @@ class Connection:
                 self._wire._going = None
                 self._doomed = True
             self._tail = chunk[-100:]
+            await self._wire.swallow()
             self._out.write(chunk)
             await self._out.drain()
 
@@ -129,6 +152,7 @@ class Connection:
                     self._wire.cuts += 1
                     return
                 continue
+            await self._wire.swallow()
             self._back.write(chunk)
             await self._back.drain()
 

@@ -8,13 +8,14 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from ferryman.app import tasks as doors
 from ferryman.app.registry import Registry
-from ferryman.kernel import db, errors, events, migrate, watchdog
+from ferryman.kernel import db, errors, events, lease, migrate, watchdog
 from ferryman.kernel.doorbell import Doorbell, NoDoorbell
 from ferryman.kernel.doorbell_pg import PostgresDoorbell
 from ferryman.kernel.invariants import KERNEL_INVARIANTS, Invariant
@@ -44,9 +45,9 @@ class Opened:
     doorbell: Doorbell
     tasks: doors.Tasks
 
-    def line(self, **settings: str) -> Line:
+    def line(self, patience: timedelta | None = None, **settings: str) -> Line:
         """Make a connection of our own."""
-        return Line(self.url, schema=self.settings.schema, settings=settings or None)
+        return Line(self.url, schema=self.settings.schema, settings=settings or None, patience=patience)
 
     async def close(self) -> None:
         """Let go, doors first."""
@@ -84,8 +85,8 @@ async def open_app(settings: Settings, handlers: Registry, owners: Owners, *, do
         bell,
         handlers,
         owners,
-        creates=Line(url, schema=settings.schema),
-        cancels=Line(url, schema=settings.schema),
+        creates=Line(url, schema=settings.schema, patience=PATIENCE),
+        cancels=Line(url, schema=settings.schema, patience=PATIENCE),
         tenant=settings.tenant,
         ends_after=settings.tasks.ends_after,
         payload_limit=settings.tasks.payload_limit,
@@ -131,7 +132,7 @@ async def work(opened: Opened, stop: asyncio.Event, **terms: Any) -> None:
     )
     if terms:
         raise errors.SettingsInvalid(f"{min(terms)}: a worker has no such term.", field=min(terms))
-    line = opened.line(**watchdog.SETTINGS)
+    line = opened.line(watchdog.PATIENCE, **watchdog.SETTINGS)
     in_force = {"watchdog.interval_seconds": worker.watchdog_interval.total_seconds()}
     await db.many(line, _KEEP, values=json.dumps(in_force))
     dog = watchdog.Watchdog(
@@ -151,7 +152,7 @@ async def work(opened: Opened, stop: asyncio.Event, **terms: Any) -> None:
             opened.handlers.handlers,
             opened.owners,
             opened.doorbell,
-            line=opened.line,
+            line=partial(opened.line, lease.patience(agreed.lease)),
             session=opened.database.session,
             terms=agreed,
             home=opened.database,

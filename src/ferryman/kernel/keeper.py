@@ -23,13 +23,11 @@ from uuid import UUID
 
 from ferryman.kernel import errors, faults
 from ferryman.kernel.hold import Holding
+from ferryman.kernel.lease import patience
 from ferryman.kernel.loop import RECONNECT
 from ferryman.kernel.pool import Line
 
 log = logging.getLogger("ferryman.keeper")
-
-# However short the lease, a busy machine is given this long to answer.
-ROUND_LEAST = 1.0
 
 # Answers for each that is still ours whether it was renewed; false where somebody is writing it at this moment.
 Renew = Callable[[Line, Sequence[UUID], Sequence[int]], Awaitable[Mapping[UUID, bool]]]
@@ -56,6 +54,7 @@ class Keeper:
         self._beat = beat
         self._refused = refused
         self._third = lease.total_seconds() / 3
+        self._patience = patience(lease).total_seconds()
         self._home: asyncio.AbstractEventLoop | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._look: asyncio.Event | None = None
@@ -95,7 +94,7 @@ class Keeper:
         try:
             while not self._stopping:
                 try:
-                    await asyncio.wait_for(self._round(line), max(self._third, ROUND_LEAST))
+                    await asyncio.wait_for(self._round(line), self._patience)
                     failures = 0
                 except Exception as error:  # noqa: BLE001 - tried again: without this thread every lease is lost
                     failures += 1
