@@ -12,17 +12,18 @@ from itertools import islice
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
+from ferryman.app.handle import Handle
 from ferryman.kernel import errors, events, faults, ids, payload, telemetry
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.gather import Gather
 from ferryman.kernel.loop import RECONNECT
 from ferryman.kernel.pool import Database, Line, Session, spoken
 from ferryman.tasks.intake import cancel, create, read
-from ferryman.tasks.intake.result import End, Progress, Waiting, failure
+from ferryman.tasks.intake.result import End, Progress, Waiting
 from ferryman.tasks.model import Created, Draft, TaskRecord
 from ferryman.tasks.ports import Owners
 from ferryman.tasks.rules import request
-from ferryman.tasks.states import CANCELLED, PENDING, READY, SUCCEEDED
+from ferryman.tasks.states import CANCELLED, PENDING, READY
 from ferryman.tasks.work.handlers import Handler
 from ferryman.tasks.work.lanes import named
 
@@ -320,56 +321,6 @@ class Tasks:
         await self._waiting.close()
         await self._creating.close()
         await self._cancelling.close()
-
-
-class Handle:
-    """One task, in its creator's hands."""
-
-    __slots__ = ("_door", "idempotent_hit", "task")
-
-    def __init__(self, door: Tasks, created: Created) -> None:
-        """Keep the record as it was when it was answered; `refresh` reads it anew."""
-        self._door = door
-        self.task = created.task
-        self.idempotent_hit = created.idempotent_hit
-
-    @property
-    def id(self) -> UUID:
-        """The task's key."""
-        return self.task.id
-
-    @property
-    def task_id(self) -> str:
-        """The name its creator gave it, or the text of its key."""
-        return self.task.task_id
-
-    def answer(self) -> dict[str, Any]:
-        """Return the answer to the create, in the form of the source."""
-        return {"idempotent_hit": self.idempotent_hit, "task": self.task.as_json()}
-
-    async def refresh(self) -> TaskRecord:
-        """Read the task as it is now."""
-        self.task = await self._door.record(self.id)
-        return self.task
-
-    async def result(self, *, timeout: float | None = None) -> Any:
-        """Wait for the end and return what the handler returned; a task that did not succeed raises its code."""
-        end = await asyncio.wait_for(self._door.end(self.id), timeout)
-        if end.state is SUCCEEDED:
-            return None if end.result is None else payload.decode(end.result)
-        raise failure(end, self.task_id)
-
-    def watch(self) -> AsyncIterator[Progress]:
-        """Give the progress whenever it changes, until the end."""
-        return self._door.watch(self.id)
-
-    async def cancel(self, *, reason: str | None = None) -> bool:
-        """Cancel the task; tell whether it was still live."""
-        return bool(await self._door.cancel(self.id, reason=reason))
-
-    def __repr__(self) -> str:
-        """Name the task."""
-        return f"<task {self.task_id} {self.task.name} {self.task.state.value}>"
 
 
 def _or_empty(given: Any) -> Any:
