@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 from ferryman.app.handle import Handle
+from ferryman.app.lent import SET, Lent, all_created
 from ferryman.kernel import errors, events, faults, ids, payload, telemetry
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.gather import Gather
@@ -29,8 +30,6 @@ from ferryman.tasks.work.lanes import named
 
 Function = Callable[..., Any]
 Value = TypeVar("Value")
-
-SET = 1000
 
 
 class Known(Protocol):
@@ -57,6 +56,7 @@ class Tasks:
         payload_limit: int,
         poll: timedelta,
         patience: timedelta,
+        rings_within: bool = False,
     ) -> None:
         """Belong to one tenant; creates that come at one time share a line.
 
@@ -75,6 +75,7 @@ class Tasks:
         self._patience = patience.total_seconds()
         self._waiting = Waiting(self._session, doorbell, tenant=tenant, poll=poll.total_seconds())
         self._creates: Gather[Draft, Created] = Gather(self._create_set)
+        self._lent = Lent(owners, schema=db.schema, tenant=tenant, ends_after=ends_after, rings=rings_within)
 
     # What comes in
 
@@ -94,11 +95,13 @@ class Tasks:
         idempotency_key: str | None = None,
         idempotency_scope: str | None = None,
         ends_at: datetime | None = None,
+        connection: object = None,
         **arguments: Any,
     ) -> Handle:
         """Create a task, and answer when it is stored.
 
-        The payload is given whole, or as keyword arguments. `at` lets it wait for its time.
+        The payload is given whole, or as keyword arguments. `at` lets it wait for its time. With `connection`, an open
+        transaction of the caller's, it is stored if and when the caller commits.
         """
         draft = self._draft(
             task,
@@ -115,13 +118,18 @@ class Tasks:
             idempotency_scope=idempotency_scope,
             ends_at=ends_at,
         )
-        return Handle(self, await self._creates(draft))
+        return await self._create(draft, connection)
 
-    async def accept(self, asked: Mapping[str, Any]) -> Handle:
+    async def accept(self, asked: Mapping[str, Any], *, connection: object = None) -> Handle:
         """Create a task from a request in the form of the source: `{"schedule_type": "at", "scheduled_at": …}`."""
         fields = request.fields(asked)
         draft = self._draft(fields.pop("name", None), _or_empty(fields.pop("payload", None)), **fields)
-        return Handle(self, await self._creates(draft))
+        return await self._create(draft, connection)
+
+    async def _create(self, draft: Draft, connection: object) -> Handle:
+        if connection is None:
+            return Handle(self, await self._creates(draft))
+        return Handle(self, (await self._lent.create(connection, [draft]))[0])
 
     async def create_many(
         self,
@@ -135,6 +143,7 @@ class Tasks:
         max_retries: int | None = None,
         backoff: Any = None,
         ends_at: datetime | None = None,
+        connection: object = None,
     ) -> Sequence[Handle]:
         """Create many tasks of one name, all or none; the options hold for each."""
         like = self._draft(
@@ -150,6 +159,9 @@ class Tasks:
             ends_at=ends_at,
         )
         handler = self._known.find(task)[1]
+        if connection is not None:
+            created = await self._lent.create(connection, self._alike(like, handler, payloads))
+            return [Handle(self, each) for each in created]
         waiting = iter(payloads)
         made: list[list[Draft]] = []  # kept to be sent again if the answer is lost: their ids make the repeat harmless
 
@@ -158,9 +170,9 @@ class Tasks:
                 made.append(self._alike(like, handler, islice(waiting, SET)))
             return made[place]
 
-        created = await self._patiently(lambda: self._create_sets(next_set))
-        self._born(created)
-        return [Handle(self, each) for each in created]
+        stored = await self._patiently(lambda: self._create_sets(next_set))
+        self._born(stored)
+        return [Handle(self, each) for each in stored]
 
     async def _create_sets(self, next_set: Callable[[int], Sequence[Draft]]) -> Sequence[Created]:
         created: list[Created] = []
@@ -175,7 +187,7 @@ class Tasks:
                     drafts = next_set(place)
                 finally:
                     answers = await sent
-                created.extend(_all_created(answers))
+                created.extend(all_created(answers))
         return created
 
     def _alike(self, like: Draft, handler: Handler | None, payloads: Iterable[Any]) -> list[Draft]:
@@ -295,9 +307,13 @@ class Tasks:
 
     # What is stopped
 
-    async def cancel(self, *task_ids: str | UUID, reason: str | None = None) -> Sequence[UUID]:
-        """Cancel tasks that have not ended; return those that were cancelled now."""
+    async def cancel(
+        self, *task_ids: str | UUID, reason: str | None = None, connection: object = None
+    ) -> Sequence[UUID]:
+        """Cancel tasks that have not ended; return those that were cancelled now, or will be when the caller commits."""
         reason = request.reason(reason)
+        if connection is not None:
+            return await self._lent.cancel(connection, task_ids, reason=reason)
         wanted = [await self._id(each) for each in task_ids]
         rows = await self._patiently(
             lambda: cancel.cancel(self._cancelling, self._owners, wanted, tenant=self.tenant, reason=reason)
@@ -331,10 +347,3 @@ def _alone(given: Any, arguments: dict[str, Any]) -> Any:
     if arguments:
         raise errors.TaskInvalidPayload("Give the payload whole or as keyword arguments, not both.")
     return given
-
-
-def _all_created(answers: Sequence[Created | errors.TaskDuplicate]) -> list[Created]:
-    for each in answers:
-        if isinstance(each, errors.TaskDuplicate):
-            raise each
-    return [each for each in answers if isinstance(each, Created)]

@@ -91,6 +91,7 @@ async def open_app(settings: Settings, handlers: Registry, owners: Owners, *, do
         payload_limit=settings.tasks.payload_limit,
         poll=settings.worker.poll,
         patience=PATIENCE,
+        rings_within=rings_within(settings),
     )
     return Opened(settings, url, handlers, owners, database, bell, tasks)
 
@@ -113,6 +114,11 @@ def make_doorbell(settings: Settings, url: str) -> Doorbell:
             raise errors.SettingsInvalid("doorbell: 'nats' needs nats_url.", field="nats_url")
         return NatsDoorbell(settings.nats_url, schema=settings.schema)
     return PostgresDoorbell(url, listen_url=settings.listen_url, schema=settings.schema)
+
+
+def rings_within(settings: Settings) -> bool:
+    """Say whether a create inside a caller's transaction rings when that commits."""
+    return settings.doorbell == "postgres" and settings.ring_within == "on"
 
 
 async def work(opened: Opened, stop: asyncio.Event, **terms: Any) -> None:

@@ -27,6 +27,7 @@ from ferryman.kernel.doorbell import EVERYTHING, LOG, Bundle, Carrier, Heard, Lo
 from ferryman.kernel.pool import Line
 
 RING = db.load("ferryman.kernel", "doorbell/ring")
+RING_WITHIN = db.load("ferryman.kernel", "doorbell/ring_within")
 
 # PostgreSQL takes payloads of less than 8000 bytes and names of less than 64.
 MAX_PAYLOAD_BYTES = 7999
@@ -35,6 +36,7 @@ MAX_NAME_BYTES = 63
 PROBE_SECONDS = 60.0
 PROBE_TIMEOUT_SECONDS = 5.0
 PROBE_TOPIC = ""
+WITHIN = ""  # the origin of a ring from within a caller's transaction: nobody takes it for its own
 
 
 def channel(schema: str) -> str:
@@ -60,6 +62,12 @@ def parse(text: str) -> tuple[str, str, frozenset[str]] | None:
         return str(origin), str(topic), frozenset(str(hint) for hint in hints)
     except (ValueError, TypeError):
         return None
+
+
+async def ring_within(tx: db.Tx, rings: Bundle) -> None:
+    """Ring when somebody's transaction commits, and only then; the process that rings hears it like all others."""
+    payloads = [payload(WITHIN, topic, hints) for topic, hints in rings.items()]
+    await db.many(tx, RING_WITHIN, channel=channel(tx.schema), payloads=payloads)
 
 
 class PostgresDoorbell:

@@ -83,6 +83,7 @@ class Settings(Section):
     listen_url: PostgresUrl = None
     nats_url: Annotated[str | None, url("nats", "tls", "ws", "wss")] = None
     doorbell: Annotated[str, choice(*DOORBELLS)] = ""
+    ring_within: Annotated[str, choice("on", "off")] = "on"
     tenant: Annotated[str, name()] = "default"
     schema: Annotated[str, setting.schema()] = "ferryman"
     worker: Worker = field(default_factory=Worker)
