@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from ferryman.kernel import errors
-from ferryman.kernel.crew import Holding
+from ferryman.kernel.hold import Holding
 from ferryman.kernel.keeper import Keeper
 from ferryman.kernel.pool import Line
 

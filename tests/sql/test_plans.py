@@ -21,6 +21,7 @@ from ferryman.kernel.db import Row, Statement
 from ferryman.kernel.pool import LINE_SETTINGS
 from ferryman.tasks import store
 from ferryman.tasks.model import NewTask
+from ferryman.tasks.store import births, moves, reads, words
 from ferryman.testing import Cluster
 
 ROWS = 50_000
@@ -70,7 +71,7 @@ def said(call: Coroutine[Any, Any, Any]) -> dict[str, Any]:
     try:
         call.send(None)
     except Said as heard:
-        return dict(zip(store._CREATE.names, heard.args, strict=True))
+        return dict(zip(births._CREATE.names, heard.args, strict=True))
     raise AssertionError("nothing was said")
 
 
@@ -86,7 +87,7 @@ class Hot(NamedTuple):
 BY_KEY = {"tasks_pkey"}
 HOT = [
     Hot(
-        store._TURN,
+        moves._TURN,
         {
             "won_ids": IDS, "won_epochs": [1] * 100, "won_results": ["1"] * 100, "lost": WORDS, "sent": 200, "owner": IDS[0],
             "queues": ["default"] * 3, "tenants": ["tenant0", "tenant1", "tenant2"], "rooms": [30] * 3, "names": ["mail"],
@@ -94,38 +95,38 @@ HOT = [
         },
         {"tasks_pkey", "tasks_ready"},
     ),
-    Hot(store._CREATE, said(store.create(Ear(), NEW, ends_after=TERM)), set()),
+    Hot(births._CREATE, said(store.create(Ear(), NEW, ends_after=TERM)), set()),
     Hot(
-        store._EXISTING,
+        births._EXISTING,
         {
             "tenants": ["acme"] * 100, "ids": IDS, "task_ids": ["t"] * 100, "keys": ["k"] * 100, "scopes": [None] * 100,
         },
         {"tasks_pkey", "tasks_task_id", "tasks_idempotency", "task_progress_pkey"},
     ),
-    Hot(store._RENEW, {"ids": IDS, "epochs": [1] * 100, "owner": IDS[0], "lease": TERM, "margin": TERM}, BY_KEY),
-    Hot(store._SETTLE, {"outcomes": WORDS, "lapsed": False}, BY_KEY),
+    Hot(moves._RENEW, {"ids": IDS, "epochs": [1] * 100, "owner": IDS[0], "lease": TERM, "margin": TERM}, BY_KEY),
+    Hot(moves._SETTLE, {"outcomes": WORDS, "lapsed": False}, BY_KEY),
     Hot(
-        store._CANCEL,
+        moves._CANCEL,
         {"ids": IDS, "tenant": "acme", "expired": False, "code": None, "reason": None},
         BY_KEY,
     ),
-    Hot(store._CALLBACKS, {"ids": IDS, "tenant": "acme"}, BY_KEY),
-    Hot(store._FINISHED, {"ids": IDS, "tenant": "acme"}, BY_KEY),
-    Hot(store._PROGRESS, {"ids": IDS, "tenant": "acme"}, BY_KEY | {"task_progress_pkey"}),
-    Hot(store._REPORT, {"ids": IDS, "epochs": [1] * 100, "percents": [1] * 100, "messages": ["m"] * 100}, BY_KEY),
+    Hot(moves._CALLBACKS, {"ids": IDS, "tenant": "acme"}, BY_KEY),
+    Hot(reads._FINISHED, {"ids": IDS, "tenant": "acme"}, BY_KEY),
+    Hot(words._PROGRESS, {"ids": IDS, "tenant": "acme"}, BY_KEY | {"task_progress_pkey"}),
+    Hot(words._REPORT, {"ids": IDS, "epochs": [1] * 100, "percents": [1] * 100, "messages": ["m"] * 100}, BY_KEY),
     Hot(
-        store._APPEND_LOG,
+        words._APPEND_LOG,
         {"ids": IDS, "epochs": [1] * 100, "attempts": [1] * 100, "levels": ["info"] * 100, "messages": ["m"] * 100},
         BY_KEY,
     ),
-    Hot(store._LANES, {"queues": ["default", "slow"], "limit": 1000}, {"tasks_ready"}),
-    Hot(store._LAPSED, {"limit": 500, "kinds": []}, {"tasks_leased"}),
-    Hot(store._EXPIRED, {"limit": 500, "kinds": []}, {"tasks_ending"}),
-    Hot(store._PROMOTE, {"limit": 1000}, {"tasks_pkey", "tasks_waking"}, anywhere=False),
-    Hot(store._RECLAIM, {"owner": IDS[0], "held": IDS}, {"tasks_pkey", "tasks_leased"}, anywhere=False),
-    Hot(store._DEPTH, {}, {"tasks_leased", "tasks_ending"}, anywhere=False),
-    Hot(store._QUEUES, {}, {"tasks_leased", "tasks_ending"}, anywhere=False),
-    Hot(store._REASONS, {"ids": IDS, "tenant": "acme"}, {"events_default_subject_id_idx"}, anywhere=False),
+    Hot(moves._LANES, {"queues": ["default", "slow"], "limit": 1000}, {"tasks_ready"}),
+    Hot(moves._LAPSED, {"limit": 500, "kinds": []}, {"tasks_leased"}),
+    Hot(moves._EXPIRED, {"limit": 500, "kinds": []}, {"tasks_ending"}),
+    Hot(moves._PROMOTE, {"limit": 1000}, {"tasks_pkey", "tasks_waking"}, anywhere=False),
+    Hot(moves._RECLAIM, {"owner": IDS[0], "held": IDS}, {"tasks_pkey", "tasks_leased"}, anywhere=False),
+    Hot(reads._DEPTH, {}, {"tasks_leased", "tasks_ending"}, anywhere=False),
+    Hot(reads._QUEUES, {}, {"tasks_leased", "tasks_ending"}, anywhere=False),
+    Hot(reads._REASONS, {"ids": IDS, "tenant": "acme"}, {"events_default_subject_id_idx"}, anywhere=False),
     Hot(events.OF, {"subject": IDS[0], "tenant": None}, {"events_default_subject_id_idx"}, anywhere=False),
 ]  # fmt: skip
 

@@ -171,7 +171,7 @@ async def test_work_that_is_on_its_way_to_be_settled_is_not_reclaimed() -> None:
         assert [each.id for each in settle.outcomes] == [UUID(int=1)]
 
         settle.fail()
-        await until(lambda: pump._lost_sight)
+        await until(lambda: pump._sight.lost)
         claim.give()
 
         await until(lambda: crew.answered() and crew.reclaims)

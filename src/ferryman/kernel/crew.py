@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
@@ -72,16 +70,3 @@ class Crew(Protocol[Item, Outcome]):
 
     def spoil(self, outcome: Outcome, error: Exception) -> Outcome | None:
         """Replace an outcome that cannot be settled; None when even its replacement could not."""
-
-
-class Holding(Generic[Item]):
-    """One claim, from the answer that brought it to the answer that settled it."""
-
-    __slots__ = ("item", "renewed", "running", "task")
-
-    def __init__(self, item: Item) -> None:
-        """Remember when its lease began, by this process's own steady clock."""
-        self.item = item
-        self.renewed = time.monotonic()
-        self.running = False
-        self.task: asyncio.Task[None] | None = None

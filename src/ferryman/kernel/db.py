@@ -3,7 +3,7 @@
 A statement is written by hand, whole, with named parameters (`:owner`), so that it can be read, linted and pasted into psql.
 The names become positions once, when the file is loaded. The schema is written plainly as `ferryman.` and replaced only when
 the product lives under another name. Nothing here knows a driver: a `Tx` is anything that can run one statement and give
-back its rows, whether it is ours (kernel/pool.py) or lent by a caller (kernel/borrow.py).
+back its rows, whether it is ours (kernel/pool) or lent by a caller (kernel/borrow.py).
 """
 
 from __future__ import annotations

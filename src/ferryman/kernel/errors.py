@@ -1,6 +1,7 @@
 """Broken promises, each with a stable code (K20).
 
-One class per code. The docstring is the sentence a person reads when the raiser gives none;
+One class per code, all in this file however long it gets: a code is looked up here and nowhere else.
+The docstring is the sentence a person reads when the raiser gives none;
 `advice` says what to do next; `retryable` says whether the same call may succeed later, unchanged.
 `details` holds what a program wants to know, in JSON-friendly values.
 """

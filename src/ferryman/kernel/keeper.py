@@ -22,7 +22,7 @@ from typing import Any
 from uuid import UUID
 
 from ferryman.kernel import errors, faults
-from ferryman.kernel.crew import Holding
+from ferryman.kernel.hold import Holding
 from ferryman.kernel.loop import RECONNECT
 from ferryman.kernel.pool import Line
 

@@ -11,10 +11,9 @@ handler can block this event loop.
 
 A claim is held until its outcome has been answered: what has run but is not settled yet is renewed like what runs, so that no
 delay of the database throws finished work away. When the database goes away, outcomes are kept and sent again with backoff;
-their fence makes the repeat harmless. A turn whose answer never came may have claimed tasks that nobody here knows of. So after
-a failure one lane claims at a time, and the first turn that succeeds is followed by `reclaim`, which hands back what is leased
-to this worker and unknown to it. An outcome that can never be settled is let go but not forgotten: only its lease ends that
-claim, and an attempt is used.
+their fence makes the repeat harmless. A turn whose answer never came may have claimed tasks that nobody here knows of: they are
+looked for when the database is back, and handed back by `reclaim` (kernel/sight.py). An outcome that can never be settled is
+let go but not forgotten: only its lease ends that claim, and an attempt is used.
 """
 
 from __future__ import annotations
@@ -27,8 +26,10 @@ from typing import Generic
 from uuid import UUID
 
 from ferryman.kernel import errors, faults, retry, telemetry
-from ferryman.kernel.crew import Crew, Holding, Item, Outcome, Turned
+from ferryman.kernel.crew import Crew, Item, Outcome, Turned
+from ferryman.kernel.hold import Hold, Holding
 from ferryman.kernel.pool import Line
+from ferryman.kernel.sight import Sight
 
 log = logging.getLogger("ferryman.pump")
 
@@ -38,7 +39,6 @@ RECONNECT = retry.Backoff(base=timedelta(milliseconds=100), factor=2.0, cap=time
 POLL_LEAST = 0.05
 # Somebody else is writing the row: until its transaction ends there is no use in asking again at once.
 BUSY_SECONDS = 0.1
-LET_GO_MAX = 10_000
 
 
 class Pump(Generic[Item, Outcome]):
@@ -63,9 +63,8 @@ class Pump(Generic[Item, Outcome]):
         # No lane takes more than its share, so that one set can run while the next is claimed.
         self._claim_max = min(claim_max, max(1, concurrency // max(1, self._lanes)))
         self._poll = poll
-        self.held: dict[UUID, Holding[Item]] = {}
-        self._running = 0
-        self._let_go: dict[UUID, int] = {}
+        self._hold: Hold[Item] = Hold()
+        self.held = self._hold.held
         self._outcomes: list[Outcome] = []
         self._reserved = 0
         self._look = True
@@ -73,11 +72,7 @@ class Pump(Generic[Item, Outcome]):
         self._roused = False
         self._ended = asyncio.Event()
         self._stopping = False
-        self._lost_sight = False
-        self._reclaiming = False
-        # The turns under way that may claim, and those of them that began before sight was lost.
-        self._claims: set[object] = set()
-        self._old_claims: set[object] = set()
+        self._sight = Sight()
         self._failures = 0
         self._turns: set[asyncio.Task[None]] = set()
 
@@ -112,7 +107,7 @@ class Pump(Generic[Item, Outcome]):
 
     def _go(self) -> None:
         self._roused = False
-        telemetry.in_flight(self._domain, self._running)
+        telemetry.in_flight(self._domain, self._hold.running)
         self._begin_turns()
         if self._done():
             self._ended.set()
@@ -136,7 +131,7 @@ class Pump(Generic[Item, Outcome]):
             await asyncio.wait(running, timeout=grace)
         rest = [holding for holding in self.held.values() if holding.running]
         for holding in rest:
-            self._ran(holding)
+            self._hold.ran(holding)
             self._outcomes.append(self._crew.hand_back(holding.item))
             if holding.task is not None:
                 holding.task.cancel("handed back")
@@ -158,7 +153,7 @@ class Pump(Generic[Item, Outcome]):
             self._reserved += room
             this = object()
             if room:
-                self._claims.add(this)
+                self._sight.claims(this)
             turn = asyncio.get_running_loop().create_task(self._turn(self._idle.pop(), outcomes, room, this))
             self._turns.add(turn)
             turn.add_done_callback(self._turn_ended)
@@ -168,10 +163,9 @@ class Pump(Generic[Item, Outcome]):
         self._rouse()
 
     def _room(self) -> int:
-        # Without sight one lane claims at a time, so that the moment to reclaim comes.
-        if self._stopping or self._reclaiming or (self._lost_sight and self._claims - self._old_claims):
+        if self._stopping or not self._sight.allows_claims():
             return 0
-        return max(0, min(self._claim_max, self._concurrency - self._running - self._reserved))
+        return max(0, min(self._claim_max, self._concurrency - self._hold.running - self._reserved))
 
     def _wants_more(self) -> bool:
         room = self._room()
@@ -185,17 +179,17 @@ class Pump(Generic[Item, Outcome]):
             turned = await self._crew.turn(line, outcomes, room)
             faults.point("claim.committed")
         except errors.FerrymanError as error:
-            self._claims.discard(this)
+            self._sight.ended(this)
             await self._after_failure(line, outcomes, room, error)
         except Exception as error:  # noqa: BLE001 - whatever it is, the set must not be lost with it
-            self._claims.discard(this)
+            self._sight.ended(this)
             await self._after_refusal(line, outcomes, room, error)
         else:
             self._answered(outcomes, turned.left)
             self._take(turned)
             await self._after_success(line, this)
         finally:
-            self._claims.discard(this)
+            self._sight.ended(this)
             self._reserved -= room
             self._idle.append(line)
             # At once, before the handlers just started have the loop: PostgreSQL claims the next set while they run.
@@ -207,7 +201,7 @@ class Pump(Generic[Item, Outcome]):
         for each in outcomes:
             if each.id in left:
                 again.append(each)
-            elif (holding := self.held.get(each.id)) is not None and holding.item.epoch == each.epoch:
+            elif self._hold.find(each.id, each.epoch) is not None:
                 del self.held[each.id]
         if again:
             asyncio.get_running_loop().call_later(BUSY_SECONDS, self._send_again, again)
@@ -220,8 +214,7 @@ class Pump(Generic[Item, Outcome]):
         if turned.items:
             self._pause = POLL_LEAST
         for item in turned.items:
-            self._let_go.pop(item.id, None)
-            holding = self.held[item.id] = Holding(item)
+            holding = self._hold.take(item)
             if self._stopping:
                 self._outcomes.append(self._crew.hand_back(item))
             else:
@@ -231,29 +224,22 @@ class Pump(Generic[Item, Outcome]):
 
     async def _after_success(self, line: Line, this: object) -> None:
         self._failures = 0
-        if not self._lost_sight or self._reclaiming or self._claims - {this}:
+        if not self._sight.allows_reclaim(this):
             return
-        self._reclaiming = True
+        self._sight.reclaiming = True
         try:
-            handed_back = await self._crew.reclaim(line, self._known())
+            handed_back = await self._crew.reclaim(line, self._hold.known())
         except Exception as error:  # the next turn that succeeds tries again
             known = isinstance(error, errors.FerrymanError)
             log.warning("could not look for lost claims: %s", error, exc_info=None if known else error)
         else:
-            self._lost_sight = False
-            self._old_claims.clear()
+            self._sight.regain()
             log.info("the database is back", extra={"handed_back": handed_back})
         finally:
-            self._reclaiming = False
-
-    def _known(self) -> set[UUID]:
-        """Return what this worker knows it holds, or has let go without being able to settle it."""
-        return {*self.held, *self._let_go}
+            self._sight.reclaiming = False
 
     def _lose_sight(self) -> None:
-        if not self._lost_sight:
-            self._lost_sight = True
-            self._old_claims = set(self._claims)
+        self._sight.lose()
         self._look = True
 
     async def _after_failure(self, line: Line, outcomes: list[Outcome], room: int, error: errors.FerrymanError) -> None:
@@ -290,16 +276,9 @@ class Pump(Generic[Item, Outcome]):
         if spoiled is not None:
             self._outcomes.append(spoiled)
             return
-        holding = self.held.get(outcome.id)
-        if holding is not None and holding.item.epoch == outcome.epoch:
-            self._drop(holding)
-
-    def _drop(self, holding: Holding[Item]) -> None:
-        """Hold no longer what cannot be ended here; it stays known, so that nobody hands it back."""
-        del self.held[holding.item.id]
-        self._let_go[holding.item.id] = holding.item.epoch
-        while len(self._let_go) > LET_GO_MAX:
-            del self._let_go[next(iter(self._let_go))]
+        holding = self._hold.find(outcome.id, outcome.epoch)
+        if holding is not None:
+            self._hold.drop(holding)
 
     async def _settle(self, line: Line, outcomes: list[Outcome]) -> None:
         try:
@@ -312,13 +291,8 @@ class Pump(Generic[Item, Outcome]):
             self._answered(outcomes, turned.left)
 
     def _start(self, holding: Holding[Item]) -> None:
-        holding.running = True
-        self._running += 1
+        self._hold.runs(holding)
         holding.task = asyncio.get_running_loop().create_task(self._work(holding))
-
-    def _ran(self, holding: Holding[Item]) -> None:
-        holding.running = False
-        self._running -= 1
 
     async def _work(self, holding: Holding[Item]) -> None:
         outcome: Outcome | None = None
@@ -328,9 +302,9 @@ class Pump(Generic[Item, Outcome]):
             log.exception("running failed outside of its handler", extra={"id": str(holding.item.id)})
         if not holding.running:
             return  # handed back while the handler was still ending: this claim has had its outcome
-        self._ran(holding)
+        self._hold.ran(holding)
         if outcome is not None:
             self._outcomes.append(outcome)
         elif self.held.get(holding.item.id) is holding:
-            self._drop(holding)
+            self._hold.drop(holding)
         self._rouse()

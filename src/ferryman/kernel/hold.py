@@ -1,0 +1,70 @@
+"""What a worker holds: each claim from the answer that brought it to the answer that settled it.
+
+What cannot be ended here is let go, but stays known: only its lease may end it, so nobody must hand it back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Generic
+from uuid import UUID
+
+from ferryman.kernel.crew import Item
+
+LET_GO_MAX = 10_000
+
+
+class Holding(Generic[Item]):
+    """One claim."""
+
+    __slots__ = ("item", "renewed", "running", "task")
+
+    def __init__(self, item: Item) -> None:
+        """Remember when its lease began, by this process's own steady clock."""
+        self.item = item
+        self.renewed = time.monotonic()
+        self.running = False
+        self.task: asyncio.Task[None] | None = None
+
+
+class Hold(Generic[Item]):
+    """All claims of one worker."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self.held: dict[UUID, Holding[Item]] = {}
+        self.running = 0
+        self._let_go: dict[UUID, int] = {}
+
+    def take(self, item: Item) -> Holding[Item]:
+        """Hold what was claimed."""
+        self._let_go.pop(item.id, None)
+        holding = self.held[item.id] = Holding(item)
+        return holding
+
+    def runs(self, holding: Holding[Item]) -> None:
+        """Count a claim that is worked on."""
+        holding.running = True
+        self.running += 1
+
+    def ran(self, holding: Holding[Item]) -> None:
+        """Count it no longer; it is held until its outcome has been answered."""
+        holding.running = False
+        self.running -= 1
+
+    def find(self, id: UUID, epoch: int) -> Holding[Item] | None:
+        """Return the claim with this fence, if it is still held."""
+        holding = self.held.get(id)
+        return holding if holding is not None and holding.item.epoch == epoch else None
+
+    def drop(self, holding: Holding[Item]) -> None:
+        """Hold no longer what cannot be ended here; it stays known."""
+        del self.held[holding.item.id]
+        self._let_go[holding.item.id] = holding.item.epoch
+        while len(self._let_go) > LET_GO_MAX:
+            del self._let_go[next(iter(self._let_go))]
+
+    def known(self) -> set[UUID]:
+        """Return what is held, or was let go without being settled."""
+        return {*self.held, *self._let_go}

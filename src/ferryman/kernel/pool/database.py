@@ -1,0 +1,88 @@
+"""The pool behind the doors."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import asyncpg
+
+from ferryman.kernel import errors
+from ferryman.kernel.db import SCHEMA
+from ferryman.kernel.pool.said import sentence, translated
+from ferryman.kernel.pool.session import Session
+from ferryman.kernel.pool.terms import COMMAND_TIMEOUT_SECONDS, CONNECT_TIMEOUT_SECONDS, POOL_SETTINGS
+
+
+class Database:
+    """The pool behind the doors."""
+
+    def __init__(self, url: str, *, schema: str = SCHEMA, size: int = 10) -> None:
+        """Remember where the database is; nothing is connected yet."""
+        self.url = url
+        self.schema = schema
+        self._size = size
+        self._pool: asyncpg.Pool[Any] | None = None
+
+    async def open(self) -> None:
+        """Connect once, so that a wrong address is told at the start."""
+        if self._pool is None:
+            with translated():
+                self._pool = await self._make_pool(POOL_SETTINGS)
+
+    async def _make_pool(self, settings: dict[str, str] | None) -> asyncpg.Pool[Any]:
+        try:
+            return await asyncpg.create_pool(
+                self.url,
+                # One at the start, and no floor: asyncpg would restore it behind our back, with a traceback for every try.
+                init_size=1,
+                min_size=0,
+                max_size=self._size,
+                timeout=CONNECT_TIMEOUT_SECONDS,
+                command_timeout=COMMAND_TIMEOUT_SECONDS,
+                server_settings=settings,
+                # No session state is ever set, so there is nothing to reset: it would cost a round trip a release.
+                reset=_nothing_to_reset,
+            )
+        except asyncpg.ProtocolViolationError as error:
+            if settings is None or "startup parameter" not in str(error):
+                raise
+            return await self._make_pool(None)
+        except asyncpg.ObjectNotInPrerequisiteStateError as error:
+            raise errors.DatabaseUnavailable(sentence(error)) from error
+
+    async def close(self) -> None:
+        """Give the connections back; what is still running is ended after a moment."""
+        pool, self._pool = self._pool, None
+        if pool is None:
+            return
+        try:
+            await asyncio.wait_for(pool.close(), timeout=CONNECT_TIMEOUT_SECONDS)
+        except TimeoutError:
+            pool.terminate()
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[Session]:
+        """Lend a connection on which each statement commits itself."""
+        if self._pool is None:
+            raise errors.NotOpen()
+        pool = self._pool
+        with translated():
+            connection = await pool.acquire(timeout=CONNECT_TIMEOUT_SECONDS)
+        try:
+            yield Session(connection, self.schema)
+        finally:
+            with translated():
+                await pool.release(connection)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Session]:
+        """Lend a connection inside a transaction."""
+        async with self.session() as session, session.transaction():
+            yield session
+
+
+async def _nothing_to_reset(_connection: Any) -> None:
+    return

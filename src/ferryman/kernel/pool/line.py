@@ -1,0 +1,115 @@
+"""One connection of one part of the machinery."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import asyncpg
+
+from ferryman.kernel import errors, telemetry
+from ferryman.kernel.db import SCHEMA, Row
+from ferryman.kernel.pool.said import sentence, translated
+from ferryman.kernel.pool.session import Session
+from ferryman.kernel.pool.terms import COMMAND_TIMEOUT_SECONDS, CONNECT_TIMEOUT_SECONDS, LINE_SETTINGS
+
+# A plan made on an empty table can be wrong for a full one: it is made anew now and then, whoever analyses when.
+STATEMENT_LIFETIME_SECONDS = 60
+
+
+class Line:
+    """One connection of our own that heals itself."""
+
+    def __init__(self, url: str, *, schema: str = SCHEMA, settings: dict[str, str] | None = None) -> None:
+        """Remember where to connect; the first use connects."""
+        self.url = url
+        self.schema = schema
+        self._settings = LINE_SETTINGS | (settings or {})
+        self._connection: asyncpg.Connection[Any] | None = None
+        self._turn = asyncio.Lock()
+        self._listening: dict[str, Callable[[str], None]] = {}
+        self._lost: Callable[[], None] | None = None
+
+    async def open(self) -> Session:
+        """Connect if need be, and listen again to what was listened to."""
+        connection = self._connection
+        if connection is None or connection.is_closed():
+            with translated():
+                if connection is not None:
+                    telemetry.reconnected("line")
+                connection = self._connection = await _connect(self.url, self._settings)
+                connection.add_termination_listener(self._terminated)
+                for channel in self._listening:
+                    await connection.add_listener(channel, self._heard)
+        return Session(connection, self.schema)
+
+    async def fetch(self, query: str, /, *args: Any) -> Sequence[Row]:
+        """Run one statement that commits itself."""
+        async with self._turn:
+            return await (await self.open()).fetch(query, *args)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Session]:
+        """Hold the line for one transaction."""
+        async with self._turn:
+            session = await self.open()
+            async with session.transaction():
+                yield session
+
+    async def listen(self, channel: str, heard: Callable[[str], None], *, lost: Callable[[], None]) -> None:
+        """Call `heard` with the payload of each notification, and `lost` when the connection is gone."""
+        self._listening[channel] = heard
+        self._lost = lost
+        async with self._turn:
+            connection = self._connection
+            if connection is None or connection.is_closed():
+                await self.open()
+                return
+            with translated():
+                await connection.add_listener(channel, self._heard)
+
+    def _heard(self, _connection: Any, _pid: int, channel: str, payload: object) -> None:
+        self._listening[channel](str(payload))
+
+    def _terminated(self, _connection: Any) -> None:
+        if self._lost is not None:
+            self._lost()
+
+    def drop(self) -> None:
+        """Give up the connection without a word, because it may be dead and not know it; the next use makes another."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.terminate()
+
+    async def close(self) -> None:
+        """Hang up."""
+        self._lost = None
+        connection, self._connection = self._connection, None
+        if connection is None or connection.is_closed():
+            return
+        try:
+            await connection.close(timeout=2)
+        except (TimeoutError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            connection.terminate()
+
+
+async def _connect(url: str, settings: dict[str, str]) -> asyncpg.Connection[Any]:
+    """Connect; where a pooler in between refuses our settings, go without them."""
+    wanted: dict[str, str] | None = settings
+    while True:
+        try:
+            return await asyncpg.connect(
+                url,
+                timeout=CONNECT_TIMEOUT_SECONDS,
+                command_timeout=COMMAND_TIMEOUT_SECONDS,
+                server_settings=wanted,
+                max_cached_statement_lifetime=STATEMENT_LIFETIME_SECONDS,
+            )
+        except asyncpg.ProtocolViolationError as error:
+            if wanted is None or "startup parameter" not in str(error):
+                raise
+            wanted = None
+        except asyncpg.ObjectNotInPrerequisiteStateError as error:  # it takes no connections now
+            raise errors.DatabaseUnavailable(sentence(error)) from error

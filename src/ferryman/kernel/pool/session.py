@@ -1,0 +1,78 @@
+"""One connection in our hands, seen as a `Tx`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import asyncpg
+
+from ferryman.kernel import telemetry
+from ferryman.kernel.db import Row
+from ferryman.kernel.pool.said import translated
+
+log = telemetry.logger("pool")
+
+SCRIPT_TIMEOUT_SECONDS = 6 * 3600.0  # an index of a large table takes its time
+
+
+class Session:
+    """A connection, seen as a `Tx`."""
+
+    __slots__ = ("_connection", "schema")
+
+    def __init__(self, connection: Any, schema: str) -> None:
+        """Wrap an asyncpg connection that is in our hands."""
+        self._connection = connection
+        self.schema = schema
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether statements wait for a commit."""
+        return bool(self._connection.is_in_transaction())
+
+    async def fetch(self, query: str, /, *args: Any) -> Sequence[Row]:
+        """Run one statement."""
+        with self._translated():
+            rows: Sequence[Row] = await self._connection.fetch(query, *args)
+            return rows
+
+    async def execute(self, script: str) -> None:
+        """Run a script of several statements (migrations)."""
+        with self._translated():
+            await self._connection.execute(script, timeout=SCRIPT_TIMEOUT_SECONDS)
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        with translated():
+            try:
+                yield
+            except asyncpg.InternalClientError:
+                self._connection.terminate()  # it does not know itself that it cannot be used any more
+                raise
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Session]:
+        """Open a transaction, or a savepoint inside one.
+
+        Only our own steps are translated: an OSError of the caller's code is no word about the database.
+        """
+        transaction = self._connection.transaction()
+        with self._translated():
+            await transaction.start()
+        try:
+            yield self
+        except BaseException:
+            await _undo(transaction)
+            raise
+        with self._translated():
+            await transaction.commit()
+
+
+async def _undo(transaction: Any) -> None:
+    """Roll back; where the connection is gone, PostgreSQL has done so."""
+    try:
+        await transaction.rollback()
+    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
+        log.debug("could not roll back", exc_info=error)

@@ -1,0 +1,31 @@
+"""What our own connections ask of the server, and how long they wait for it."""
+
+CONNECT_TIMEOUT_SECONDS = 5.0
+COMMAND_TIMEOUT_SECONDS = 60.0
+
+# Plans: hot statements find their rows by index whatever the statistics say
+# (a plan made while the table was empty must not scan it when it is full), and jit would be switched on by the price that
+# the planner puts on what is forbidden. Life: a peer that vanished is noticed in seconds, a transaction that was left
+# open (a worker frozen inside it) is ended so that it does not hide its rows. Durability: what was told is done is on the
+# disk, whatever this database or user was set to.
+LINE_SETTINGS = {
+    "application_name": "ferryman",
+    "synchronous_commit": "on",
+    "enable_seqscan": "off",
+    "plan_cache_mode": "force_generic_plan",
+    "jit": "off",
+    "idle_in_transaction_session_timeout": "2s",
+    "lock_timeout": "10s",
+    "tcp_keepalives_idle": "5",
+    "tcp_keepalives_interval": "2",
+    "tcp_keepalives_count": "3",
+    "tcp_user_timeout": "10000",
+}
+# A handler's own transaction may think for longer than ours, but not for ever.
+POOL_SETTINGS = {
+    "application_name": "ferryman",
+    "synchronous_commit": "on",
+    "jit": "off",
+    "lock_timeout": "10s",
+    "idle_in_transaction_session_timeout": "60s",
+}

@@ -1,0 +1,52 @@
+"""One function per statement on the tables of tasks, by subject."""
+
+from ferryman.tasks.store.births import create, existing
+from ferryman.tasks.store.moves import (
+    callbacks,
+    cancel,
+    ended,
+    expired,
+    lanes,
+    lapsed,
+    promote,
+    reclaim,
+    renew,
+    settle,
+    turn,
+)
+from ferryman.tasks.store.presence import beat, leave, workers
+from ferryman.tasks.store.reads import depth, finished, get, list_page, orphans, queues, reasons, record
+from ferryman.tasks.store.words import Line, Report, append_log, progress, read_log, report
+
+__all__ = [
+    "Line",
+    "Report",
+    "append_log",
+    "beat",
+    "callbacks",
+    "cancel",
+    "create",
+    "depth",
+    "ended",
+    "existing",
+    "expired",
+    "finished",
+    "get",
+    "lanes",
+    "lapsed",
+    "leave",
+    "list_page",
+    "orphans",
+    "progress",
+    "promote",
+    "queues",
+    "read_log",
+    "reasons",
+    "reclaim",
+    "record",
+    "renew",
+    "report",
+    "settle",
+    "turn",
+    "workers",
+]

@@ -1,0 +1,48 @@
+"""Tasks come in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from ferryman.kernel.db import Row, Tx, load, many
+from ferryman.tasks.model import NewTask, TaskRecord
+from ferryman.tasks.store.reads import record
+
+_CREATE = load("ferryman.tasks", "tasks/create")
+_EXISTING = load("ferryman.tasks", "tasks/existing")
+
+# The columns of a new task: the array that carries it, and the parameter that carries it once when all are alike.
+_CREATE_COLUMNS = (
+    ("ids", None), ("tenants", "tenant"), ("queues", "queue"), ("names", "name"), ("payloads", None),
+    ("priorities", "priority"), ("timeouts", "timeout_ms"), ("retries", "max_retries"), ("schedule_types", None),
+    ("scheduled", None), ("ends", None), ("task_ids", None), ("keys", None), ("scopes", None), ("callbacks", None),
+    ("refs", None), ("traces", None), ("backoffs", None),
+)  # fmt: skip
+
+
+async def create(tx: Tx, tasks: Sequence[NewTask], *, ends_after: timedelta) -> Sequence[Row]:
+    """Give birth to tasks; those that met an existing one are not in the answer."""
+    columns: dict[str, Any] = {}
+    for (array, scalar), values in zip(_CREATE_COLUMNS, zip(*tasks, strict=True), strict=True):
+        first = values[0]
+        alike = (scalar is not None or first is None) and values.count(first) == len(values)
+        columns[array] = [] if alike else values
+        if scalar is not None:
+            columns[scalar] = first if alike else None
+    return await many(tx, _CREATE, ends_after=ends_after, **columns)
+
+
+async def existing(tx: Tx, tasks: Sequence[NewTask]) -> list[tuple[int, str, TaskRecord]]:
+    """Read what each of these tasks met: its place in the sequence, by what it was met, and the task that is there."""
+    rows = await many(
+        tx,
+        _EXISTING,
+        tenants=[task.tenant for task in tasks],
+        ids=[task.id for task in tasks],
+        task_ids=[task.task_id for task in tasks],
+        keys=[task.idempotency_key for task in tasks],
+        scopes=[task.idempotency_scope for task in tasks],
+    )
+    return [(row["nth"] - 1, row["hit"], record(row)) for row in rows]

@@ -1,0 +1,64 @@
+"""Questions about tasks, and about all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from uuid import UUID
+
+from ferryman.kernel.db import Row, Tx, load, many, one
+from ferryman.tasks.model import TaskRecord
+from ferryman.tasks.states import TaskState
+
+_GET = load("ferryman.tasks", "tasks/get")
+_LIST = load("ferryman.tasks", "tasks/list")
+_FINISHED = load("ferryman.tasks", "tasks/finished")
+_REASONS = load("ferryman.tasks", "tasks/reasons")
+_DEPTH = load("ferryman.tasks", "tasks/depth")
+_QUEUES = load("ferryman.tasks", "tasks/queues")
+_ORPHANS = load("ferryman.tasks", "tasks/orphans")
+
+
+def record(row: Row) -> TaskRecord:
+    """Read a whole task from its row."""
+    values = {name: row[name] for name in TaskRecord._fields}
+    values["state"] = TaskState(values["state"])
+    return TaskRecord(**values)
+
+
+async def get(tx: Tx, *, tenant: str, id: UUID | None, task_id: str | None) -> TaskRecord | None:
+    """Read one task of a tenant."""
+    row = await one(tx, _GET, tenant=tenant, id=id, task_id=task_id)
+    return None if row is None else record(row)
+
+
+async def list_page(
+    tx: Tx, *, tenant: str, state: str | None, queue: str | None, name: str | None, before: UUID | None, limit: int
+) -> list[TaskRecord]:
+    """Read a page of a tenant's tasks, newest first."""
+    rows = await many(tx, _LIST, tenant=tenant, state=state, queue=queue, name=name, before=before, limit=limit)
+    return [record(row) for row in rows]
+
+
+async def finished(tx: Tx, ids: Collection[UUID], *, tenant: str) -> Sequence[Row]:
+    """Read the ends of those tasks of a tenant that have ended."""
+    return await many(tx, _FINISHED, ids=list(ids), tenant=tenant)
+
+
+async def reasons(tx: Tx, ids: Collection[UUID], *, tenant: str) -> dict[UUID, str | None]:
+    """Read why tasks of a tenant were cancelled."""
+    return {row["id"]: row["reason"] for row in await many(tx, _REASONS, ids=list(ids), tenant=tenant)}
+
+
+async def depth(tx: Tx) -> Sequence[Row]:
+    """Count live tasks by queue and state, up to a bound."""
+    return await many(tx, _DEPTH)
+
+
+async def queues(tx: Tx) -> Sequence[Row]:
+    """Count all live tasks of all tenants by queue and state."""
+    return await many(tx, _QUEUES)
+
+
+async def orphans(tx: Tx) -> Sequence[Row]:
+    """Find waiting tasks, of all tenants, that no living worker would take."""
+    return await many(tx, _ORPHANS)
