@@ -94,8 +94,9 @@ class Borrowed(ABC):
 class _Asyncpg(Borrowed):
     def __init__(self, connection: Any, schema: str) -> None:
         super().__init__(connection, schema)
-        if not connection.is_in_transaction():
-            raise _autocommit("asyncpg connection")
+        with _translated():
+            if not connection.is_in_transaction():
+                raise _autocommit("asyncpg connection")
 
     async def fetch(self, query: str, /, *args: Any) -> Sequence[Row]:
         with _translated():
