@@ -121,6 +121,19 @@ def rings_within(settings: Settings) -> bool:
     return settings.doorbell == "postgres" and settings.ring_within == "on"
 
 
+def in_force(settings: Settings) -> dict[str, float | bool]:
+    """Return what SQL must know of the settings: the watchdog's views, and `create_tasks`."""
+    tasks = settings.tasks
+    return {
+        "watchdog.interval_seconds": settings.worker.watchdog_interval.total_seconds(),
+        "tasks.timeout_ms": round(tasks.timeout.total_seconds() * 1000),
+        "tasks.max_retries": tasks.max_retries,
+        "tasks.ends_after_seconds": tasks.ends_after.total_seconds(),
+        "tasks.payload_limit": tasks.payload_limit,
+        "ring_within": rings_within(settings),
+    }
+
+
 async def work(opened: Opened, stop: asyncio.Event, **terms: Any) -> None:
     """Run a worker and its watchdog until told to stop."""
     worker = opened.settings.worker
@@ -138,8 +151,7 @@ async def work(opened: Opened, stop: asyncio.Event, **terms: Any) -> None:
     if terms:
         raise errors.SettingsInvalid(f"{min(terms)}: a worker has no such term.", field=min(terms))
     line = opened.line(**watchdog.SETTINGS)
-    in_force = {"watchdog.interval_seconds": worker.watchdog_interval.total_seconds()}
-    await db.many(line, _KEEP, values=json.dumps(in_force))
+    await db.many(line, _KEEP, values=json.dumps(in_force(opened.settings)))
     dog = watchdog.Watchdog(
         line,
         rules(opened),
