@@ -130,6 +130,8 @@ def in_force(settings: Settings) -> dict[str, float | bool]:
         "tasks.max_retries": tasks.max_retries,
         "tasks.ends_after_seconds": tasks.ends_after.total_seconds(),
         "tasks.payload_limit": tasks.payload_limit,
+        "tasks.retention_seconds": tasks.retention.total_seconds(),
+        "tasks.retention_failed_seconds": tasks.retention_failed.total_seconds(),
         "ring_within": rings_within(settings),
     }
 
@@ -191,26 +193,32 @@ def rules(opened: Opened) -> list[watchdog.Rule]:
             sweep=worker.lease_sweep,
             interval=worker.watchdog_interval,
         ),
+        watch.retention(kept=opened.settings.tasks.retention, failed_kept=opened.settings.tasks.retention_failed),
         watchdog.W16,
-        DAYS_OF_THE_LOG,
+        days_of_the_log(kept=opened.settings.log.retention),
     ]
 
 
-async def _make_days(tx: db.Tx, _limit: int) -> Sequence[Any]:
-    made = await events.ensure_partitions(tx)
-    if made:
-        log.info("made days of the log", extra={"partitions": list(made)})
-    return ()
+def days_of_the_log(*, kept: timedelta) -> watchdog.Rule:
+    """Return the rule by which the log gets its days, and loses them."""
 
+    async def turn_over(tx: db.Tx, _limit: int) -> Sequence[Any]:
+        made = await events.ensure_partitions(tx)
+        dropped = await events.drop_partitions(tx, older_than=kept)
+        if made or dropped:
+            log.info("turned over the days of the log", extra={"made": list(made), "dropped": list(dropped)})
+        # Named as findings, so that they are committed at once: both hold locks.
+        return [*made, *dropped]
 
-DAYS_OF_THE_LOG = watchdog.Rule(
-    name="K10",
-    finds="a day of the next week that has no partition in the log",
-    does="makes it, ahead of its time",
-    setting="worker.watchdog_interval_seconds",
-    every=timedelta(hours=1),
-    find=_make_days,
-)
+    return watchdog.Rule(
+        name="K10",
+        finds="a day of the next week that has no partition in the log, and days older than the log is kept",
+        does="makes it, ahead of its time, and drops them, as far as every consumer has read",
+        setting="worker.watchdog_interval_seconds",
+        every=timedelta(hours=1),
+        find=turn_over,
+        key=str,
+    )
 
 
 def invariants() -> tuple[Invariant, ...]:

@@ -16,6 +16,7 @@ from ferryman.tasks.store.moves import (
 )
 from ferryman.tasks.store.presence import beat, leave, workers
 from ferryman.tasks.store.reads import depth, finished, get, list_page, orphans, queues, reasons, record
+from ferryman.tasks.store.retention import forget, walk
 from ferryman.tasks.store.words import Line, Report, append_log, progress, read_log, report
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "existing",
     "expired",
     "finished",
+    "forget",
     "get",
     "lanes",
     "lapsed",
@@ -48,5 +50,6 @@ __all__ = [
     "report",
     "settle",
     "turn",
+    "walk",
     "workers",
 ]
