@@ -95,7 +95,7 @@ async def test_a_plain_connection_is_for_the_client_and_an_async_one_for_the_app
 
 
 @pytest.mark.contract("K16")
-@pytest.mark.parametrize("thing", ["postgresql://nobody", object(), 7], ids=repr)
+@pytest.mark.parametrize("thing", ["postgresql://nobody", object(), 7], ids=lambda thing: type(thing).__name__)
 async def test_anything_else_is_refused_by_name(app: Ferryman, thing: object, database_url: str) -> None:
     assert type(thing).__name__ in await refusal(app, thing)
     with Client(database_url) as client, pytest.raises(errors.ConnectionUnfit, match=type(thing).__name__):

@@ -83,7 +83,7 @@ def test_arguments_win_over_environment_over_file_over_defaults(elsewhere: Path)
 def test_every_setting_has_a_source() -> None:
     sources = load().sources()
 
-    assert len(sources) == 22
+    assert len(sources) == 25
     assert {origin for _, origin in sources.values()} == {"default"}
 
 

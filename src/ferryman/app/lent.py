@@ -7,7 +7,6 @@ PostgreSQL delivers it at the commit. Where that doorbell is not used, polling f
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
 from uuid import UUID
@@ -17,10 +16,11 @@ from ferryman.kernel.borrow import borrow
 from ferryman.kernel.db import Tx
 from ferryman.kernel.doorbell import MAX_HINTS
 from ferryman.tasks.intake import cancel, create, read
-from ferryman.tasks.model import Created, Draft
+from ferryman.tasks.intake.create import Alike
+from ferryman.tasks.model import Created, Draft, TaskRecord
 from ferryman.tasks.ports import Owners
 from ferryman.tasks.rules import request
-from ferryman.tasks.states import CANCELLED, PENDING, READY
+from ferryman.tasks.states import CANCELLED, READY
 from ferryman.tasks.work.lanes import named
 
 SET = 1000
@@ -37,27 +37,32 @@ class Lent:
         self._ends_after = ends_after
         self._rings = rings
 
-    async def create(self, connection: object, drafts: Sequence[Draft]) -> list[Created]:
-        """Create all of these or, by the first that conflicts, none that the caller will be told of."""
+    async def create(self, connection: object, draft: Draft) -> Created:
+        """Create a task, or answer with the one that is there."""
         tx = borrow(connection, schema=self._schema)
-        created: list[Created] = []
-        for place in range(0, len(drafts), SET):
-            some = drafts[place : place + SET]
-            created += all_created(await create.create(tx, some, ends_after=self._ends_after))
-        await self._born(tx, [each for each in created if not each.idempotent_hit])
+        [answer] = await create.create(tx, [draft], ends_after=self._ends_after)
+        if isinstance(answer, errors.TaskDuplicate):
+            raise answer
+        if not answer.idempotent_hit:
+            await self._born(tx, answer.task, 1)
+        return answer
+
+    async def create_many(self, connection: object, like: Draft, alike: Alike) -> list[tuple[Alike, TaskRecord]]:
+        """Create tasks that differ only in id and payload."""
+        tx = borrow(connection, schema=self._schema)
+        created = []
+        for place in range(0, len(alike.ids), SET):
+            some = Alike(alike.ids[place : place + SET], alike.payloads[place : place + SET])
+            created.append((some, await create.create_alike(tx, like, some, ends_after=self._ends_after)))
+        if created:
+            await self._born(tx, created[0][1], len(alike.ids))
         return created
 
-    async def _born(self, tx: Tx, created: Sequence[Created]) -> None:
+    async def _born(self, tx: Tx, task: TaskRecord, count: int) -> None:
         # Counted though the caller may still roll back: what is never counted would be missed more.
-        for queue, count in Counter(each.task.queue for each in created).items():
-            telemetry.created("task", queue, count)
-        rings: dict[str, frozenset[str]] = {}
-        if any(each.task.state is PENDING for each in created):
-            rings["due"] = frozenset()
-        ready = frozenset(named(each.task.queue, each.task.tenant) for each in created if each.task.state is READY)
-        if ready:
-            rings["ready"] = ready if len(ready) <= MAX_HINTS else frozenset()
-        await self._ring(tx, rings)
+        telemetry.created("task", task.queue, count)
+        ready = task.state is READY
+        await self._ring(tx, {"ready": frozenset({named(task.queue, task.tenant)})} if ready else {"due": frozenset()})
 
     async def cancel(self, connection: object, task_ids: Sequence[str | UUID], *, reason: str | None) -> list[UUID]:
         """Cancel tasks that have not ended, also those that the same transaction has just created."""
@@ -81,13 +86,5 @@ class Lent:
         return found.id
 
     async def _ring(self, tx: Tx, rings: dict[str, frozenset[str]]) -> None:
-        if rings and self._rings:
+        if self._rings:
             await doorbell_pg.ring_within(tx, rings)
-
-
-def all_created(answers: Sequence[Created | errors.TaskDuplicate]) -> list[Created]:
-    """Return what exists now, or raise the first conflict."""
-    for each in answers:
-        if isinstance(each, errors.TaskDuplicate):
-            raise each
-    return [each for each in answers if isinstance(each, Created)]
