@@ -14,6 +14,7 @@ from ferryman.app.ferryman import Ferryman
 from ferryman.app.handle import Handle
 from ferryman.kernel import errors
 from ferryman.kernel.borrow import borrow_plain, drive
+from ferryman.tasks.intake.explain import Explanation
 from ferryman.tasks.intake.result import Progress
 from ferryman.tasks.model import TaskRecord
 
@@ -98,6 +99,10 @@ class Client:
     def get(self, task_id: str | UUID) -> BlockingHandle:
         """Find a task."""
         return BlockingHandle(self, self._run(self._app.tasks.get(task_id)))
+
+    def explain(self, task_id: str | UUID) -> Explanation:
+        """Say what a task is doing, why it is not running, and what ends it and when."""
+        return self._run(self._app.tasks.explain(task_id))
 
     def list(self, **filters: Any) -> Sequence[TaskRecord]:
         """Read a page of tasks, newest first."""

@@ -21,6 +21,7 @@ from ferryman.kernel.loop import RECONNECT
 from ferryman.kernel.pool import Database, Line, Session, spoken
 from ferryman.tasks.intake import cancel, create, read
 from ferryman.tasks.intake.create import Alike
+from ferryman.tasks.intake.explain import Explanation, explain
 from ferryman.tasks.intake.result import End, Progress, Waiting
 from ferryman.tasks.model import Created, Draft, TaskRecord
 from ferryman.tasks.ports import Owners
@@ -317,6 +318,14 @@ class Tasks:
         id = (await self.record(task_id)).id
         async with self._session() as tx:
             return await read.logs(tx, id, tenant=self.tenant, after=after, limit=limit)
+
+    async def explain(self, task_id: str | UUID) -> Explanation:
+        """Say what a task is doing, why it is not running, and what ends it and when."""
+        async with self._session() as tx:
+            told = await explain(tx, task_id, tenant=self.tenant)
+        if told is None:
+            raise errors.TaskNotFound(f"There is no task {task_id} for tenant {self.tenant}.", task_id=str(task_id))
+        return told
 
     async def end(self, id: UUID) -> End:
         """Wait until a task has ended."""

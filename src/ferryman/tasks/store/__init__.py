@@ -15,7 +15,7 @@ from ferryman.tasks.store.moves import (
     turn,
 )
 from ferryman.tasks.store.presence import beat, leave, workers
-from ferryman.tasks.store.reads import depth, finished, get, list_page, orphans, queues, reasons, record
+from ferryman.tasks.store.reads import depth, explain, finished, get, list_page, orphans, queues, reasons, record
 from ferryman.tasks.store.retention import forget, walk
 from ferryman.tasks.store.words import Line, Report, append_log, progress, read_log, report
 
@@ -33,6 +33,7 @@ __all__ = [
     "ended",
     "existing",
     "expired",
+    "explain",
     "finished",
     "forget",
     "get",
