@@ -29,6 +29,8 @@ DOORBELLS: Final = ("postgres", "nats", "none")
 
 NOTHING: Final = timedelta(0)
 TENTH: Final = timedelta(seconds=0.1)
+MINUTE: Final = timedelta(minutes=1)
+CENTURY: Final = timedelta(days=36_500)  # as good as for ever, and still a time that PostgreSQL can subtract
 
 # The sources' name; inside it is a timedelta and needs no unit.
 Interval: TypeAlias = Annotated[timedelta, duration(least=TENTH, key="watchdog_interval_seconds")]
@@ -65,8 +67,8 @@ class Tasks(Section):
     max_retries: Annotated[int, count(least=0, most=10_000)] = 3
     ends_after: Annotated[timedelta, duration(least=timedelta(seconds=1))] = timedelta(days=30)
     # Not 0, which could be meant as "for ever".
-    retention: Annotated[timedelta, duration(least=timedelta(minutes=1))] = timedelta(days=7)
-    retention_failed: Annotated[timedelta, duration(least=timedelta(minutes=1))] = timedelta(days=30)
+    retention: Annotated[timedelta, duration(least=MINUTE, most=CENTURY)] = timedelta(days=7)
+    retention_failed: Annotated[timedelta, duration(least=MINUTE, most=CENTURY)] = timedelta(days=30)
     payload_limit: Annotated[int, count(most=128 * 1024 * 1024)] = payload.LIMIT
 
 
@@ -74,7 +76,7 @@ class Tasks(Section):
 class Log(Section):
     """How long the log is kept, by whole days; a day that a consumer has still to read stays."""
 
-    retention: Annotated[timedelta, duration(least=timedelta(days=1))] = timedelta(days=60)
+    retention: Annotated[timedelta, duration(least=timedelta(days=1), most=CENTURY)] = timedelta(days=60)
 
 
 @dataclass(frozen=True, kw_only=True)
