@@ -51,6 +51,8 @@ TESTS: dict[str, list[str]] = {
         "tests/sql/test_races.py",
     ],
     "tasks/tasks": [*READS, "tests/tasks/test_tenancy.py", "tests/tasks/test_birth.py"],
+    "tasks/tasks/explain": ["tests/tasks/test_explain.py"],
+    "tasks/retention": ["tests/tasks/test_retention.py"],
     "tasks/task_progress": READS,
     "tasks/task_logs": READS,
     "tasks/workers": READS,

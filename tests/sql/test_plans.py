@@ -21,7 +21,7 @@ from ferryman.kernel.db import Row, Statement
 from ferryman.kernel.pool import LINE_SETTINGS
 from ferryman.tasks import store
 from ferryman.tasks.model import NewTask
-from ferryman.tasks.store import births, moves, reads, words
+from ferryman.tasks.store import births, moves, reads, retention, words
 from ferryman.testing import Cluster
 
 ROWS = 50_000
@@ -137,14 +137,21 @@ HOT = [
     Hot(reads._DEPTH, {}, {"tasks_leased", "tasks_ending"}, anywhere=False),
     Hot(reads._QUEUES, {}, {"tasks_leased", "tasks_ending"}, anywhere=False),
     Hot(reads._REASONS, {"ids": IDS, "tenant": "acme"}, {"events_default_subject_id_idx"}, anywhere=False),
+    Hot(
+        retention._WALK,
+        {"limit": 500, "kept": TERM, "failed_kept": TERM, "span": 5000, "pace": TERM, "rest": TERM},
+        BY_KEY,
+        anywhere=False,
+    ),
+    Hot(retention._FORGET, {"ids": IDS}, BY_KEY),
     Hot(events.OF, {"subject": IDS[0], "tenant": None}, {"events_default_subject_id_idx"}, anywhere=False),
 ]  # fmt: skip
 
 CONNECTIONS = {"line": LINE_SETTINGS | {"idle_in_transaction_session_timeout": "0"}, "plain": {"jit": "off"}}
 NEVER_ANALYSED = ["kept since empty", "never analysed", "dead rows", "analysed"]
 ANALYSED_EMPTY = ["kept since analysed empty", "analysed empty"]
-# One row each, or as many as there are processes.
-SMALL = {"clock_shift", "workers", "watchdog", "task_progress"}
+# One row each, or as many as there are processes or domains.
+SMALL = {"clock_shift", "workers", "watchdog", "task_progress", "retention"}
 
 Plans = dict[tuple[str, str, str], list[dict[str, Any]]]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 from uuid import UUID
@@ -12,6 +13,8 @@ from uuid import UUID
 from ferryman.app.ferryman import Ferryman
 from ferryman.app.handle import Handle
 from ferryman.kernel import errors
+from ferryman.kernel.borrow import borrow_plain, drive
+from ferryman.tasks.intake.explain import Explanation
 from ferryman.tasks.intake.result import Progress
 from ferryman.tasks.model import TaskRecord
 
@@ -70,31 +73,45 @@ class Client:
             raise errors.NotOpen("Use the client inside `with Client(app) as client:`.")
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
-    def create(self, task: Any, given: Any = None, /, **options: Any) -> BlockingHandle:
-        """Create a task; the options are those of `app.tasks.create`."""
-        return BlockingHandle(self, self._run(self._app.tasks.create(task, given, **options)))
+    def _run_on(self, connection: object, work: Callable[[Any], Coroutine[Any, Any, Value]]) -> Value:
+        """Run on our thread or, with a caller's connection, in the caller's: it may not be used in another."""
+        if connection is None:
+            return self._run(work(None))
+        return drive(work(borrow_plain(connection, schema=self._app.settings.schema)))
 
-    def create_many(self, task: Any, payloads: Iterable[Any], **options: Any) -> Sequence[BlockingHandle]:
+    def create(self, task: Any, given: Any = None, /, *, connection: object = None, **options: Any) -> BlockingHandle:
+        """Create a task; the options are those of `app.tasks.create`. A connection given here is not async."""
+        create = partial(self._app.tasks.create, task, given, **options)
+        return BlockingHandle(self, self._run_on(connection, lambda lent: create(connection=lent)))
+
+    def create_many(
+        self, task: Any, payloads: Iterable[Any], *, connection: object = None, **options: Any
+    ) -> Sequence[BlockingHandle]:
         """Create many tasks of one name, all or none."""
-        return [
-            BlockingHandle(self, each) for each in self._run(self._app.tasks.create_many(task, payloads, **options))
-        ]
+        create = partial(self._app.tasks.create_many, task, payloads, **options)
+        return [BlockingHandle(self, each) for each in self._run_on(connection, lambda lent: create(connection=lent))]
 
-    def accept(self, asked: Mapping[str, Any]) -> BlockingHandle:
+    def accept(self, asked: Mapping[str, Any], *, connection: object = None) -> BlockingHandle:
         """Create a task from a request in the form of the source."""
-        return BlockingHandle(self, self._run(self._app.tasks.accept(asked)))
+        accept = partial(self._app.tasks.accept, asked)
+        return BlockingHandle(self, self._run_on(connection, lambda lent: accept(connection=lent)))
 
     def get(self, task_id: str | UUID) -> BlockingHandle:
         """Find a task."""
         return BlockingHandle(self, self._run(self._app.tasks.get(task_id)))
 
+    def explain(self, task_id: str | UUID) -> Explanation:
+        """Say what a task is doing, why it is not running, and what ends it and when."""
+        return self._run(self._app.tasks.explain(task_id))
+
     def list(self, **filters: Any) -> Sequence[TaskRecord]:
         """Read a page of tasks, newest first."""
         return self._run(self._app.tasks.list(**filters))
 
-    def cancel(self, *task_ids: str | UUID, reason: str | None = None) -> Sequence[UUID]:
+    def cancel(self, *task_ids: str | UUID, reason: str | None = None, connection: object = None) -> Sequence[UUID]:
         """Cancel tasks that have not ended."""
-        return self._run(self._app.tasks.cancel(*task_ids, reason=reason))
+        cancel = partial(self._app.tasks.cancel, *task_ids, reason=reason)
+        return self._run_on(connection, lambda lent: cancel(connection=lent))
 
     def run(self, work: Coroutine[Any, Any, Value]) -> Value:
         """Run any coroutine of the app's and wait for it."""

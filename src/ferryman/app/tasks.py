@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 from ferryman.app.handle import Handle, Handles
+from ferryman.app.lent import SET, Lent
 from ferryman.kernel import errors, events, faults, ids, payload, telemetry
 from ferryman.kernel.doorbell import Doorbell, Inside
 from ferryman.kernel.gather import Gather
@@ -21,6 +22,7 @@ from ferryman.kernel.loop import RECONNECT
 from ferryman.kernel.pool import Database, Line, Session, spoken
 from ferryman.tasks.intake import cancel, create, read
 from ferryman.tasks.intake.create import Alike
+from ferryman.tasks.intake.explain import Explanation, explain
 from ferryman.tasks.intake.result import End, Progress, Waiting
 from ferryman.tasks.model import Created, Draft, TaskRecord
 from ferryman.tasks.ports import Owners
@@ -32,8 +34,6 @@ from ferryman.tasks.work.lanes import named
 
 Function = Callable[..., Any]
 Value = TypeVar("Value")
-
-SET = 1000
 
 
 class Known(Protocol):
@@ -60,6 +60,7 @@ class Tasks:
         payload_limit: int,
         poll: timedelta,
         patience: timedelta,
+        rings_within: bool = False,
     ) -> None:
         """Serve one tenant, and inside a handler that of its task; creates that come at one time share a line.
 
@@ -80,6 +81,7 @@ class Tasks:
         self._poll = poll.total_seconds()
         self._waiting: dict[str, Waiting] = {}
         self._creates: Gather[Draft, Created] = Gather(self._create_set)
+        self._lent = Lent(owners, schema=db.schema, tenant=tenant, ends_after=ends_after, rings=rings_within)
 
     @property
     def tenant(self) -> str:
@@ -111,11 +113,13 @@ class Tasks:
         idempotency_key: str | None = None,
         idempotency_scope: str | None = None,
         ends_at: datetime | None = None,
+        connection: object = None,
         **arguments: Any,
     ) -> Handle:
         """Create a task, and answer when it is stored.
 
-        The payload is given whole, or as keyword arguments. `at` lets it wait for its time.
+        The payload is given whole, or as keyword arguments. `at` lets it wait for its time. With `connection`, an open
+        transaction of the caller's, it is stored if and when the caller commits.
         """
         draft = self._draft(
             task,
@@ -132,12 +136,16 @@ class Tasks:
             idempotency_scope=idempotency_scope,
             ends_at=ends_at,
         )
+        if connection is not None:
+            return Handle(self, await self._lent.create(connection, draft))
         return Handle(self, await self._creates(draft))
 
-    async def accept(self, asked: Mapping[str, Any]) -> Handle:
+    async def accept(self, asked: Mapping[str, Any], *, connection: object = None) -> Handle:
         """Create a task from a request in the form of the source: `{"schedule_type": "at", "scheduled_at": …}`."""
         fields = request.fields(asked)
         draft = self._draft(fields.pop("name", None), _or_empty(fields.pop("payload", None)), **fields)
+        if connection is not None:
+            return Handle(self, await self._lent.create(connection, draft))
         return Handle(self, await self._creates(draft))
 
     async def create_many(
@@ -152,6 +160,7 @@ class Tasks:
         max_retries: int | None = None,
         backoff: Any = None,
         ends_at: datetime | None = None,
+        connection: object = None,
     ) -> Sequence[Handle]:
         """Create many tasks of one name, all or none; the options hold for each."""
         like = self._draft(
@@ -167,6 +176,8 @@ class Tasks:
             ends_at=ends_at,
         )
         handler = self._known.find(task)[1]
+        if connection is not None:
+            return Handles(self, await self._lent.create_many(connection, like, self._alike(handler, payloads)))
         waiting = iter(payloads)
         made: list[Alike] = []  # kept to be sent again if the answer is lost: their ids make the repeat harmless
 
@@ -324,6 +335,14 @@ class Tasks:
         async with self._session() as tx:
             return await read.logs(tx, id, tenant=self.tenant, after=after, limit=limit)
 
+    async def explain(self, task_id: str | UUID) -> Explanation:
+        """Say what a task is doing, why it is not running, and what ends it and when."""
+        async with self._session() as tx:
+            told = await explain(tx, task_id, tenant=self.tenant)
+        if told is None:
+            raise errors.TaskNotFound(f"There is no task {task_id} for tenant {self.tenant}.", task_id=str(task_id))
+        return told
+
     async def end(self, id: UUID) -> End:
         """Wait until a task has ended."""
         return await self._waits().end(id)
@@ -342,9 +361,13 @@ class Tasks:
 
     # What is stopped
 
-    async def cancel(self, *task_ids: str | UUID, reason: str | None = None) -> Sequence[UUID]:
-        """Cancel tasks that have not ended; return those that were cancelled now."""
+    async def cancel(
+        self, *task_ids: str | UUID, reason: str | None = None, connection: object = None
+    ) -> Sequence[UUID]:
+        """Cancel tasks that have not ended; return those that were cancelled now, or will be when the caller commits."""
         reason = request.reason(reason)
+        if connection is not None:
+            return await self._lent.cancel(connection, task_ids, reason=reason)
         wanted = [await self._id(each) for each in task_ids]
         rows = await self._patiently(
             lambda: cancel.cancel(self._cancelling, self._owners, wanted, tenant=self.tenant, reason=reason)

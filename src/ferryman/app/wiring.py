@@ -94,6 +94,7 @@ async def open_app(settings: Settings, handlers: Registry, owners: Owners, *, do
         payload_limit=settings.tasks.payload_limit,
         poll=settings.worker.poll,
         patience=PATIENCE,
+        rings_within=rings_within(settings),
     )
     return Opened(settings, url, handlers, owners, database, bell, tasks)
 
@@ -152,6 +153,26 @@ def make_doorbell(settings: Settings, url: str) -> Doorbell:
     return PostgresDoorbell(url, listen_url=settings.listen_url, schema=settings.schema)
 
 
+def rings_within(settings: Settings) -> bool:
+    """Say whether a create inside a caller's transaction rings when that commits."""
+    return settings.doorbell == "postgres" and settings.ring_within == "on"
+
+
+def in_force(settings: Settings) -> dict[str, float | bool]:
+    """Return what SQL must know of the settings: the watchdog's views, and `create_tasks`."""
+    tasks = settings.tasks
+    return {
+        "watchdog.interval_seconds": settings.worker.watchdog_interval.total_seconds(),
+        "tasks.timeout_ms": round(tasks.timeout.total_seconds() * 1000),
+        "tasks.max_retries": tasks.max_retries,
+        "tasks.ends_after_seconds": tasks.ends_after.total_seconds(),
+        "tasks.payload_limit": tasks.payload_limit,
+        "tasks.retention_seconds": tasks.retention.total_seconds(),
+        "tasks.retention_failed_seconds": tasks.retention_failed.total_seconds(),
+        "ring_within": rings_within(settings),
+    }
+
+
 async def work(opened: Opened, stop: asyncio.Event, **terms: Any) -> None:
     """Run a worker and its watchdog until told to stop."""
     worker = opened.settings.worker
@@ -169,9 +190,9 @@ async def work(opened: Opened, stop: asyncio.Event, **terms: Any) -> None:
     if terms:
         raise errors.SettingsInvalid(f"{min(terms)}: a worker has no such term.", field=min(terms))
     line = opened.line(watchdog.PATIENCE, **watchdog.SETTINGS)
-    in_force = json.dumps({"watchdog.interval_seconds": worker.watchdog_interval.total_seconds()})
+    values = json.dumps(in_force(opened.settings))
     try:
-        if await patiently(lambda: db.many(line, _KEEP, values=in_force), stop):
+        if await patiently(lambda: db.many(line, _KEEP, values=values), stop):
             await _work(opened, stop, line, agreed)
     finally:
         await line.close()
@@ -218,26 +239,32 @@ def rules(opened: Opened) -> list[watchdog.Rule]:
             sweep=worker.lease_sweep,
             interval=worker.watchdog_interval,
         ),
+        watch.retention(kept=opened.settings.tasks.retention, failed_kept=opened.settings.tasks.retention_failed),
         watchdog.W16,
-        DAYS_OF_THE_LOG,
+        days_of_the_log(kept=opened.settings.log.retention),
     ]
 
 
-async def _make_days(tx: db.Tx, _limit: int) -> Sequence[Any]:
-    made = await events.ensure_partitions(tx)
-    if made:
-        log.info("made days of the log", extra={"partitions": list(made)})
-    return ()
+def days_of_the_log(*, kept: timedelta) -> watchdog.Rule:
+    """Return the rule by which the log gets its days, and loses them."""
 
+    async def turn_over(tx: db.Tx, _limit: int) -> Sequence[Any]:
+        made = await events.ensure_partitions(tx)
+        dropped = await events.drop_partitions(tx, older_than=kept)
+        if made or dropped:
+            log.info("turned over the days of the log", extra={"made": list(made), "dropped": list(dropped)})
+        # Named as findings, so that they are committed at once: both hold locks.
+        return [*made, *dropped]
 
-DAYS_OF_THE_LOG = watchdog.Rule(
-    name="K10",
-    finds="a day of the next week that has no partition in the log",
-    does="makes it, ahead of its time",
-    setting="worker.watchdog_interval_seconds",
-    every=timedelta(hours=1),
-    find=_make_days,
-)
+    return watchdog.Rule(
+        name="K10",
+        finds="a day of the next week that has no partition in the log, and days older than the log is kept",
+        does="makes it, ahead of its time, and drops them, as far as every consumer has read",
+        setting="worker.watchdog_interval_seconds",
+        every=timedelta(hours=1),
+        find=turn_over,
+        key=str,
+    )
 
 
 def invariants() -> tuple[Invariant, ...]:

@@ -240,6 +240,13 @@ class DatabaseRefused(FerrymanError):
         self.retryable = login
 
 
+class ConnectionUnfit(FerrymanError):
+    """The connection given is not one that can carry a transaction for us."""
+
+    code = "CONNECTION_UNFIT"
+    advice = "Give an open transaction of the database that holds the tasks, or leave `connection` out."
+
+
 class StatementRefused(FerrymanError):
     """PostgreSQL refused a statement of ours."""
 

@@ -43,6 +43,29 @@ TASK_INVARIANTS: tuple[Invariant, ...] = (
 )
 
 
+# Retention walks this many rows at a look, this often; when it has seen all, it rests.
+SPAN = 5000
+PACE = timedelta(seconds=5)
+REST = timedelta(minutes=1)
+
+
+def retention(*, kept: timedelta, failed_kept: timedelta) -> Rule:
+    """Return the rule by which finished tasks leave (T20)."""
+
+    async def forget(tx: Tx, past: Sequence[Row]) -> int:
+        return await store.forget(tx, [row["id"] for row in past])
+
+    return Rule(
+        name="T20",
+        finds="a task that ended longer ago than such tasks are kept",
+        does="deletes it, with its progress and its log lines",
+        setting="worker.watchdog_interval_seconds",
+        every=PACE,
+        find=partial(store.walk, kept=kept, failed_kept=failed_kept, span=SPAN, pace=PACE, rest=REST),
+        act=forget,
+    )
+
+
 def rules(owners: Owners, doorbell: Doorbell, *, sweep: timedelta, interval: timedelta) -> list[Rule]:
     """Return the rules that end every task whose worker or time is gone."""
 

@@ -65,6 +65,7 @@ class Worker:
         """
         self.boot_id = ids.boot_id()
         self._handlers = handlers
+        self._owners = owners
         self._doorbell = doorbell
         self._terms = terms
         self._words = Words(session, doorbell)
@@ -174,7 +175,11 @@ class Worker:
             queues=list(self._terms.queues),
             handlers=sorted(self._handlers),
             settings=json.dumps(
-                {"lease_seconds": self._terms.lease.total_seconds(), "concurrency": self._terms.concurrency}
+                {
+                    "lease_seconds": self._terms.lease.total_seconds(),
+                    "concurrency": self._terms.concurrency,
+                    "callbacks": self._owners.kinds,
+                }
             ),
             lease=self._terms.lease,
         )
