@@ -14,6 +14,7 @@ from typing import Any
 
 from ferryman.app import tasks as doors
 from ferryman.app.registry import Registry
+from ferryman.app.schedules import Schedules
 from ferryman.kernel import db, errors, events, migrate, watchdog
 from ferryman.kernel.doorbell import Doorbell, NoDoorbell
 from ferryman.kernel.doorbell_pg import PostgresDoorbell
@@ -43,6 +44,7 @@ class Opened:
     database: Database
     doorbell: Doorbell
     tasks: doors.Tasks
+    schedules: Schedules
 
     def line(self, **settings: str) -> Line:
         """Make a connection of our own."""
@@ -51,6 +53,7 @@ class Opened:
     async def close(self) -> None:
         """Let go, doors first."""
         await self.tasks.close()
+        await self.schedules.close()
         await self.doorbell.close()
         await self.database.close()
 
@@ -92,7 +95,16 @@ async def open_app(settings: Settings, handlers: Registry, owners: Owners, *, do
         poll=settings.worker.poll,
         patience=PATIENCE,
     )
-    return Opened(settings, url, handlers, owners, database, bell, tasks)
+    schedules = Schedules(
+        database,
+        bell,
+        handlers,
+        tasks,
+        moves=Line(url, schema=settings.schema),
+        ends_after=settings.tasks.ends_after,
+        payload_limit=settings.tasks.payload_limit,
+    )
+    return Opened(settings, url, handlers, owners, database, bell, tasks, schedules)
 
 
 async def check(url: str, schema: str) -> None:
@@ -128,6 +140,7 @@ async def work(opened: Opened, stop: asyncio.Event, **terms: Any) -> None:
         poll=terms.pop("poll", worker.poll),
         result_limit=opened.settings.tasks.payload_limit,
         version=this_version(),
+        ends_after=opened.settings.tasks.ends_after,
     )
     if terms:
         raise errors.SettingsInvalid(f"{min(terms)}: a worker has no such term.", field=min(terms))
