@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ferryman.app.blocking import Client
     from ferryman.app.ferryman import Ferryman
+    from ferryman.app.schedules import Schedule, Schedules
     from ferryman.app.tasks import Handle, Tasks
     from ferryman.kernel.errors import DoNotRetry, FerrymanError
     from ferryman.kernel.retry import Backoff
-    from ferryman.tasks.model import TaskRecord
-    from ferryman.tasks.states import TaskState
+    from ferryman.tasks.model import ScheduleRecord, TaskRecord
+    from ferryman.tasks.states import ScheduleState, TaskState
     from ferryman.tasks.work.context import Context, current
 
 __all__ = [
@@ -33,6 +34,10 @@ __all__ = [
     "Ferryman",
     "FerrymanError",
     "Handle",
+    "Schedule",
+    "ScheduleRecord",
+    "ScheduleState",
+    "Schedules",
     "TaskRecord",
     "TaskState",
     "Tasks",
@@ -47,6 +52,10 @@ _HOMES = {
     "Ferryman": "ferryman.app.ferryman",
     "FerrymanError": "ferryman.kernel.errors",
     "Handle": "ferryman.app.tasks",
+    "Schedule": "ferryman.app.schedules",
+    "ScheduleRecord": "ferryman.tasks.model",
+    "ScheduleState": "ferryman.tasks.states",
+    "Schedules": "ferryman.app.schedules",
     "TaskRecord": "ferryman.tasks.model",
     "TaskState": "ferryman.tasks.states",
     "Tasks": "ferryman.app.tasks",

@@ -145,7 +145,7 @@ async def test_a_schedule_that_cannot_be_made_is_refused_as_such_with_its_field(
 async def test_a_request_for_a_schedule_is_sent_to_its_own_door(make_app: MakeApp, kind: str) -> None:
     app = await make_app((mail, {"default": True}))
 
-    with pytest.raises(errors.TaskInvalidSchedule, match="app.accept"):
+    with pytest.raises(errors.TaskInvalidSchedule, match="makes a schedule"):
         await app.tasks.accept({"schedule_type": kind})
 
 

@@ -210,7 +210,7 @@ DAYS_OF_THE_LOG = watchdog.Rule(
 
 def invariants() -> tuple[Invariant, ...]:
     """Return what must always be true, of every domain."""
-    return (*KERNEL_INVARIANTS, *watch.TASK_INVARIANTS)
+    return (*KERNEL_INVARIANTS, *watch.TASK_INVARIANTS, *watch.SCHEDULE_INVARIANTS)
 
 
 def this_version() -> str:

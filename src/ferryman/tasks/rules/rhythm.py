@@ -101,7 +101,7 @@ def zone(name: str) -> ZoneInfo:
         return found
     shown = ascii(name) if len(name) <= 60 else f"{name[:60]!a}…"
     near = get_close_matches(name[:60], available_timezones(), n=1)
-    hint = f"; did you mean {near[0]}?" if near else ""
+    hint = f" (did you mean {near[0]}?)" if near else ""
     raise ValueError(f"expected a time zone such as Europe/Berlin or UTC, got {shown}{hint}")
 
 

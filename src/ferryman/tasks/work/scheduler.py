@@ -18,7 +18,7 @@ from datetime import timedelta
 from uuid import UUID
 
 from ferryman.kernel import errors, faults, ids, retry, telemetry
-from ferryman.kernel.db import Row
+from ferryman.kernel.db import Row, Tx
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.pool import Line
 from ferryman.tasks import store
@@ -60,7 +60,11 @@ class Scheduler:
         self._aside = {id: (tries, until) for id, (tries, until) in self._aside.items() if until + FORGET_SECONDS > now}
         try:
             told, cancelled = await self._fire([id for id, (_tries, until) in self._aside.items() if until > now])
-        except errors.StatementRefused as error:
+        except errors.FerrymanError:
+            raise  # the database is away, or does not let us in: no schedule's fault
+        except Exception as error:
+            if not self._held:
+                raise
             if len(self._held) == 1:
                 self._leave(self._held[0], error)
             self._room = max(1, self._room // 2)
@@ -72,20 +76,27 @@ class Scheduler:
         return len(told)
 
     async def _fire(self, aside: Sequence[UUID]) -> tuple[Sequence[Row], list[UUID]]:
-        self._held = []
         async with self._line.transaction() as tx:
-            due = await schedules.due(tx, aside=aside, limit=self._room)
+            fired = await self.fire(tx, aside=aside)
+        if fired[0]:
+            faults.point("fire.committed")
+        return fired
+
+    async def fire(self, tx: Tx, *, aside: Sequence[UUID] = ()) -> tuple[Sequence[Row], list[UUID]]:
+        """Fire one set in a transaction; answer with the schedules that went on, and with the tasks cancelled for it."""
+        self._held = []
+        due = await schedules.due(tx, aside=aside, limit=self._room)
+        if due:
             await faults.apoint("fire.held")
-            advances, firings = self._planned(due)
-            self._held = [each.id for each in advances]
-            if not advances:
-                return (), []
-            told = await schedules.fire(tx, advances, firings, ends_after=self._ends_after)
-            previous = [id for row in told for id in row["previous"]]
-            # What a schedule fired is owed to nobody: it carries no callback, so the plain statement is all it takes.
-            cancelled = await store.cancel(tx, previous, reason=OVERTAKEN) if previous else []
-            await faults.apoint("fire.written")
-        faults.point("fire.committed")
+        advances, firings = self._planned(due)
+        self._held = [each.id for each in advances]
+        if not advances:
+            return (), []
+        told = await schedules.fire(tx, advances, firings, ends_after=self._ends_after)
+        previous = [id for row in told for id in row["previous"]]
+        # What a schedule fired is owed to nobody: it carries no callback, so the plain statement is all it takes.
+        cancelled = await store.cancel(tx, previous, reason=OVERTAKEN) if previous else []
+        await faults.apoint("fire.written")
         return told, [row["id"] for row in cancelled]
 
     def _planned(self, due: Sequence[Row]) -> tuple[list[Advance], list[NewFiring]]:
