@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ferryman.app.blocking import Client
     from ferryman.app.ferryman import Ferryman
+    from ferryman.app.handle import Handle
     from ferryman.app.schedules import Schedule, Schedules
-    from ferryman.app.tasks import Handle, Tasks
+    from ferryman.app.tasks import Tasks
     from ferryman.kernel.errors import DoNotRetry, FerrymanError
     from ferryman.kernel.retry import Backoff
     from ferryman.tasks.model import ScheduleRecord, TaskRecord
@@ -51,7 +52,7 @@ _HOMES = {
     "DoNotRetry": "ferryman.kernel.errors",
     "Ferryman": "ferryman.app.ferryman",
     "FerrymanError": "ferryman.kernel.errors",
-    "Handle": "ferryman.app.tasks",
+    "Handle": "ferryman.app.handle",
     "Schedule": "ferryman.app.schedules",
     "ScheduleRecord": "ferryman.tasks.model",
     "ScheduleState": "ferryman.tasks.states",

@@ -11,8 +11,8 @@ from typing import Any, Self, TypeVar
 from uuid import UUID
 
 from ferryman.app.ferryman import Ferryman
+from ferryman.app.handle import Handle
 from ferryman.app.schedules import Schedules
-from ferryman.app.tasks import Handle
 from ferryman.kernel import errors
 from ferryman.tasks.intake.result import Progress
 from ferryman.tasks.model import Firing, ScheduleRecord, TaskRecord

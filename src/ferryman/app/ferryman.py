@@ -11,9 +11,10 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, overload
 
 from ferryman.app import wiring
+from ferryman.app.handle import Handle
 from ferryman.app.registry import Registry
 from ferryman.app.schedules import Declared, Schedule, Schedules
-from ferryman.app.tasks import Handle, Tasks
+from ferryman.app.tasks import Tasks
 from ferryman.kernel import errors, migrate
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.pool import Database

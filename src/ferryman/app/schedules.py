@@ -8,7 +8,8 @@ from datetime import datetime, time, timedelta
 from typing import Any
 from uuid import UUID
 
-from ferryman.app.tasks import Handle, Known, Tasks
+from ferryman.app.handle import Handle
+from ferryman.app.tasks import Known, Tasks
 from ferryman.kernel import errors, events, ids, payload, telemetry
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.pool import Database, Line, Session, spoken

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from ferryman.app.handle import Handle
 from ferryman.app.schedules import Schedule
-from ferryman.app.tasks import Handle
 from ferryman.cli import exits
 from ferryman.cli.options import PLAIN, Options
 from ferryman.cli.task import wait as waiting
