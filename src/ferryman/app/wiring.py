@@ -15,6 +15,7 @@ from typing import Any
 
 from ferryman.app import tasks as doors
 from ferryman.app.registry import Registry
+from ferryman.app.schedules import Schedules
 from ferryman.kernel import db, errors, events, lease, migrate, watchdog
 from ferryman.kernel.doorbell import Doorbell, NoDoorbell
 from ferryman.kernel.doorbell_pg import PostgresDoorbell
@@ -46,6 +47,7 @@ class Opened:
     database: Database
     doorbell: Doorbell
     tasks: doors.Tasks
+    schedules: Schedules
 
     def line(self, patience: timedelta | None = None, **settings: str) -> Line:
         """Make a connection of our own."""
@@ -54,6 +56,7 @@ class Opened:
     async def close(self) -> None:
         """Let go, doors first."""
         await self.tasks.close()
+        await self.schedules.close()
         await self.doorbell.close()
         await self.database.close()
 
@@ -96,7 +99,16 @@ async def open_app(settings: Settings, handlers: Registry, owners: Owners, *, do
         patience=PATIENCE,
         rings_within=rings_within(settings),
     )
-    return Opened(settings, url, handlers, owners, database, bell, tasks)
+    schedules = Schedules(
+        database,
+        bell,
+        handlers,
+        tasks,
+        moves=Line(url, schema=settings.schema),
+        ends_after=settings.tasks.ends_after,
+        payload_limit=settings.tasks.payload_limit,
+    )
+    return Opened(settings, url, handlers, owners, database, bell, tasks, schedules)
 
 
 async def _hear(bell: Doorbell) -> None:
@@ -186,6 +198,7 @@ async def work(opened: Opened, stop: asyncio.Event, **terms: Any) -> None:
         poll=terms.pop("poll", worker.poll),
         result_limit=opened.settings.tasks.payload_limit,
         version=this_version(),
+        ends_after=opened.settings.tasks.ends_after,
     )
     if terms:
         raise errors.SettingsInvalid(f"{min(terms)}: a worker has no such term.", field=min(terms))
@@ -269,7 +282,7 @@ def days_of_the_log(*, kept: timedelta) -> watchdog.Rule:
 
 def invariants() -> tuple[Invariant, ...]:
     """Return what must always be true, of every domain."""
-    return (*KERNEL_INVARIANTS, *watch.TASK_INVARIANTS)
+    return (*KERNEL_INVARIANTS, *watch.TASK_INVARIANTS, *watch.SCHEDULE_INVARIANTS)
 
 
 def this_version() -> str:

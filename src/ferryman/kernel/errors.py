@@ -206,6 +206,21 @@ class TaskNotFound(FerrymanError):
     advice = "Check the id and the tenant."
 
 
+class ScheduleNotFound(FerrymanError):
+    """There is no such schedule for this tenant."""
+
+    code = "SCHEDULE_NOT_FOUND"
+    advice = "Check the id and the tenant; `ferryman schedule list` shows them all."
+
+
+class ScheduleBusy(FerrymanError):
+    """A task of this schedule has not ended, and its tasks may not overlap."""
+
+    code = "SCHEDULE_BUSY"
+    advice = "Wait for that task, or cancel it; `ferryman schedule show` names it."
+    retryable = True
+
+
 class CallbackUnknown(FerrymanError):
     """The end of this task is owed to an owner that this process does not know."""
 

@@ -42,6 +42,13 @@ TASK_INVARIANTS: tuple[Invariant, ...] = (
     declare(_HERE, "one_tenant", "A task and its events belong to one tenant.", deep=True),
 )
 
+SCHEDULE_INVARIANTS: tuple[Invariant, ...] = (
+    declare(_HERE, "schedules_are_bounded", "Every active schedule has a time at which it is fired."),
+    declare(_HERE, "one_task_per_firing", "One firing of a schedule has made one task.", deep=True),
+    declare(_HERE, "schedule_and_log_agree", "A schedule's row and its last move tell the same state.", deep=True),
+    declare(_HERE, "firings_have_one_tenant", "A task belongs to the tenant of the schedule that fired it.", deep=True),
+)
+
 
 # Retention walks this many rows at a look, this often; when it has seen all, it rests.
 SPAN = 5000

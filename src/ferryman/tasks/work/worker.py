@@ -26,6 +26,7 @@ from ferryman.tasks.work.crew import TaskCrew
 from ferryman.tasks.work.due import Sweep
 from ferryman.tasks.work.handlers import Handler
 from ferryman.tasks.work.run import Runner
+from ferryman.tasks.work.scheduler import Scheduler
 from ferryman.tasks.work.words import Words
 
 log = logging.getLogger("ferryman.worker")
@@ -43,6 +44,7 @@ class Terms(NamedTuple):
     poll: timedelta
     result_limit: int
     version: str
+    ends_after: timedelta = timedelta(days=30)
 
 
 class Worker:
@@ -96,7 +98,12 @@ class Worker:
             claim_max=terms.claim_max,
             poll=terms.poll.total_seconds(),
         )
-        self._sweep = Sweep(self._lines[0], doorbell, poll=terms.poll.total_seconds())
+        self._sweep = Sweep(
+            self._lines[0],
+            doorbell,
+            poll=terms.poll.total_seconds(),
+            scheduler=Scheduler(self._lines[0], doorbell, ends_after=terms.ends_after),
+        )
         self._keeper = Keeper(
             line,
             held=self.pump.held,
