@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from importlib.metadata import PackageNotFoundError, version
@@ -14,14 +14,16 @@ from typing import Any
 
 from ferryman.app import tasks as doors
 from ferryman.app.registry import Registry
-from ferryman.kernel import db, errors, events, migrate, watchdog
+from ferryman.kernel import db, errors, events, migrate, payload, telemetry, watchdog
 from ferryman.kernel.doorbell import Doorbell, NoDoorbell
 from ferryman.kernel.doorbell_pg import PostgresDoorbell
 from ferryman.kernel.invariants import KERNEL_INVARIANTS, Invariant
 from ferryman.kernel.pool import Database, Line
 from ferryman.kernel.settings import Settings
 from ferryman.tasks import watch
+from ferryman.tasks.model import Draft
 from ferryman.tasks.ports import Owners
+from ferryman.tasks.rules import request
 from ferryman.tasks.work.worker import Terms, Worker
 
 log = logging.getLogger("ferryman")
@@ -47,6 +49,16 @@ class Opened:
     def line(self, **settings: str) -> Line:
         """Make a connection of our own."""
         return Line(self.url, schema=self.settings.schema, settings=settings or None)
+
+    def drafts(self, task: str | Callable[..., Any], given: Any, *, tenant: str, **fields: Any) -> Draft:
+        """Check the request for a task that a handler of this app creates."""
+        name, handler, defaults = self.handlers.find(task)
+        text = payload.encode(given, limit=self.settings.tasks.payload_limit)
+        if handler is not None:
+            handler.fit(text)
+        return request.draft(
+            tenant=tenant, name=name, payload=text, defaults=defaults, traceparent=telemetry.carry(), **fields
+        )
 
     async def close(self) -> None:
         """Let go, doors first."""
@@ -128,6 +140,7 @@ async def work(opened: Opened, stop: asyncio.Event, **terms: Any) -> None:
         poll=terms.pop("poll", worker.poll),
         result_limit=opened.settings.tasks.payload_limit,
         version=this_version(),
+        ends_after=opened.settings.tasks.ends_after,
     )
     if terms:
         raise errors.SettingsInvalid(f"{min(terms)}: a worker has no such term.", field=min(terms))
@@ -153,6 +166,7 @@ async def work(opened: Opened, stop: asyncio.Event, **terms: Any) -> None:
             opened.doorbell,
             line=opened.line,
             session=opened.database.session,
+            drafts=opened.drafts,
             terms=agreed,
         ).run(stop)
     finally:
