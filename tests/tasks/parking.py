@@ -1,11 +1,14 @@
 """Waiting until a task has parked, without a clock: the worker rings when it has."""
 
 import asyncio
+from datetime import timedelta
 from uuid import UUID
 
 from ferryman import Ferryman
 from ferryman.testing import travel
-from tests.tasks.conftest import MakeApp as MakeApp
+from tests.tasks.conftest import MakeApp
+
+__all__ = ["MakeApp", "parked", "parks", "pass_time"]
 
 PATIENCE_SECONDS = 60
 
@@ -32,8 +35,6 @@ async def parks(app: Ferryman, id: UUID) -> int:
 
 async def pass_time(app: Ferryman, seconds: float) -> None:
     """Move the clock of the database, and let the sweep look at it."""
-    from datetime import timedelta
-
     async with app.database.session() as tx:
         await travel(tx, timedelta(seconds=seconds))
     app.doorbell.ring("due")

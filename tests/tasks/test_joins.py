@@ -62,7 +62,8 @@ async def test_a_join_of_a_hundred_wakes_its_parent_once(make_app: MakeApp) -> N
 async def test_a_child_is_awaited_like_a_call(make_app: MakeApp) -> None:
     async def flow(ctx: Context) -> int:
         child: Child[int] = ctx.child(square, {"n": 3})
-        return await child + await ctx.child("square", n=1)
+        other: Child[int] = ctx.child("square", n=1)
+        return await child + await other
 
     app = await make_app((flow, ONCE), square)
     async with app.worker():

@@ -61,19 +61,7 @@ def rules(owners: Owners, doorbell: Doorbell, *, sweep: timedelta, interval: tim
             log.warning("tasks expired", extra={"count": len(rows), "first": str(rows[0]["id"])})
         return _counted(rows)
 
-    async def collect(tx: Tx, strays: Sequence[Row]) -> int:
-        return _counted(await end(tx, owners, [row["id"] for row in strays], reason=PARENT_ENDED))
-
-    async def wake(tx: Tx, stuck: Sequence[Row]) -> int:
-        return len(await steps.wake(tx, [row["id"] for row in stuck]))
-
-    def told(found: Sequence[Row]) -> None:
-        doorbell.ring("cancel", [str(row["id"]) for row in found])
-        ring(found)
-
-    def ring(found: Sequence[Row]) -> None:
-        doorbell.ring("ready")
-        doorbell.ring("done", [str(row["id"]) for row in found])
+    ring = partial(_ring, doorbell)
 
     async def count(tx: Tx, _limit: int) -> Sequence[Row]:
         depth = await store.depth(tx)
@@ -112,6 +100,24 @@ def rules(owners: Owners, doorbell: Doorbell, *, sweep: timedelta, interval: tim
             only_bound=True,
             after=ring,
         ),
+        *_parted(owners, doorbell, interval),
+    ]
+
+
+def _parted(owners: Owners, doorbell: Doorbell, interval: timedelta) -> list[Rule]:
+    """Return the rules for what the ends of children and of parents owe each other; the normal path has paid it already."""
+
+    async def collect(tx: Tx, strays: Sequence[Row]) -> int:
+        return _counted(await end(tx, owners, [row["id"] for row in strays], reason=PARENT_ENDED))
+
+    async def wake(tx: Tx, stuck: Sequence[Row]) -> int:
+        return len(await steps.wake(tx, [row["id"] for row in stuck]))
+
+    def told(found: Sequence[Row]) -> None:
+        doorbell.ring("cancel", [str(row["id"]) for row in found])
+        _ring(doorbell, found)
+
+    return [
         Rule(
             name="T19-strays",
             finds="a child that lives although its parent has ended",
@@ -130,9 +136,14 @@ def rules(owners: Owners, doorbell: Doorbell, *, sweep: timedelta, interval: tim
             every=interval,
             find=steps.stuck,
             act=wake,
-            after=ring,
+            after=partial(_ring, doorbell),
         ),
     ]
+
+
+def _ring(doorbell: Doorbell, found: Sequence[Row]) -> None:
+    doorbell.ring("ready")
+    doorbell.ring("done", [str(row["id"]) for row in found])
 
 
 def _counted(rows: Sequence[Row]) -> int:
