@@ -171,12 +171,12 @@ async def test_cancelling_a_parent_cancels_its_children_and_theirs(make_app: Mak
 
 
 async def _fails(ctx: Context) -> None:
-    await ctx.child(hang).born
+    await asyncio.shield(ctx.child(hang).born)
     raise ValueError("no")
 
 
 async def _returns(ctx: Context) -> None:
-    await ctx.child(hang).born
+    await asyncio.shield(ctx.child(hang).born)
 
 
 @pytest.mark.parametrize("flow", [_fails, _returns])

@@ -21,7 +21,7 @@ from ferryman.kernel.invariants import KERNEL_INVARIANTS, Invariant
 from ferryman.kernel.pool import Database, Line
 from ferryman.kernel.settings import Settings
 from ferryman.tasks import watch
-from ferryman.tasks.model import Draft
+from ferryman.tasks.model import NewTask
 from ferryman.tasks.ports import Owners
 from ferryman.tasks.rules import request
 from ferryman.tasks.work.worker import Terms, Worker
@@ -50,15 +50,22 @@ class Opened:
         """Make a connection of our own."""
         return Line(self.url, schema=self.settings.schema, settings=settings or None)
 
-    def drafts(self, task: str | Callable[..., Any], given: Any, *, tenant: str, **fields: Any) -> Draft:
-        """Check the request for a task that a handler of this app creates."""
+    def drafts(
+        self, task: str | Callable[..., Any], *, tenant: str, **fields: Any
+    ) -> tuple[NewTask, Callable[[Any], str]]:
+        """Check the request for a task that a handler of this app creates, and say how its payload is checked."""
         name, handler, defaults = self.handlers.find(task)
-        text = payload.encode(given, limit=self.settings.tasks.payload_limit)
-        if handler is not None:
-            handler.fit(text)
-        return request.draft(
-            tenant=tenant, name=name, payload=text, defaults=defaults, traceparent=telemetry.carry(), **fields
+
+        def text(given: Any) -> str:
+            made = payload.encode(given, limit=self.settings.tasks.payload_limit)
+            if handler is not None:
+                handler.fit(made)
+            return made
+
+        like = request.draft(
+            tenant=tenant, name=name, payload="", defaults=defaults, traceparent=telemetry.carry(), **fields
         )
+        return like.task, text
 
     async def close(self) -> None:
         """Let go, doors first."""

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar, TypeVarTuple, Unpack, overload
 
 from ferryman.kernel import errors, ids, payload, retry
 from ferryman.tasks.joins import CHILD
-from ferryman.tasks.model import Claimed, Draft
+from ferryman.tasks.model import Claimed, NewTask
 from ferryman.tasks.rules import request
 from ferryman.tasks.work.memory import EVENT, SLEEP, STEP, Child, Memory
 from ferryman.tasks.work.scribe import Scribe
@@ -25,8 +25,8 @@ RETRIES_MAX = 1000
 class Drafts(Protocol):
     """Who can check the request for a child."""
 
-    def __call__(self, task: str | Function, given: Any, *, tenant: str, **fields: Any) -> Draft:
-        """Return the row that it asks for."""
+    def __call__(self, task: str | Function, *, tenant: str, **fields: Any) -> tuple[NewTask, Callable[[Any], str]]:
+        """Return the row that it asks for, without its payload, and what checks a payload and makes text of it."""
 
 
 class Desk:
@@ -140,14 +140,14 @@ class Durable:
         """Create a task of this one's own; await it, or several by `join`, for the result.
 
         A child is created once, however often this handler is tried, and does not outlive its parent. The payload is given
-        whole, or as keyword arguments; `name` tells children of parallel branches apart.
+        whole, or as keyword arguments; one that does not fit is refused where the child is awaited. `name` tells children of
+        parallel branches apart.
         """
         memory, desk = self._remembering()
         if given is not None and arguments:
             raise errors.TaskInvalidPayload("Give the payload whole or as keyword arguments, not both.")
-        draft = desk.drafts(
+        like, text = desk.drafts(
             task,
-            arguments if given is None else given,
             tenant=self.tenant,
             queue=queue,
             priority=priority,
@@ -155,8 +155,9 @@ class Durable:
             max_retries=max_retries,
             backoff=backoff,
         )
-        call = memory.call(CHILD, draft.task.name if name is None else ids.check_name(name, "name"))
-        return memory.child(call, draft, None if isinstance(task, str) else task)
+        call = memory.call(CHILD, like.name if name is None else ids.check_name(name, "name"))
+        value = arguments if given is None else given
+        return memory.child(call, lambda: like._replace(payload=text(value)), None if isinstance(task, str) else task)
 
     def join(self, children: Sequence[Child[Result]]) -> Coroutine[Any, Any, list[Result]]:
         """Wait until all these children have ended, without holding a worker; return their results in order.

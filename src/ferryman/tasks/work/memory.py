@@ -31,7 +31,7 @@ from uuid import UUID
 
 from ferryman.kernel import errors, payload, retry
 from ferryman.tasks.joins import CHILD, child_id
-from ferryman.tasks.model import Answer, Asked, Birth, Call, Claimed, Draft, Kept, Park
+from ferryman.tasks.model import Answer, Asked, Birth, Call, Claimed, Kept, NewTask, Park
 from ferryman.tasks.rules import ending
 from ferryman.tasks.store.steps import DONE, FAILED, OPEN, Key
 from ferryman.tasks.work.revive import revived
@@ -119,6 +119,8 @@ class Memory:
         self._callers: dict[tuple[str, str], asyncio.Task[Any] | None] = {}
         self._position = 0
         self._caught: list[Kept] = []
+        self._unborn: list[tuple[Child[Any], Call, Callable[[], NewTask]]] = []
+        self._delivery: asyncio.Task[None] | None = None
         self._busy = 0
         self._rounds = 0
         self._watching = False
@@ -232,39 +234,45 @@ class Memory:
             await self._stay(_Wait(answer.until, call.name if call.kind == EVENT else None))
         return answer
 
-    def child(self, call: Call, draft: Draft, function: Any) -> Child[Any]:
+    def child(self, call: Call, task: Callable[[], NewTask], function: Any) -> Child[Any]:
         """Create a child, or meet the one that an earlier attempt created."""
         self._bore = True
         child: Child[Any] = Child(self, child_id(call), function)
-        task = draft.task._replace(id=child.id, callback=CHILD, callback_ref=str(self._task.id))
-        birth = Birth(call, task)
-        fresh = not self._known and self._known is not None and not self._caught
-        child.born = self._scribe.bear(birth) if fresh else self._loop.create_task(self._born(child, birth))
-        self._busy += 1
-        child.born.add_done_callback(self._birth_ended)
+        if self._delivery is None:
+            self._busy += 1
+            self._delivery = self._loop.create_task(self._deliver())
+            self._delivery.add_done_callback(self._delivered)
+        child.born = self._delivery
+        self._unborn.append((child, call, task))
         return child
 
-    async def _born(self, child: Child[Any], birth: Birth) -> None:
-        answer = await self._remembered(birth.call)
-        if answer is not None:
-            child.answer = answer
-            return
-        if self._caught:
-            await self._scribe.remember(self._forgiven())
-        await self._scribe.bear(birth)
+    async def _deliver(self) -> None:
+        """Create all the children that were asked for together, as one set."""
+        while self._unborn:
+            unborn, self._unborn = self._unborn, []
+            births = []
+            for child, call, task in unborn:
+                answer = await self._remembered(call)
+                if answer is None:
+                    made = task()._replace(id=child.id, callback=CHILD, callback_ref=str(self._task.id))
+                    births.append(Birth(call, made))
+                else:
+                    child.answer = answer
+            if births and self._caught:
+                await self._scribe.remember(self._forgiven())
+            if births:
+                await self._scribe.bear(births)
 
-    def _birth_ended(self, born: asyncio.Future[None]) -> None:
-        if not born.cancelled():
-            born.exception()  # told to whoever joins the child
+    def _delivered(self, delivery: asyncio.Task[None]) -> None:
+        self._delivery = None
+        if not delivery.cancelled():
+            delivery.exception()  # told to whoever joins the children
         self._free()
 
     async def join(self, children: Sequence[Child[Any]]) -> list[Any]:
         """Wait until all have ended; return their results, or raise the failure of the first that failed."""
-        for child in children:
-            if child.born.done():
-                child.born.result()
-            else:
-                await asyncio.shield(child.born)
+        for born in dict.fromkeys(child.born for child in children):
+            await asyncio.shield(born)
         live = tuple(dict.fromkeys(child.id for child in children if child.answer.state == OPEN))
         if live:
             await self._stay(_Wait(children=live))

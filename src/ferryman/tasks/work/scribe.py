@@ -54,7 +54,7 @@ class Scribe:
         self._ends_after = ends_after
         self._kept: Gather[Sequence[Kept], None] = Gather(self._remember)
         self._asked: Gather[Asked, Answer] = Gather(self._wait)
-        self._born: Gather[Birth, None] = Gather(self._bear)
+        self._born: Gather[Sequence[Birth], None] = Gather(self._bear)
         self._recalled: Gather[UUID, Memory] = Gather(self._recall)
 
     def remember(self, kept: Sequence[Kept]) -> Awaitable[None]:
@@ -65,9 +65,9 @@ class Scribe:
         """Ask whether a sleep or a wait is over, and write that it was asked."""
         return self._asked.put(asked)
 
-    def bear(self, birth: Birth) -> asyncio.Future[None]:
-        """Create a child."""
-        return self._born.put(birth)
+    def bear(self, births: Sequence[Birth]) -> Awaitable[None]:
+        """Create children of one task."""
+        return self._born.put(births)
 
     def recall(self, task: UUID) -> asyncio.Future[Memory]:
         """Read what a task remembers of earlier claims."""
@@ -102,22 +102,21 @@ class Scribe:
 
         return await self._fenced(things, ask, lambda asked: asked.call)
 
-    async def _bear(self, things: list[Birth]) -> list[Exception | None]:
-        async def ask(some: Sequence[Birth]) -> dict[int, None]:
+    async def _bear(self, things: list[Sequence[Birth]]) -> list[Exception | None]:
+        async def ask(some: Sequence[Sequence[Birth]]) -> dict[int, None]:
+            births = [birth for each in some for birth in each]
             async with self._line.transaction() as tx:
-                held = await steps.bear(tx, some, owner=self._owner)
-                born = [birth.task for birth in some if birth.call.task in held]
+                held = await steps.bear(tx, births, owner=self._owner)
+                born = [birth.task for birth in births if birth.call.task in held]
                 if born:
                     await store.create(tx, born, ends_after=self._ends_after)
                 faults.point("step.before")
             faults.point("step.committed")
             if born:
                 self._doorbell.ring("ready", {named(task.queue, task.tenant) for task in born})
-            if any(task.scheduled_at is not None for task in born):
-                self._doorbell.ring("due")
-            return {n: None for n, birth in enumerate(some) if birth.call.task in held}
+            return {n: None for n, each in enumerate(some) if each[0].call.task in held}
 
-        return await self._fenced(things, ask, lambda birth: birth.call)
+        return await self._fenced(things, ask, lambda births: births[0].call)
 
     async def _recall(self, ids: list[UUID]) -> list[Memory | Exception]:
         found = await self._patiently(lambda: steps.recall(self._line, ids))

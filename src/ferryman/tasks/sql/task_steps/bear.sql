@@ -1,6 +1,9 @@
 -- The calls of children that are about to be born in the same transaction. Fenced like a step: the parent's row is locked, and
 -- so a parent that has ended bears none.
-with word as materialized (
+with clock as materialized (
+    select ferryman.clock() as now
+),
+word as materialized (
     select given.*
     from unnest(
         (select :tasks::uuid[]), (select :epochs::bigint[]), (select :names::text[]), (select :nths::integer[]),
@@ -20,8 +23,8 @@ held as materialized (
 ),
 kept as (
     insert into ferryman.task_steps (task, kind, name, nth, position, child, state, at)
-    select held.task, 'child', held.name, held.nth, held.position, held.child, 'open', ferryman.clock()
-    from held
+    select held.task, 'child', held.name, held.nth, held.position, held.child, 'open', clock.now
+    from clock, held
     on conflict (task, kind, name, nth) do nothing
 )
 select distinct task

@@ -1,7 +1,10 @@
 -- What steps came to, of many tasks at once. The word of a stale holder is not written: the task's row is locked, so that no
 -- other holder can come before this commits. A row that somebody else is writing is passed over; the sender asks again.
 -- A repeat after a lost answer meets its own rows. The limit keeps the planner at one lookup a row (see turn.sql).
-with word as materialized (
+with clock as materialized (
+    select ferryman.clock() as now
+),
+word as materialized (
     select given.*
     from unnest(
         (select :tasks::uuid[]), (select :epochs::bigint[]), (select :names::text[]), (select :nths::integer[]),
@@ -21,8 +24,8 @@ held as materialized (
 ),
 kept as (
     insert into ferryman.task_steps (task, kind, name, nth, position, state, result, at)
-    select held.task, 'step', held.name, held.nth, held.position, held.state, held.result::jsonb, ferryman.clock()
-    from held
+    select held.task, 'step', held.name, held.nth, held.position, held.state, held.result::jsonb, clock.now
+    from clock, held
     on conflict (task, kind, name, nth) do nothing
 )
 select count(*) as count
