@@ -158,6 +158,7 @@ CREATE TABLE ferryman.tasks (
     backoff jsonb,
     payload jsonb NOT NULL,
     result jsonb,
+    roused boolean,
     CONSTRAINT tasks_finished_at_present CHECK (((state = ANY (ARRAY['succeeded'::text, 'failed'::text, 'cancelled'::text])) = (finished_at IS NOT NULL))),
     CONSTRAINT tasks_lease_owner_present CHECK (((state = 'running'::text) = (lease_owner IS NOT NULL))),
     CONSTRAINT tasks_leased_until_present CHECK (((state = 'running'::text) = (leased_until IS NOT NULL))),
@@ -177,6 +178,8 @@ COMMENT ON COLUMN ferryman.tasks.wake_at IS 'When the sweep puts it into the ord
 COMMENT ON COLUMN ferryman.tasks.epoch IS 'The fence: grows with every claim, compared by every write of a holder.';
 
 COMMENT ON COLUMN ferryman.tasks.task_id IS 'Given by the caller; null means: the text of id.';
+
+COMMENT ON COLUMN ferryman.tasks.roused IS 'Something has come while it ran: the next park does not wait. Null: nothing.';
 
 CREATE VIEW ferryman.bounds AS
  SELECT 'task'::text AS domain,
@@ -349,6 +352,53 @@ CREATE TABLE ferryman.task_progress (
 )
 WITH (fillfactor='70');
 
+CREATE TABLE ferryman.task_signals (
+    id bigint NOT NULL,
+    task uuid NOT NULL,
+    at timestamp with time zone NOT NULL,
+    name text NOT NULL,
+    payload jsonb
+);
+
+ALTER TABLE ferryman.task_signals ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME ferryman.task_signals_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE ferryman.task_steps (
+    task uuid NOT NULL,
+    child uuid,
+    at timestamp with time zone NOT NULL,
+    until timestamp with time zone,
+    nth integer NOT NULL,
+    "position" integer,
+    kind text NOT NULL,
+    name text NOT NULL,
+    state text NOT NULL,
+    result jsonb,
+    CONSTRAINT task_steps_kind_check CHECK ((kind = ANY (ARRAY['step'::text, 'sleep'::text, 'event'::text, 'child'::text]))),
+    CONSTRAINT task_steps_open CHECK (((state <> 'open'::text) OR (num_nonnulls(child, until) = 1))),
+    CONSTRAINT task_steps_state_check CHECK ((state = ANY (ARRAY['open'::text, 'done'::text, 'failed'::text])))
+);
+
+COMMENT ON COLUMN ferryman.task_steps."position" IS 'Its place among the calls made in sequence. Null: made in a parallel branch.';
+
+CREATE TABLE ferryman.task_waits (
+    task uuid NOT NULL,
+    epoch bigint NOT NULL,
+    open integer,
+    children uuid[] NOT NULL,
+    names text[] NOT NULL,
+    CONSTRAINT task_waits_check CHECK (((open IS NULL) = (children = '{}'::uuid[])))
+)
+WITH (fillfactor='50');
+
+COMMENT ON COLUMN ferryman.task_waits.open IS 'How many of the children must end before it goes on. Null: it waits for none.';
+
 CREATE TABLE ferryman.workers (
     boot_id uuid NOT NULL,
     tenant text,
@@ -382,6 +432,15 @@ ALTER TABLE ONLY ferryman.task_logs
 ALTER TABLE ONLY ferryman.task_progress
     ADD CONSTRAINT task_progress_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY ferryman.task_signals
+    ADD CONSTRAINT task_signals_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY ferryman.task_steps
+    ADD CONSTRAINT task_steps_pkey PRIMARY KEY (task, kind, name, nth);
+
+ALTER TABLE ONLY ferryman.task_waits
+    ADD CONSTRAINT task_waits_pkey PRIMARY KEY (task);
+
 ALTER TABLE ONLY ferryman.tasks
     ADD CONSTRAINT tasks_pkey PRIMARY KEY (id);
 
@@ -400,6 +459,10 @@ CREATE INDEX events_subject ON ONLY ferryman.events USING btree (subject, id);
 CREATE INDEX events_default_subject_id_idx ON ferryman.events_default USING btree (subject, id);
 
 CREATE INDEX task_logs_task ON ferryman.task_logs USING btree (task, id);
+
+CREATE INDEX task_signals_task ON ferryman.task_signals USING btree (task, name, id);
+
+CREATE INDEX task_steps_children ON ferryman.task_steps USING btree (child) WHERE ((child IS NOT NULL) AND (state = 'open'::text));
 
 CREATE INDEX tasks_ending ON ferryman.tasks USING btree (ends_at) WHERE ((finished_at IS NULL) AND (leased_until IS NULL));
 
@@ -430,3 +493,12 @@ ALTER TABLE ONLY ferryman.task_logs
 
 ALTER TABLE ONLY ferryman.task_progress
     ADD CONSTRAINT task_progress_id_fkey FOREIGN KEY (id) REFERENCES ferryman.tasks(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY ferryman.task_signals
+    ADD CONSTRAINT task_signals_task_fkey FOREIGN KEY (task) REFERENCES ferryman.tasks(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY ferryman.task_steps
+    ADD CONSTRAINT task_steps_task_fkey FOREIGN KEY (task) REFERENCES ferryman.tasks(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY ferryman.task_waits
+    ADD CONSTRAINT task_waits_task_fkey FOREIGN KEY (task) REFERENCES ferryman.tasks(id) ON DELETE CASCADE;

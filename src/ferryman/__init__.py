@@ -26,9 +26,11 @@ if TYPE_CHECKING:
     from ferryman.tasks.model import ScheduleRecord, TaskRecord
     from ferryman.tasks.states import ScheduleState, TaskState
     from ferryman.tasks.work.context import Context, current
+    from ferryman.tasks.work.memory import Child
 
 __all__ = [
     "Backoff",
+    "Child",
     "Client",
     "Context",
     "DoNotRetry",
@@ -47,6 +49,7 @@ __all__ = [
 
 _HOMES = {
     "Backoff": "ferryman.kernel.retry",
+    "Child": "ferryman.tasks.work.memory",
     "Client": "ferryman.app.blocking",
     "Context": "ferryman.tasks.work.context",
     "DoNotRetry": "ferryman.kernel.errors",

@@ -22,14 +22,15 @@ async def client(url: str) -> AsyncIterator[Ferryman]:
     """Open an app that runs nothing itself."""
     app = Ferryman(url, tasks={"max_retries": RETRIES})
     app.declare("job", backoff=0.05)
+    app.declare("voyage", backoff=0.05)
     async with app:
         yield app
 
 
-async def load(url: str, count: int, **arguments: Any) -> list[str]:
+async def load(url: str, count: int, *, name: str = "job", **arguments: Any) -> list[str]:
     """Create plain tasks; return the ids that were acknowledged."""
     async with client(url) as app:
-        made = await app.tasks.create_many("job", [{"key": f"t{n}", **arguments} for n in range(count)])
+        made = await app.tasks.create_many(name, [{"key": f"t{n}", **arguments} for n in range(count)])
         return [str(handle.id) for handle in made]
 
 

@@ -130,3 +130,19 @@ def recoveries(lines: Sequence[Line]) -> list[float]:
         if task == again and pid in died and (task, epoch) not in ended:
             found.append(at - died[pid])
     return found
+
+
+async def remembered(url: str, tasks: Iterable[str], lines: Sequence[Line]) -> None:
+    """Assert that each step is remembered by its last run, that no other follows it, and that each child was born once."""
+    steps = await read(url, "select task::text, name, result from ferryman.task_steps where kind = 'step'")
+    kept = {(row["task"], row["name"]): json.loads(row["result"]) for row in steps}
+    # In the order of time; the histories of several processes may have been put together.
+    lines = sorted(lines, key=lambda line: line["at"])
+    last = {(line["task"], line["step"]): line["word"] for line in lines if line["what"] == "ran"}
+    assert kept == last
+    ends = {line["task"]: line["words"] for line in lines if line["what"] == "end" and "words" in line}
+    assert ends == {task: [kept[task, name] for name in ("load", "cast-off", "cross", "unload")] for task in tasks}
+    families = await read(
+        url, "select callback_ref, count(*) as count from ferryman.tasks where name = 'leg' group by 1"
+    )
+    assert {row["callback_ref"]: row["count"] for row in families} == dict.fromkeys(tasks, 3)

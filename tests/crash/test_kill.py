@@ -26,9 +26,13 @@ WORKER_POINTS = {
     "settle.before": "settle.before=kill@1",
     "settle.inside": "settle.inside=kill@1",
     "settle.committed": "settle.committed=kill@1",
+    "step.before": "step.before=kill@2",
+    "step.committed": "step.committed=kill@2",
+    "park.committed": "park.committed=kill@1",
     "renew.before": "renew.before=kill@1",
     "drain.begun": "drain.begun=kill@1",
 }
+DURABLE_POINTS = ("step.before", "step.committed", "park.committed")
 PRODUCER_POINTS = {"create.before": "create.before=kill@4", "create.committed": "create.committed=kill@4"}
 WATCHDOG_POINTS = {"watchdog.found": "watchdog.found=kill@1", "watchdog.acted": "watchdog.acted=kill@1"}
 SCHEDULER_POINTS = {
@@ -62,9 +66,13 @@ async def test_work_survives_the_death_of_its_worker(point: str, database_url: s
     assert max(judge.recoveries(worker.lines()), default=0.0) < RECOVERY_SECONDS
     if point == "settle.inside":
         assert await cargo.debts(database_url) == [1] * len(acknowledged)
+    if point in DURABLE_POINTS:
+        await judge.remembered(database_url, acknowledged, worker.lines())
 
 
 async def load(point: str, url: str) -> list[str]:
+    if point in DURABLE_POINTS:
+        return await cargo.load(url, 12, name="voyage")
     if point == "settle.inside":
         return await cargo.load_owing(url, 40)
     if point in ("renew.before", "drain.begun"):

@@ -110,6 +110,10 @@ class Client:
         """Read a page of tasks, newest first."""
         return self._run(self._app.tasks.list(**filters))
 
+    def send_event(self, task_id: str | UUID, name: str, given: Any = None, /) -> int:
+        """Send an event to a task that has not ended."""
+        return self._run(self._app.tasks.send_event(task_id, name, given))
+
     def cancel(self, *task_ids: str | UUID, reason: str | None = None, connection: object = None) -> Sequence[UUID]:
         """Cancel tasks that have not ended."""
         cancel = partial(self._app.tasks.cancel, *task_ids, reason=reason)
@@ -160,6 +164,10 @@ class BlockingHandle:
     def result(self, *, timeout: float | None = None) -> Any:
         """Wait for the end and return what the handler returned."""
         return self._client.run(self._handle.result(timeout=timeout))
+
+    def send_event(self, name: str, given: Any = None, /) -> int:
+        """Send the task an event."""
+        return self._client.run(self._handle.send_event(name, given))
 
     def cancel(self, *, reason: str | None = None) -> bool:
         """Cancel the task; tell whether it was still live."""

@@ -19,6 +19,7 @@ from ferryman.kernel import errors, migrate
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.pool import Database
 from ferryman.kernel.settings import Settings
+from ferryman.tasks.joins import CHILD, Joins
 from ferryman.tasks.ports import Owners, Settles
 from ferryman.tasks.rules.request import DEFAULT_NAME, Defaults, recurring
 
@@ -158,7 +159,7 @@ class Ferryman:
             await wiring.patiently(self.open, unless)
         elif self._opened is None:
             self._opened = await wiring.open_app(
-                self.settings, self._handlers, Owners(self._settlers), doorbell=self._given_doorbell
+                self.settings, self._handlers, Owners({**self._settlers, CHILD: Joins()}), doorbell=self._given_doorbell
             )
         return self
 

@@ -20,10 +20,11 @@ from ferryman.kernel.doorbell import Doorbell, Inside
 from ferryman.kernel.gather import Gather
 from ferryman.kernel.loop import RECONNECT
 from ferryman.kernel.pool import Database, Line, Session, spoken
-from ferryman.tasks.intake import cancel, create, read
+from ferryman.tasks.intake import cancel, create, read, signal
 from ferryman.tasks.intake.create import Alike
 from ferryman.tasks.intake.explain import Explanation, explain
 from ferryman.tasks.intake.result import End, Progress, Waiting
+from ferryman.tasks.joins import Aftermath
 from ferryman.tasks.model import Created, Draft, TaskRecord
 from ferryman.tasks.ports import Owners
 from ferryman.tasks.rules import request
@@ -359,6 +360,20 @@ class Tasks:
             self._waiting[tenant] = Waiting(self._session, self._doorbell, tenant=tenant, poll=self._poll)
         return self._waiting[tenant]
 
+    # What is sent to a task
+
+    async def send_event(self, task_id: str | UUID, name: str, given: Any = None, /) -> int:
+        """Send an event to a task that has not ended, and return its number; `ctx.wait_event(name)` there takes it.
+
+        It is kept until then. A send whose answer was lost may be kept twice if it is sent again.
+        """
+        text = None if given is None else payload.encode(given, limit=self._limit)
+        with spoken():
+            sent = await signal.send(self._cancelling, task_id, name, text, tenant=self.tenant)
+        if sent.lane is not None:
+            self._doorbell.ring("ready", [sent.lane])
+        return sent.number
+
     # What is stopped
 
     async def cancel(
@@ -369,15 +384,20 @@ class Tasks:
         if connection is not None:
             return await self._lent.cancel(connection, task_ids, reason=reason)
         wanted = [await self._id(each) for each in task_ids]
+        after = Aftermath()
         rows = await self._patiently(
-            lambda: cancel.cancel(self._cancelling, self._owners, wanted, tenant=self.tenant, reason=reason)
+            lambda: cancel.cancel(
+                self._cancelling, self._owners, wanted, tenant=self.tenant, reason=reason, after=after
+            )
         )
         told = [row["id"] for row in rows]
         if told:
-            hints = [str(id) for id in told]
+            hints = [str(id) for id in (*told, *after.cancelled)]
             self._doorbell.ring("cancel", hints)
             self._doorbell.ring("done", hints)
-            telemetry.ended("task", CANCELLED.value, None, len(told))
+            telemetry.ended("task", CANCELLED.value, None, len(hints))
+        if after.lanes:
+            self._doorbell.ring("ready", after.lanes)
         return told
 
     async def _id(self, task_id: str | UUID) -> UUID:

@@ -16,7 +16,7 @@ from typing import Any
 from ferryman.app import tasks as doors
 from ferryman.app.registry import Registry
 from ferryman.app.schedules import Schedules
-from ferryman.kernel import db, errors, events, lease, migrate, watchdog
+from ferryman.kernel import db, errors, events, lease, migrate, payload, telemetry, watchdog
 from ferryman.kernel.doorbell import Doorbell, NoDoorbell
 from ferryman.kernel.doorbell_pg import PostgresDoorbell
 from ferryman.kernel.invariants import KERNEL_INVARIANTS, Invariant
@@ -24,7 +24,9 @@ from ferryman.kernel.loop import RECONNECT
 from ferryman.kernel.pool import Database, Line
 from ferryman.kernel.settings import Settings
 from ferryman.tasks import watch
+from ferryman.tasks.model import NewTask
 from ferryman.tasks.ports import Owners
+from ferryman.tasks.rules import request
 from ferryman.tasks.work.worker import Terms, Worker
 
 log = logging.getLogger("ferryman")
@@ -52,6 +54,23 @@ class Opened:
     def line(self, patience: timedelta | None = None, **settings: str) -> Line:
         """Make a connection of our own."""
         return Line(self.url, schema=self.settings.schema, settings=settings or None, patience=patience)
+
+    def drafts(
+        self, task: str | Callable[..., Any], *, tenant: str, **fields: Any
+    ) -> tuple[NewTask, Callable[[Any], str]]:
+        """Check the request for a task that a handler of this app creates, and say how its payload is checked."""
+        name, handler, defaults = self.handlers.find(task)
+
+        def text(given: Any) -> str:
+            made = payload.encode(given, limit=self.settings.tasks.payload_limit)
+            if handler is not None:
+                handler.fit(made)
+            return made
+
+        like = request.draft(
+            tenant=tenant, name=name, payload="", defaults=defaults, traceparent=telemetry.carry(), **fields
+        )
+        return like.task, text
 
     async def close(self) -> None:
         """Let go, doors first."""
@@ -232,6 +251,7 @@ async def _work(opened: Opened, stop: asyncio.Event, line: Line, agreed: Terms) 
             opened.doorbell,
             line=partial(opened.line, lease.patience(agreed.lease)),
             session=opened.database.session,
+            drafts=opened.drafts,
             terms=agreed,
             home=opened.database,
         ).run(stop, beside={"watchdog": watching})

@@ -150,6 +150,48 @@ class TaskReplayMismatch(FerrymanError):
     advice = "Keep the names and order of steps while tasks are in flight, or cancel and recreate."
 
 
+class TaskStepAmbiguous(FerrymanError):
+    """Two parallel branches of a handler call durable steps of one name."""
+
+    code = "TASK_STEP_AMBIGUOUS"
+    advice = "Give the steps of each branch names of their own, such as f'fetch-{id}'."
+
+
+class TaskStepFailed(FerrymanError):
+    """A step of a handler raised an error."""
+
+    code = "TASK_STEP_FAILED"
+    advice = "Let it pass, and the attempt fails and the step is tried again; or catch it, and it is remembered."
+
+
+class TaskChildFailed(FerrymanError):
+    """A child of this task failed or was cancelled."""
+
+    code = "TASK_CHILD_FAILED"
+    advice = "See details: the child's own code and reason."
+
+
+class TaskWaitTimeout(FerrymanError):
+    """The event did not come in its time."""
+
+    code = "TASK_WAIT_TIMEOUT"
+    advice = "Catch it where you wait, or give the wait a longer timeout."
+
+
+class TaskWaitTooLong(FerrymanError):
+    """A task cannot wait for longer than it may live."""
+
+    code = "TASK_WAIT_TOO_LONG"
+    advice = "Create the task with a later ends_at, or wait for less."
+
+
+class TaskEnded(FerrymanError):
+    """The task has ended: nothing can be sent to it any more."""
+
+    code = "TASK_ENDED"
+    advice = "Read the task: its end and its result are final."
+
+
 class TaskUnknownHandler(FerrymanError):
     """No handler has this name here."""
 

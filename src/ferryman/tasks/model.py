@@ -121,10 +121,20 @@ class Claimed(NamedTuple):
     payload: str
 
 
+class Park(NamedTuple):
+    """What a parked task waits for: a time, and before it an event of one of these names, or so many of these children."""
+
+    wake_at: datetime | None = None
+    names: tuple[str, ...] = ()
+    children: tuple[UUID, ...] = ()
+    open: int | None = None
+
+
 class Outcome(NamedTuple):
     """What became of one claim: the state it goes to, and why.
 
-    `used` is 1 when the attempt counts; `delay` is the backoff in seconds before it may be claimed again.
+    `used` is 1 when the attempt counts; `delay` is the backoff in seconds before it may be claimed again. `bore` says that
+    there may be children, which do not outlive their parent.
     """
 
     id: UUID
@@ -138,6 +148,63 @@ class Outcome(NamedTuple):
     delay: float = 0.0
     callback: str | None = None
     callback_ref: str | None = None
+    park: Park | None = None
+    bore: bool = False
+
+
+class Call(NamedTuple):
+    """One durable call of a handler: which claim makes it, and how it is known again.
+
+    `nth` counts the calls of this kind and name; `position` is its place among the calls made in sequence, None in a branch.
+    """
+
+    task: UUID
+    epoch: int
+    kind: str
+    name: str
+    nth: int
+    position: int | None
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """What tells it from the other calls of its task."""
+        return self.kind, self.name, self.nth
+
+    def __str__(self) -> str:
+        """Name it as a person would."""
+        return f"{self.kind} {self.name!r}" + (f" (call {self.nth} of that name)" if self.nth > 1 else "")
+
+
+class Answer(NamedTuple):
+    """What a durable call came to, as it is remembered: open, done or failed."""
+
+    state: str
+    result: str | None = None
+    position: int | None = None
+    until: datetime | None = None
+
+
+class Kept(NamedTuple):
+    """A step to be remembered."""
+
+    call: Call
+    state: str
+    result: str | None
+
+
+class Asked(NamedTuple):
+    """A sleep or a wait, for so many seconds or until a time; neither: for as long as the task may live."""
+
+    call: Call
+    seconds: float | None = None
+    until: datetime | None = None
+
+
+class Birth(NamedTuple):
+    """A child to be born."""
+
+    call: Call
+    task: NewTask
 
 
 @dataclass(frozen=True, slots=True)

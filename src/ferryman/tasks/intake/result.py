@@ -236,6 +236,9 @@ _FAILURES: dict[str, type[errors.FerrymanError]] = {
         errors.TaskInvalidPayload,
         errors.TaskInvalidResult,
         errors.TaskUnknownHandler,
+        errors.TaskReplayMismatch,
+        errors.TaskStepAmbiguous,
+        errors.TaskWaitTooLong,
     )
 }
 

@@ -29,6 +29,7 @@ NOTHING: frozenset[str] = frozenset()
 PRIORITY_MIN, PRIORITY_MAX = -9, 9
 TIMEOUT_MS_MAX = 365 * 24 * 3600 * 1000
 RETRIES_MAX = 10_000
+SECONDS_MAX = 1000 * 365 * 24 * 3600  # of a wait; a task has its own end long before
 # Later than that, a derived time would not fit into what Python can read.
 YEAR_MAX = 9000
 

@@ -24,9 +24,11 @@ from ferryman.tasks.model import Claimed, Outcome
 from ferryman.tasks.ports import Owners
 from ferryman.tasks.work.crew import TaskCrew
 from ferryman.tasks.work.due import Sweep
+from ferryman.tasks.work.durable import Desk, Drafts
 from ferryman.tasks.work.handlers import Handler
 from ferryman.tasks.work.run import Runner
 from ferryman.tasks.work.scheduler import Scheduler
+from ferryman.tasks.work.scribe import Scribe
 from ferryman.tasks.work.words import Words
 
 log = logging.getLogger("ferryman.worker")
@@ -58,6 +60,7 @@ class Worker:
         *,
         line: Callable[[], Line],
         session: Callable[[], AbstractAsyncContextManager[Tx]],
+        drafts: Drafts,
         terms: Terms,
         home: object = None,
     ) -> None:
@@ -71,9 +74,12 @@ class Worker:
         self._doorbell = doorbell
         self._terms = terms
         self._words = Words(session, doorbell)
+        self._lines = [line() for _ in range(terms.lanes + 2)]
+        self._scribe = Scribe(self._lines[1], doorbell, owner=self.boot_id, ends_after=terms.ends_after)
         self._runner = Runner(
             handlers,
             self._words,
+            Desk(self._scribe, drafts, limit=terms.result_limit),
             owner=self.boot_id,
             limit=terms.result_limit,
             concurrency=terms.concurrency,
@@ -89,10 +95,9 @@ class Worker:
             lease=terms.lease,
             margin=MARGIN,
         )
-        self._lines = [line() for _ in range(terms.lanes + 1)]
         self.pump: Pump[Claimed, Outcome] = Pump(
             self._crew,
-            self._lines[1:],
+            self._lines[2:],
             domain="task",
             concurrency=terms.concurrency,
             claim_max=terms.claim_max,
