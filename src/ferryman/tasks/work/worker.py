@@ -90,6 +90,7 @@ class Worker:
             claim_max=terms.claim_max,
             poll=terms.poll.total_seconds(),
         )
+        self._crew.look = self.pump.look
         self._sweep = Sweep(self._lines[0], doorbell, poll=terms.poll.total_seconds())
         self._keeper = Keeper(
             line,
@@ -102,7 +103,11 @@ class Worker:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until told to stop; then finish what runs, within the grace period, and hand back the rest."""
-        hushes = [self._doorbell.listen("ready", self._ready), self._doorbell.listen("cancel", self._cancelled)]
+        hushes = [
+            self._doorbell.listen("ready", self._ready),
+            self._doorbell.listen("cancel", self._cancelled),
+            self._doorbell.listen("queues", lambda _hints: self._ready(frozenset())),
+        ]
         self._keeper.start()
         sweep = asyncio.create_task(self._sweep.run())
         pump = asyncio.create_task(self.pump.run())
