@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self, TypeVar, overload
 
 from ferryman.app import wiring
+from ferryman.app.queues import Queues
 from ferryman.app.registry import Registry
 from ferryman.app.tasks import Tasks
 from ferryman.kernel import errors, migrate
@@ -110,6 +111,31 @@ class Ferryman:
 
         return register if function is None else register(function)
 
+    def queue(
+        self,
+        name: str,
+        *,
+        weight: int = 1,
+        concurrency: int | None = None,
+        key_concurrency: int | None = None,
+        rate: str | None = None,
+        burst: int | None = None,
+        max_depth: int | None = None,
+        at_limit: str | None = None,
+    ) -> None:
+        """Declare a queue; it is stored when a worker starts. An app that declares queues refuses tasks for others.
+
+        `concurrency` tasks run at once, over all workers; of those with one `limit_key`, `key_concurrency` (else 1). `rate`
+        such as "100/minute" bounds the starts, `burst` how many of them may come at one moment. `weight` is the queue's share
+        of a worker beside other queues. At `max_depth` tasks of a tenant that wait or run, `at_limit` says what becomes of the
+        next: "refuse_newest", "cancel_oldest" or "coalesce" (answer with the newest that waits).
+        """
+        given = {
+            "weight": weight, "concurrency": concurrency, "key_concurrency": key_concurrency, "rate": rate, "burst": burst,
+            "max_depth": max_depth, "at_limit": at_limit,
+        }  # fmt: skip
+        self._handlers.queue(name, {field: value for field, value in given.items() if value is not None})
+
     def declare(self, name: str, **options: Any) -> None:
         """Know of a handler that runs in other processes, so that its tasks can be created here."""
         self._handlers.declare(name, **options)
@@ -160,6 +186,11 @@ class Ferryman:
         return self._open.tasks
 
     @property
+    def queues(self) -> Queues:
+        """The door to queues."""
+        return self._open.queues
+
+    @property
     def database(self) -> Database:
         """The pool behind the doors; a handler may use it for its own tables."""
         return self._open.database
@@ -172,6 +203,10 @@ class Ferryman:
     async def migrate(self) -> list[str]:
         """Bring the database's tables up to this version; return what was applied."""
         return await migrate.migrate(await wiring.address(self.settings), schema=self.settings.schema)
+
+    async def declare_queues(self) -> Sequence[str]:
+        """Store what this app declares of its queues, as a worker does when it starts; name those that changed."""
+        return await wiring.declare_queues(self._open)
 
     # Working
 

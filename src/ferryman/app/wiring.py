@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ferryman.app import tasks as doors
+from ferryman.app.queues import Queues
 from ferryman.app.registry import Registry
 from ferryman.kernel import db, errors, events, migrate, watchdog
 from ferryman.kernel.doorbell import Doorbell, NoDoorbell
@@ -21,6 +22,7 @@ from ferryman.kernel.invariants import KERNEL_INVARIANTS, Invariant
 from ferryman.kernel.pool import Database, Line
 from ferryman.kernel.settings import Settings
 from ferryman.tasks import watch
+from ferryman.tasks.intake import queues
 from ferryman.tasks.ports import Owners
 from ferryman.tasks.work.worker import Terms, Worker
 
@@ -43,6 +45,7 @@ class Opened:
     database: Database
     doorbell: Doorbell
     tasks: doors.Tasks
+    queues: Queues
 
     def line(self, **settings: str) -> Line:
         """Make a connection of our own."""
@@ -92,7 +95,7 @@ async def open_app(settings: Settings, handlers: Registry, owners: Owners, *, do
         poll=settings.worker.poll,
         patience=PATIENCE,
     )
-    return Opened(settings, url, handlers, owners, database, bell, tasks)
+    return Opened(settings, url, handlers, owners, database, bell, tasks, Queues(database, bell))
 
 
 async def check(url: str, schema: str) -> None:
@@ -134,6 +137,7 @@ async def work(opened: Opened, stop: asyncio.Event, **terms: Any) -> None:
     line = opened.line(**watchdog.SETTINGS)
     in_force = {"watchdog.interval_seconds": worker.watchdog_interval.total_seconds()}
     await db.many(line, _KEEP, values=json.dumps(in_force))
+    await declare_queues(opened)
     dog = watchdog.Watchdog(
         line,
         rules(opened),
@@ -161,6 +165,17 @@ async def work(opened: Opened, stop: asyncio.Event, **terms: Any) -> None:
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
         await line.close()
+
+
+async def declare_queues(opened: Opened) -> Sequence[str]:
+    """Store what the app declares of its queues; name those for which that is new."""
+    if not opened.handlers.queues:
+        return ()
+    async with opened.database.transaction() as tx:
+        changed = await queues.declare(tx, opened.handlers.queues)
+    if changed:
+        opened.doorbell.ring("queues")
+    return changed
 
 
 def rules(opened: Opened) -> list[watchdog.Rule]:

@@ -191,6 +191,23 @@ class TaskInvalidRequest(FerrymanError):
         super().__init__(message, field=field, **details)
 
 
+class QueueInvalid(FerrymanError):
+    """What was asked of a queue is not allowed."""
+
+    code = "QUEUE_INVALID"
+    advice = "Mend the field named; nothing was changed."
+
+    def __init__(self, message: str | None = None, *, field: str | None = None, **details: Any) -> None:
+        super().__init__(message, field=field, **details)
+
+
+class UnknownQueue(FerrymanError):
+    """No queue has this name."""
+
+    code = "UNKNOWN_QUEUE"
+    advice = "Check the name; `ferryman queue list` shows those that are known. Declare a new one with app.queue()."
+
+
 class TaskQueueFull(FerrymanError):
     """The queue holds as many waiting tasks as it may."""
 

@@ -15,12 +15,12 @@ from ferryman.kernel.crew import Turned
 from ferryman.kernel.doorbell import MAX_HINTS, Doorbell
 from ferryman.kernel.pool import Line
 from ferryman.tasks import store
-from ferryman.tasks.store import gates
 from ferryman.tasks.model import Claimed, Outcome
 from ferryman.tasks.ports import Owners
 from ferryman.tasks.states import READY, TASK
-from ferryman.tasks.work.handlers import Handler
+from ferryman.tasks.store import gates
 from ferryman.tasks.work.gates import KEYS
+from ferryman.tasks.work.handlers import Handler
 from ferryman.tasks.work.lanes import LOOK_MAX, Lanes, named
 from ferryman.tasks.work.run import Runner
 from ferryman.tasks.work.settle import settle

@@ -1,12 +1,12 @@
 """Lanes behind gates: those with limits, and those whose tasks have keys.
 
-A gate is claimed through in a transaction of its own: its row is locked, then what is leased is counted, then as much is claimed
-as the limits allow. A lane that came back with less than was asked waits at its gate until it is named again: by a create,
-by an end that freed a slot, by the time at which its rate allows the next start, or by the look that every worker takes each
-poll interval. The lanes that got something stand last next time, so that no tenant starves another behind one limit.
+A gate is passed in a transaction of its own: its row is locked, then what is leased is counted, then as much is claimed as the
+limits allow. A lane that came back with less than was asked waits at its gate until it is named again: by a create, by an
+end that freed a slot, by the time at which its rate allows the next start, or by the look that every worker takes each poll
+interval. The lanes that got something stand last next time, so that no tenant starves another behind one limit.
 
-A lane may have thousands of keys. A look goes through some of them, and the next one goes on where it ended; a lane is done when
-a whole round over its keys brought nothing.
+A lane may have thousands of keys. A look goes through some of them, and the next one goes on where it ended; a lane is done
+when a whole round over its keys brought nothing.
 """
 
 from __future__ import annotations
