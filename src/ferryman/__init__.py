@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ferryman.app.blocking import Client
     from ferryman.app.ferryman import Ferryman
-    from ferryman.app.tasks import Handle, Tasks
+    from ferryman.app.handle import Handle
+    from ferryman.app.tasks import Tasks
     from ferryman.kernel.errors import DoNotRetry, FerrymanError
     from ferryman.kernel.retry import Backoff
     from ferryman.tasks.model import TaskRecord
@@ -46,7 +47,7 @@ _HOMES = {
     "DoNotRetry": "ferryman.kernel.errors",
     "Ferryman": "ferryman.app.ferryman",
     "FerrymanError": "ferryman.kernel.errors",
-    "Handle": "ferryman.app.tasks",
+    "Handle": "ferryman.app.handle",
     "TaskRecord": "ferryman.tasks.model",
     "TaskState": "ferryman.tasks.states",
     "Tasks": "ferryman.app.tasks",

@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar
 from uuid import UUID
 
 from ferryman.app.ferryman import Ferryman
-from ferryman.app.tasks import Handle
+from ferryman.app.handle import Handle
 from ferryman.kernel import errors
 from ferryman.tasks.intake.result import Progress
 from ferryman.tasks.model import TaskRecord

@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from ferryman.app.ferryman import Ferryman
-from ferryman.app.tasks import Handle
+from ferryman.app.handle import Handle
 from ferryman.cli.demo.hands import LEASE_SECONDS, Hand, Hands
 from ferryman.cli.demo.tale import Tale
 from ferryman.kernel import db, errors

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated, Any
 
-from ferryman.app.tasks import Handle, Tasks
+from ferryman.app.handle import Handle
+from ferryman.app.tasks import Tasks
 from ferryman.cli import exits
 from ferryman.cli.options import PLAIN, Options
 from ferryman.cli.screen import Screen

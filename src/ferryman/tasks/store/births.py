@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
-from ferryman.kernel.db import Row, Tx, load, many
+from ferryman.kernel.db import Row, Tx, load, many, one
 from ferryman.tasks.model import NewTask, TaskRecord
 from ferryman.tasks.store.reads import record
 
 _CREATE = load("ferryman.tasks", "tasks/create")
+_CREATE_ALIKE = load("ferryman.tasks", "tasks/create_alike")
 _EXISTING = load("ferryman.tasks", "tasks/existing")
 
 # The columns of a new task: the array that carries it, and the parameter that carries it once when all are alike.
@@ -20,6 +22,25 @@ _CREATE_COLUMNS = (
     ("scheduled", None), ("ends", None), ("task_ids", None), ("keys", None), ("scopes", None), ("callbacks", None),
     ("refs", None), ("traces", None), ("backoffs", None),
 )  # fmt: skip
+
+# What `create_alike` carries, once for its whole set.
+SHARED = (
+    "tenant", "queue", "name", "priority", "timeout_ms", "max_retries", "schedule_type", "scheduled_at", "ends_at",
+    "traceparent", "backoff",
+)  # fmt: skip
+_UNSHARED = tuple(place for place, field in enumerate(NewTask._fields) if field not in {*SHARED, "id", "payload"})
+_SHARED = tuple(place for place, field in enumerate(NewTask._fields) if field in SHARED)
+
+
+def alike(tasks: Sequence[NewTask]) -> bool:
+    """Tell whether these differ in nothing but id and payload, and have nothing that `create_alike` does not carry."""
+    first = tasks[0]
+    form = [first[place] for place in _SHARED]
+    return all(
+        all(task[place] is None for place in _UNSHARED)
+        and (task is first or [task[place] for place in _SHARED] == form)
+        for task in tasks
+    )
 
 
 async def create(tx: Tx, tasks: Sequence[NewTask], *, ends_after: timedelta) -> Sequence[Row]:
@@ -32,6 +53,16 @@ async def create(tx: Tx, tasks: Sequence[NewTask], *, ends_after: timedelta) -> 
         if scalar is not None:
             columns[scalar] = first if alike else None
     return await many(tx, _CREATE, ends_after=ends_after, **columns)
+
+
+async def create_alike(
+    tx: Tx, like: NewTask, ids: Sequence[UUID], payloads: Sequence[str], *, ends_after: timedelta
+) -> Row:
+    """Give birth to tasks that differ only in id and payload; answer with how many, and with what they share."""
+    shared = {field: getattr(like, field) for field in SHARED}
+    row = await one(tx, _CREATE_ALIKE, ids=ids, payloads=payloads, ends_after=ends_after, **shared)
+    assert row is not None
+    return row
 
 
 async def existing(tx: Tx, tasks: Sequence[NewTask]) -> list[tuple[int, str, TaskRecord]]:
