@@ -71,6 +71,10 @@ class Ferryman:
         timeout: timedelta | float | None = None,
         max_retries: int | None = None,
         backoff: Any = None,
+        limit_key: Any = None,
+        singleton: Any = None,
+        debounce: timedelta | float | None = None,
+        debounce_key: Any = None,
         process: bool = False,
         default: bool = False,
     ) -> Callable[[Handled], Handled]: ...
@@ -86,14 +90,19 @@ class Ferryman:
         timeout: timedelta | float | None = None,
         max_retries: int | None = None,
         backoff: Any = None,
+        limit_key: Any = None,
+        singleton: Any = None,
+        debounce: timedelta | float | None = None,
+        debounce_key: Any = None,
         process: bool = False,
         default: bool = False,
     ) -> Any:
         """Register a function as the handler of tasks; it stays an ordinary function.
 
         An async function runs on the worker's event loop, a plain one in a thread or, with `process=True`, in a child
-        process. `default=True` makes it the handler of requests that name none. The other options are those of `create`
-        and hold for each task of this name that does not say otherwise.
+        process. `default=True` makes it the handler of requests that name none. Keys are made of each task's payload: by a
+        text such as "customer-{customer}", or by a function of the payload; `singleton=True` is one for the name. The other
+        options are those of `create` and hold for each task of this name that does not say otherwise.
         """
 
         def register(given: Handled) -> Handled:
@@ -106,6 +115,10 @@ class Ferryman:
                 timeout=timeout,
                 max_retries=max_retries,
                 backoff=backoff,
+                limit_key=limit_key,
+                singleton=singleton,
+                debounce=debounce,
+                debounce_key=debounce_key,
             )
             return given
 

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from ferryman.kernel import errors, ids
-from ferryman.tasks.rules import queue
+from ferryman.tasks.rules import keys, queue
 from ferryman.tasks.rules.request import DEFAULT_NAME, Defaults, draft, milliseconds, spelled
 from ferryman.tasks.work.handlers import Handler, declare
 
@@ -56,6 +56,7 @@ class Registry:
         timeout: Any = None,
         max_retries: int | None = None,
         backoff: Any = None,
+        **declared: Any,
     ) -> Defaults:
         checked = draft(
             tenant="",
@@ -74,6 +75,7 @@ class Registry:
             checked.timeout_ms,
             checked.max_retries,
             None if backoff is None else spelled(backoff),
+            keys.declared(**declared),
         )
 
     def find(self, task: str | Function | None) -> tuple[str, Handler | None, Defaults]:

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
+from ferryman.app.flows import Flows
 from ferryman.app.handle import Handle, Handles
 from ferryman.kernel import errors, events, faults, ids, payload, telemetry
 from ferryman.kernel.doorbell import Doorbell
@@ -20,11 +21,12 @@ from ferryman.kernel.loop import RECONNECT
 from ferryman.kernel.pool import Database, Line, Session, spoken
 from ferryman.tasks.intake import cancel, create, read
 from ferryman.tasks.intake.create import Alike
+from ferryman.tasks.intake.flow import Retried
 from ferryman.tasks.intake.result import End, Progress, Waiting
 from ferryman.tasks.model import Created, Draft, TaskRecord
 from ferryman.tasks.ports import Owners
-from ferryman.tasks.rules import request
-from ferryman.tasks.states import CANCELLED, READY
+from ferryman.tasks.rules import keys, request
+from ferryman.tasks.states import CANCELLED, READY, RUNNING
 from ferryman.tasks.work.handlers import Handler
 from ferryman.tasks.work.lanes import named
 
@@ -40,6 +42,9 @@ class Known(Protocol):
     def find(self, task: str | Function | None) -> tuple[str, Handler | None, request.Defaults]:
         """Return the name of a handler, the handler if it is here, and its defaults; refuse one that nobody declared."""
 
+    def serves(self, name: str) -> None:
+        """Refuse a queue that an app which declares its queues has not declared."""
+
 
 class Tasks:
     """Create tasks, and ask about them."""
@@ -53,6 +58,7 @@ class Tasks:
         *,
         creates: Line,
         cancels: Line,
+        flows: Line,
         tenant: str,
         ends_after: timedelta,
         payload_limit: int,
@@ -76,6 +82,7 @@ class Tasks:
         self._patience = patience.total_seconds()
         self._waiting = Waiting(self._session, doorbell, tenant=tenant, poll=poll.total_seconds())
         self._creates: Gather[Draft, Created] = Gather(self._create_set)
+        self.flows = Flows(db, doorbell, flows, self._patiently, ends_after=ends_after)
 
     # What comes in
 
@@ -95,11 +102,17 @@ class Tasks:
         idempotency_key: str | None = None,
         idempotency_scope: str | None = None,
         ends_at: datetime | None = None,
+        limit_key: str | None = None,
+        singleton: str | bool | None = None,
+        debounce: timedelta | float | None = None,
+        debounce_key: str | None = None,
         **arguments: Any,
     ) -> Handle:
         """Create a task, and answer when it is stored.
 
-        The payload is given whole, or as keyword arguments. `at` lets it wait for its time.
+        The payload is given whole, or as keyword arguments. `at` lets it wait for its time. Tasks of one queue and
+        `limit_key` share slots; while one with the same `singleton` lives, that one is the answer; `debounce` lets it wait so
+        long, and each call with the same key begins the wait anew, with the newest payload.
         """
         draft = self._draft(
             task,
@@ -115,14 +128,21 @@ class Tasks:
             idempotency_key=idempotency_key,
             idempotency_scope=idempotency_scope,
             ends_at=ends_at,
+            limit_key=limit_key,
+            singleton=singleton,
+            debounce=debounce,
+            debounce_key=debounce_key,
         )
-        return Handle(self, await self._creates(draft))
+        return Handle(self, await self._store(draft))
 
     async def accept(self, asked: Mapping[str, Any]) -> Handle:
         """Create a task from a request in the form of the source: `{"schedule_type": "at", "scheduled_at": …}`."""
         fields = request.fields(asked)
         draft = self._draft(fields.pop("name", None), _or_empty(fields.pop("payload", None)), **fields)
-        return Handle(self, await self._creates(draft))
+        return Handle(self, await self._store(draft))
+
+    def _store(self, draft: Draft) -> Awaitable[Created]:
+        return self.flows.create(draft) if self.flows.looks(draft) else self._creates(draft)
 
     async def create_many(
         self,
@@ -136,6 +156,7 @@ class Tasks:
         max_retries: int | None = None,
         backoff: Any = None,
         ends_at: datetime | None = None,
+        limit_key: str | None = None,
     ) -> Sequence[Handle]:
         """Create many tasks of one name, all or none; the options hold for each."""
         like = self._draft(
@@ -150,7 +171,10 @@ class Tasks:
             backoff=backoff,
             ends_at=ends_at,
         )
-        handler = self._known.find(task)[1]
+        _, handler, defaults = self._known.find(task)
+        if limit_key is not None or defaults.keys is not None or self.flows.looks(like):
+            made_of = ((each, self._checked(handler, each)) for each in payloads)
+            return await self.flows.create_many(self, like, made_of, keys=defaults.keys, limit_key=limit_key)
         waiting = iter(payloads)
         made: list[Alike] = []  # kept to be sent again if the answer is lost: their ids make the repeat harmless
 
@@ -180,6 +204,12 @@ class Tasks:
                 alike = following
         return created
 
+    def _checked(self, handler: Handler | None, given: Any) -> str:
+        text = payload.encode(given, limit=self._limit)
+        if handler is not None:
+            handler.fit(text)
+        return text
+
     def _alike(self, handler: Handler | None, payloads: Iterable[Any]) -> Alike:
         encode, limit = payload.encode, self._limit
         texts = [encode(each, limit=limit) for each in payloads]
@@ -194,10 +224,15 @@ class Tasks:
         if handler is not None and given is not None:
             handler.fit(text)
         asked = {field: value for field, value in fields.items() if value is not None}
+        keyed = {field: asked.pop(field) for field in keys.FIELDS if field in asked} if asked else asked
         make = request.draft if asked else request.plain
-        return make(
+        draft = make(
             tenant=self.tenant, name=name, payload=text, defaults=defaults, traceparent=telemetry.carry(), **asked
         )
+        self._known.serves(draft.task.queue)
+        if keyed or (defaults.keys is not None and given is not None):
+            draft = draft._replace(flow=keys.flow(defaults.keys, keyed, given, name=name))
+        return draft
 
     async def _create_set(self, drafts: list[Draft]) -> Sequence[Created | Exception]:
         try:
@@ -319,8 +354,20 @@ class Tasks:
             hints = [str(id) for id in told]
             self._doorbell.ring("cancel", hints)
             self._doorbell.ring("done", hints)
+            freed = {row["queue"] for row in rows if row["from_state"] == RUNNING.value}
+            if freed:
+                self._doorbell.ring("ready", [named(queue, "", keyed=True) for queue in freed])
             telemetry.ended("task", CANCELLED.value, None, len(told))
         return told
+
+    async def retry(self, *task_ids: str | UUID, untried: bool = False) -> Sequence[Retried]:
+        """Try failed or cancelled tasks anew: each as a new task, whose `retry_of` names the old one.
+
+        Tasks that live, have succeeded or are being retried are left out of the answer; with `untried` also those that
+        were tried anew before.
+        """
+        wanted = [await self._id(each) for each in task_ids]
+        return await self.flows.retry(wanted, tenant=self.tenant, untried=untried)
 
     async def _id(self, task_id: str | UUID) -> UUID:
         if isinstance(task_id, UUID):
@@ -330,6 +377,7 @@ class Tasks:
     async def close(self) -> None:
         """Send what is under way; let nobody wait any more."""
         await self._creates.drain()
+        await self.flows.close()
         await self._waiting.close()
         await self._creating.close()
         await self._cancelling.close()

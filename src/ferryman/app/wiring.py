@@ -89,12 +89,20 @@ async def open_app(settings: Settings, handlers: Registry, owners: Owners, *, do
         owners,
         creates=Line(url, schema=settings.schema),
         cancels=Line(url, schema=settings.schema),
+        flows=Line(url, schema=settings.schema),
         tenant=settings.tenant,
         ends_after=settings.tasks.ends_after,
         payload_limit=settings.tasks.payload_limit,
         poll=settings.worker.poll,
         patience=PATIENCE,
     )
+    try:
+        await tasks.flows.open()
+    except BaseException:
+        await tasks.close()
+        await bell.close()
+        await database.close()
+        raise
     return Opened(settings, url, handlers, owners, database, bell, tasks, Queues(database, bell))
 
 

@@ -68,4 +68,5 @@ create index tasks_keyed on ferryman.tasks (queue, tenant, limit_key, rank, id)
 create index tasks_slots on ferryman.tasks (queue, tenant, limit_key) where slot and leased_until is not null;
 create unique index tasks_singleton on ferryman.tasks (tenant, singleton) where singleton is not null and finished_at is null;
 create unique index tasks_debounce on ferryman.tasks (tenant, debounce) where debounce is not null and state = 'pending';
-create index tasks_retry_of on ferryman.tasks (retry_of) where retry_of is not null;
+create index tasks_retries on ferryman.tasks (retry_of) where retry_of is not null;
+create unique index tasks_retry_of on ferryman.tasks (retry_of) where retry_of is not null and finished_at is null;

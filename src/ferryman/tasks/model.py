@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -64,6 +64,8 @@ class TaskRecord(NamedTuple):
     result: str | None
     progress: int | None = None
     progress_message: str | None = None
+    limit_key: str | None = None
+    retry_of: UUID | None = None
 
     @property
     def terminal(self) -> bool:
@@ -86,11 +88,24 @@ def _plain(value: object) -> object:
     return str(value) if isinstance(value, UUID) else value
 
 
+class Flow(NamedTuple):
+    """How a task that is to be born meets others: under which keys, and how long it waits for another of its kind (T17)."""
+
+    limit_key: str | None = None
+    singleton: str | None = None
+    debounce: str | None = None
+    quiet: timedelta | None = None
+
+
 class Draft(NamedTuple):
-    """A checked request: the row to be born, and which of the compared fields the request named (T12)."""
+    """A checked request: the row to be born, and which of the compared fields the request named (T12).
+
+    With a flow it comes in by a way of its own (intake/flow.py), which looks at what is there before.
+    """
 
     task: NewTask
     given: frozenset[str]
+    flow: Flow | None = None
 
 
 class Created(NamedTuple):

@@ -141,3 +141,8 @@ async def declare(tx: Tx, queues: Mapping[str, Mapping[str, Any]]) -> Sequence[s
     if changed:
         await agreed.mark(tx, MARK_MAX)
     return changed
+
+
+async def bounded(tx: Tx) -> frozenset[str]:
+    """Name the queues that bound how much of them is live."""
+    return await agreed.bounded(tx)

@@ -16,6 +16,7 @@ AT_LIMIT = ("refuse_newest", "cancel_oldest", "coalesce")
 FIELDS = ("weight", "concurrency", "key_concurrency", "rate", "burst", "max_depth", "at_limit")
 
 _UNITS = {"second": 1, "sec": 1, "minute": 60, "min": 60, "hour": 3600, "day": 86400}
+_WORDS = {"1s": "second", "1m": "minute", "1h": "hour", "1d": "day"}
 _RATE = re.compile(r"\s*([0-9]{1,9})\s*/\s*(.+?)\s*")
 RATE_EXPECTED = 'a rate such as "100/minute", "5/s" or "10/30s"'
 
@@ -28,7 +29,8 @@ class Rate(NamedTuple):
 
     def __str__(self) -> str:
         """Return it as it can be written."""
-        return f"{self.starts}/{duration.show(self.interval)}"
+        shown = duration.show(self.interval)
+        return f"{self.starts}/{_WORDS.get(shown, shown)}"
 
     @property
     def burst(self) -> int:

@@ -11,6 +11,7 @@ from uuid import UUID
 from ferryman.kernel import errors, ids, retry
 from ferryman.tasks.model import Draft, NewTask, TaskRecord
 from ferryman.tasks.rules import ending
+from ferryman.tasks.rules.keys import Keys
 
 AT = "at"
 # Kinds of schedule that are not built yet, and the fields that belong to them.
@@ -23,7 +24,7 @@ DEFAULT_NAME = "default"
 COMPARED = ("schedule_type", "scheduled_at", "timeout_ms", "max_retries")
 FIELDS = frozenset({
     "task_id", "name", "queue", "priority", "schedule_type", "scheduled_at", "timeout_ms", "max_retries", "backoff",
-    "idempotency_key", "idempotency_scope", "ends_at", "payload",
+    "idempotency_key", "idempotency_scope", "ends_at", "payload", "limit_key", "singleton", "debounce", "debounce_key",
 })  # fmt: skip
 
 NOTHING: frozenset[str] = frozenset()
@@ -43,6 +44,7 @@ class Defaults(NamedTuple):
     timeout_ms: int = 300_000
     max_retries: int = 3
     backoff: str | None = None
+    keys: Keys | None = None
 
 
 def draft(

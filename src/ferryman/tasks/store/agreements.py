@@ -19,6 +19,7 @@ _KNOWN = load("ferryman.tasks", "queues/known")
 _PAUSE_NAME = load("ferryman.tasks", "queues/pause_name")
 _RESUME_NAME = load("ferryman.tasks", "queues/resume_name")
 _NAMES = load("ferryman.tasks", "queues/names")
+_BOUNDED = load("ferryman.tasks", "queues/bounded")
 
 
 async def declare(tx: Tx, queues: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -70,3 +71,8 @@ async def pause_name(tx: Tx, name: str, *, paused: bool) -> None:
 async def paused_names(tx: Tx) -> Sequence[Row]:
     """Read which handlers are paused."""
     return await many(tx, _NAMES)
+
+
+async def bounded(tx: Tx) -> frozenset[str]:
+    """Name the queues that bound how much of them is live."""
+    return frozenset(row["name"] for row in await many(tx, _BOUNDED))
