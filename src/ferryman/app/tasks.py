@@ -15,7 +15,7 @@ from uuid import UUID
 from ferryman.app.flows import Flows
 from ferryman.app.handle import Handle, Handles
 from ferryman.kernel import errors, events, faults, ids, payload, telemetry
-from ferryman.kernel.doorbell import Doorbell
+from ferryman.kernel.doorbell import Doorbell, Inside
 from ferryman.kernel.gather import Gather
 from ferryman.kernel.loop import RECONNECT
 from ferryman.kernel.pool import Database, Line, Session, spoken
@@ -235,20 +235,28 @@ class Tasks:
         return draft
 
     async def _create_set(self, drafts: list[Draft]) -> Sequence[Created | Exception]:
+        ring = self._ring_inside(drafts)
         try:
-            answers = await self._patiently(lambda: self._create_once(drafts))
+            answers = await self._patiently(lambda: self._create_once(drafts, ring))
         except Exception as error:  # noqa: BLE001 - raised at its own caller
             ours = isinstance(error, errors.FerrymanError) and not isinstance(error, errors.StatementRefused)
             if ours or len(drafts) == 1:
                 return [error] * len(drafts)
             # One of them is refused by PostgreSQL; the others must not suffer by their company.
             return [each for draft in drafts for each in await self._create_set([draft])]
-        self._born([(each.task, 1) for each in answers if isinstance(each, Created) and not each.idempotent_hit])
+        born = [(each.task, 1) for each in answers if isinstance(each, Created) and not each.idempotent_hit]
+        self._born(born, here=ring is not None and ring.rung)
         return answers
 
-    async def _create_once(self, drafts: list[Draft]) -> list[Created | errors.TaskDuplicate]:
+    def _ring_inside(self, drafts: list[Draft]) -> Inside | None:
+        """Let the transaction ring for tasks that can be claimed as soon as it commits."""
+        if any(each.task.scheduled_at is not None for each in drafts):
+            return None
+        return self._doorbell.inside("ready", {named(each.task.queue, each.task.tenant) for each in drafts})
+
+    async def _create_once(self, drafts: list[Draft], ring: Inside | None) -> list[Created | errors.TaskDuplicate]:
         faults.point("create.before")
-        answers = await create.create(self._creating, drafts, ends_after=self._ends_after)
+        answers = await create.create(self._creating, drafts, ends_after=self._ends_after, ring=ring)
         faults.point("create.committed")
         return answers
 
@@ -267,8 +275,11 @@ class Tasks:
                     raise
                 await asyncio.sleep(pause)
 
-    def _born(self, created: Sequence[tuple[TaskRecord, int]]) -> None:
-        """Count and ring for tasks that are stored: records, each with how many there are of its kind."""
+    def _born(self, created: Sequence[tuple[TaskRecord, int]], *, here: bool = False) -> None:
+        """Count and ring for tasks that are stored: records, each with how many there are of its kind.
+
+        With `here` the transaction has rung for the other processes.
+        """
         counts: Counter[str] = Counter()
         ready: set[str] = set()
         pending = False
@@ -283,7 +294,7 @@ class Tasks:
         if pending:
             self._doorbell.ring("due")
         if ready:
-            self._doorbell.ring("ready", ready)
+            self._doorbell.ring("ready", ready, here=here)
 
     # What is asked
 

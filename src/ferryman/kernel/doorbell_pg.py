@@ -1,10 +1,14 @@
 """The default doorbell: LISTEN and NOTIFY.
 
 One connection listens and one rings, for the whole process and for all topics. A transaction with a pending NOTIFY takes a
-lock of the whole instance when it commits, so no ring is part of anybody's transaction: the carrier sends merged bundles
-from its own connection, without waiting for a flush. They go as plain NOTIFY, which takes no parameters and so stands in no
-.sql file: it costs a third less than a prepared statement, and a ring is on the way of every lonely task. The listening
-connection needs a direct address (`listen_url`) where the other one may go through PgBouncer.
+lock of the whole instance when it commits, and holds it while its commit is flushed: were rings a part of all creates, no two
+of them could commit together. So the carrier sends merged bundles from its own connection, without waiting for a flush. They
+go as plain NOTIFY, which takes no parameters and so stands in no .sql file: it costs a third less than a prepared statement.
+
+A lonely create need not pay for two trips, though. It may take its ring along (`inside`), if at that moment no other does:
+that is what an advisory lock, tried and never waited for, decides in the statement itself. The answer says whether it rang.
+
+The listening connection needs a direct address (`listen_url`) where the other one may go through PgBouncer.
 
 A payload is a JSON array: who rang, topic, hints. Any other payload, such as an empty one sent by hand or from a
 borrowed transaction, tells everybody to look at everything. Own rings come back and are ignored, but they prove that the
@@ -24,7 +28,7 @@ import uuid
 from collections.abc import Callable, Iterable
 
 from ferryman.kernel import db, errors, telemetry
-from ferryman.kernel.doorbell import EVERYTHING, LOG, Bundle, Carrier, Heard, Local, pause, stop
+from ferryman.kernel.doorbell import EVERYTHING, LOG, Bundle, Carrier, Heard, Inside, Local, pause, stop
 from ferryman.kernel.pool import Line
 
 # A ring need not survive a crash, so its commit waits for no flush.
@@ -107,10 +111,14 @@ class PostgresDoorbell:
         await self._listening.close()
         await self._ringing.close()
 
-    def ring(self, topic: str, hints: Iterable[str] = ()) -> None:
+    def ring(self, topic: str, hints: Iterable[str] = (), *, here: bool = False) -> None:
         """Tell whoever listens, here and elsewhere."""
         self.rung += 1
-        self._local.ring(topic, hints)
+        self._local.ring(topic, hints, here=here)
+
+    def inside(self, topic: str, hints: Iterable[str] = ()) -> Inside | None:
+        """Give the ring that a transaction in our database can take along."""
+        return Inside(self._channel, payload(self._origin, topic, hints))
 
     def listen(self, topic: str, heard: Heard) -> Callable[[], None]:
         """Hear the rings of all processes."""

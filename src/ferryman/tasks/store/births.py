@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from ferryman.kernel.db import Row, Tx, load, many, one
+from ferryman.kernel.doorbell import Inside
 from ferryman.tasks.model import NewTask, TaskRecord
 from ferryman.tasks.store.reads import record
 
@@ -43,7 +44,13 @@ def alike(tasks: Sequence[NewTask]) -> bool:
     )
 
 
-async def create(tx: Tx, tasks: Sequence[NewTask], *, ends_after: timedelta) -> Sequence[Row]:
+def _bell(ring: Inside | None) -> dict[str, str | None]:
+    return {"channel": None, "word": None} if ring is None else {"channel": ring.channel, "word": ring.word}
+
+
+async def create(
+    tx: Tx, tasks: Sequence[NewTask], *, ends_after: timedelta, ring: Inside | None = None
+) -> Sequence[Row]:
     """Give birth to tasks; those that met an existing one are not in the answer."""
     columns: dict[str, Any] = {}
     for (array, scalar), values in zip(_CREATE_COLUMNS, zip(*tasks, strict=True), strict=True):
@@ -52,16 +59,27 @@ async def create(tx: Tx, tasks: Sequence[NewTask], *, ends_after: timedelta) -> 
         columns[array] = [] if alike else values
         if scalar is not None:
             columns[scalar] = first if alike else None
-    return await many(tx, _CREATE, ends_after=ends_after, **columns)
+    rows = await many(tx, _CREATE, ends_after=ends_after, **_bell(ring), **columns)
+    if ring is not None and rows:
+        ring.rung = rows[0]["rung"]
+    return rows
 
 
 async def create_alike(
-    tx: Tx, like: NewTask, ids: Sequence[UUID], payloads: Sequence[str], *, ends_after: timedelta
+    tx: Tx,
+    like: NewTask,
+    ids: Sequence[UUID],
+    payloads: Sequence[str],
+    *,
+    ends_after: timedelta,
+    ring: Inside | None = None,
 ) -> Row:
     """Give birth to tasks that differ only in id and payload; answer with how many, and with what they share."""
     shared = {field: getattr(like, field) for field in SHARED}
-    row = await one(tx, _CREATE_ALIKE, ids=ids, payloads=payloads, ends_after=ends_after, **shared)
+    row = await one(tx, _CREATE_ALIKE, ids=ids, payloads=payloads, ends_after=ends_after, **_bell(ring), **shared)
     assert row is not None
+    if ring is not None:
+        ring.rung = row["rung"]
     return row
 
 
