@@ -7,7 +7,7 @@ from typing import Any
 
 from cyclopts import App
 
-from ferryman.cli.task import cancel, create, look, wait
+from ferryman.cli.task import cancel, create, look, retry, wait
 
 program = App(name="task", help="Create tasks, ask about them, stop them.", help_format="plaintext")
 
@@ -19,6 +19,7 @@ _COMMANDS: dict[str, Callable[..., Any]] = {
     "result": wait.result,
     "logs": look.logs,
     "cancel": cancel.cancel,
+    "retry": retry.retry,
 }
 
 for _order, (_name, _function) in enumerate(_COMMANDS.items()):
