@@ -205,7 +205,7 @@ class UnknownQueue(FerrymanError):
     """No queue has this name."""
 
     code = "UNKNOWN_QUEUE"
-    advice = "Check the name; `ferryman queue list` shows those that are known. Declare a new one with app.queue(), or by `ferryman queue set … --new`."
+    advice = "See `ferryman queue list`; declare a new one with app.queue(), or by `ferryman queue set NAME --new`."
 
 
 class TaskQueueFull(FerrymanError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import string
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -14,6 +15,8 @@ Maker = Callable[[Any], object] | str
 
 FIELDS = ("limit_key", "singleton", "debounce", "debounce_key")
 QUIET_MAX = timedelta(days=1)
+# A field of the payload, or of an object in it: customer, customer[id].
+_FIELD = re.compile(r"[A-Za-z_]\w*(?:\[[^\[\]]+\])*")
 
 
 class Keys(NamedTuple):
@@ -48,7 +51,7 @@ def _check(maker: object, field: str) -> None:
         parts = list(string.Formatter().parse(maker))
     except ValueError as error:
         raise _refusal(field, f"a text such as 'customer-{{customer}}', got {maker!r}: {error}") from None
-    if any(name is not None and not name.split(".")[0].isidentifier() for _, name, _, _ in parts):
+    if any(name is not None and not _FIELD.fullmatch(name) for _, name, _, _ in parts):
         raise _refusal(field, f"the name of a payload's field in each pair of braces, got {maker!r}")
 
 

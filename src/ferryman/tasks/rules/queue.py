@@ -16,6 +16,7 @@ AT_LIMIT = ("refuse_newest", "cancel_oldest", "coalesce")
 FIELDS = ("weight", "concurrency", "key_concurrency", "rate", "burst", "max_depth", "at_limit")
 
 _UNITS = {"second": 1, "sec": 1, "minute": 60, "min": 60, "hour": 3600, "day": 86400}
+_LETTERS = ("s", "m", "h", "d", "w")
 _WORDS = {"1s": "second", "1m": "minute", "1h": "hour", "1d": "day"}
 _RATE = re.compile(r"\s*([0-9]{1,9})\s*/\s*(.+?)\s*")
 RATE_EXPECTED = 'a rate such as "100/minute", "5/s" or "10/30s"'
@@ -77,17 +78,15 @@ def read_rate(given: object) -> Rate:
     found = _RATE.fullmatch(given) if isinstance(given, str) else None
     if found is None:
         raise _refusal("rate", RATE_EXPECTED, got=given)
-    count, unit = int(found[1]), found[2].lower()
-    seconds = _UNITS.get(unit) or _UNITS.get(unit.removesuffix("s"))
+    starts, unit = int(found[1]), found[2]
+    seconds = _UNITS.get(unit.lower()) or _UNITS.get(unit.lower().removesuffix("s"))
     try:
-        interval = duration.parse(f"1{unit}" if unit[:1].isalpha() and not unit.startswith("p") else unit)
+        interval = timedelta(seconds=seconds) if seconds else duration.parse(f"1{unit}" if unit in _LETTERS else unit)
     except ValueError:
         interval = timedelta(0)
-    if seconds is not None:
-        interval = timedelta(seconds=seconds)
-    if count < 1 or not timedelta(0) < interval <= INTERVAL_MAX:
+    if starts < 1 or not timedelta(0) < interval <= INTERVAL_MAX:
         raise _refusal("rate", f"{RATE_EXPECTED}, at least 1 in at most 31 days", got=given)
-    return Rate(count, interval)
+    return Rate(starts, interval)
 
 
 def _policy(given: object) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 from ferryman.kernel.db import Row, Tx, load, many, one
@@ -20,6 +21,7 @@ _PAUSE_NAME = load("ferryman.tasks", "queues/pause_name")
 _RESUME_NAME = load("ferryman.tasks", "queues/resume_name")
 _NAMES = load("ferryman.tasks", "queues/names")
 _BOUNDED = load("ferryman.tasks", "queues/bounded")
+_IDLE = load("ferryman.tasks", "queues/idle")
 
 
 async def declare(tx: Tx, queues: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -76,3 +78,8 @@ async def paused_names(tx: Tx) -> Sequence[Row]:
 async def bounded(tx: Tx) -> frozenset[str]:
     """Name the queues that bound how much of them is live."""
     return frozenset(row["name"] for row in await many(tx, _BOUNDED))
+
+
+async def idle(tx: Tx, limit: int, *, patience: timedelta) -> Sequence[Row]:
+    """Find gates that have a free slot although something has stood before them for so long."""
+    return await many(tx, _IDLE, limit=limit, patience=patience)
