@@ -49,7 +49,7 @@ class Flows:
 
     async def open(self) -> None:
         """Learn which queues may be full, and listen for changes."""
-        await self._learn()
+        await self.learn()
         self._hush = self._doorbell.listen("queues", lambda _hints: self._learn_soon())
 
     async def close(self) -> None:
@@ -62,13 +62,14 @@ class Flows:
         await asyncio.gather(*self._learning, return_exceptions=True)
         await self._line.close()
 
-    async def _learn(self) -> None:
+    async def learn(self) -> None:
+        """Read which queues may be full."""
         with spoken():
             async with self._db.session() as tx:
                 self._bounded = await queues.bounded(tx)
 
     def _learn_soon(self) -> None:
-        task = asyncio.get_running_loop().create_task(self._learn())
+        task = asyncio.get_running_loop().create_task(self.learn())
         self._learning.add(task)
         task.add_done_callback(self._learned)
 
