@@ -10,7 +10,7 @@ import pytest
 from ferryman.kernel import ids
 from ferryman.kernel.pool import Database, Line, Session
 from ferryman.tasks import store
-from ferryman.tasks.model import Outcome
+from ferryman.tasks.model import Claimed, Outcome
 from ferryman.tasks.states import READY, RUNNING, SUCCEEDED, TASK
 from ferryman.tasks.store import agreements, gates
 from ferryman.tasks.store.gates import Asked
@@ -140,7 +140,7 @@ async def test_many_hands_at_one_gate_never_hold_more_than_its_slots(database_ur
         while True:
             async with line.transaction() as tx:
                 locked = await gates.lock(tx, ["default"])
-                claimed = []
+                claimed: list[Claimed] = []
                 if locked:
                     claimed, _ = await gates.pass_through(
                         tx, [Asked("default", "default", 3, "")], locked=locked, room=3, keys=50, owner=owner, names=["mail"],

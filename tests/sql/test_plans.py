@@ -118,6 +118,11 @@ HOT = [
         },
         {"tasks_pkey", "tasks_task_id", "tasks_idempotency", "task_progress_pkey"},
     ),
+    Hot(
+        reads._GET,
+        {"tenant": "acme", "id": IDS[0], "task_id": "t"},
+        {"tasks_pkey", "tasks_task_id", "task_progress_pkey"},
+    ),
     Hot(moves._RENEW, {"ids": IDS, "epochs": [1] * 100, "owner": IDS[0], "lease": TERM, "margin": TERM}, BY_KEY),
     Hot(moves._SETTLE, {"outcomes": WORDS, "lapsed": False}, BY_KEY),
     Hot(
@@ -135,7 +140,9 @@ HOT = [
         BY_KEY,
     ),
     Hot(
-        moves._LANES, {"queues": ["default", "slow"], "afters": ["", ""], "limit": 1000}, {"tasks_ready", "tasks_keyed", "queues_pkey", "paused_names_pkey"}
+        moves._LANES,
+        {"queues": ["default", "slow"], "afters": ["", ""], "limit": 1000},
+        {"tasks_ready", "tasks_keyed", "queues_pkey", "paused_names_pkey"},
     ),
     Hot(gates._LOCK, {"queues": ["default", "keyed"]}, {"queues_pkey"}),
     Hot(

@@ -112,7 +112,8 @@ async def test_tasks_with_a_key_are_lanes_of_their_own(given: Session) -> None:
 async def test_a_look_at_the_lanes_tells_what_is_agreed_for_the_queues_and_what_is_paused(given: Session) -> None:
     await given.execute(
         "insert into ferryman.queues (name, tenant, weight, concurrency, paused_at)"
-        " values ('default', '*', 3, null, null), ('slow', '*', 1, 5, null), ('slow', 'acme', 1, null, now()), ('other', '*', 1, 1, null);"
+        " values ('default', '*', 3, null, null), ('slow', '*', 1, 5, null), ('slow', 'acme', 1, null, now()),"
+        " ('other', '*', 1, 1, null);"
         "insert into ferryman.paused_names values ('mail')"
     )
 
@@ -122,7 +123,8 @@ async def test_a_look_at_the_lanes_tells_what_is_agreed_for_the_queues_and_what_
         (row["kind"], row["queue"], row["tenant"], row["weight"], row["open"], row["paused"]) for row in rows[:-1]
     )
     assert told == [
-        ("queue", "default", "*", 3, True, False), ("queue", "slow", "*", 1, False, False), ("queue", "slow", "acme", 1, False, True),
+        ("queue", "default", "*", 3, True, False), ("queue", "slow", "*", 1, False, False),
+        ("queue", "slow", "acme", 1, False, True),
     ]  # fmt: skip
     assert (rows[-1]["kind"], rows[-1]["queue"]) == ("name", "mail")
 

@@ -11,6 +11,7 @@ import pytest
 from ferryman import Client
 from ferryman.app import wiring
 from ferryman.kernel import errors, watchdog
+from ferryman.kernel.pool import Line
 from tests.tasks.conftest import MakeApp
 
 pytestmark = pytest.mark.contract("T17")
@@ -492,7 +493,9 @@ async def test_what_cannot_be_agreed_is_refused_and_changes_nothing(make_app: Ma
     assert await app.queues.list() == []
 
 
-async def test_the_watchdog_rings_for_a_task_that_stands_before_a_free_slot(make_app: MakeApp) -> None:
+async def test_the_watchdog_rings_for_a_task_that_stands_before_a_free_slot(
+    make_app: MakeApp, database_url: str
+) -> None:
     app = await make_app(job)
     await app.queues.set("default", new=True, concurrency=1)
     rung = asyncio.Event()
@@ -500,7 +503,9 @@ async def test_the_watchdog_rings_for_a_task_that_stands_before_a_free_slot(make
     await app.tasks.create(job, priority=-9)
     rules = [rule for rule in wiring.rules(app._open) if rule.name == "T17"]
 
-    report = await watchdog.tick(app.database, rules)
+    line = Line(database_url)
+    report = await watchdog.tick(line, rules)
+    await line.close()
 
     assert report.outcomes[0].found == 1
     await asyncio.wait_for(rung.wait(), PATIENCE_SECONDS)

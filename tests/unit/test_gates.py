@@ -1,5 +1,7 @@
 """Which lanes behind gates a worker looks into: nobody starves, nobody is forgotten, and nobody is asked in vain for ever."""
 
+from typing import Any
+
 import pytest
 
 from ferryman.tasks.store.gates import Asked, Looked
@@ -118,9 +120,9 @@ def row(
     return {"kind": kind, "queue": queue, "tenant": tenant, "weight": weight, "open": open, "paused": paused}
 
 
-def lanes(*rows: dict[str, object], queues: str = "mail slow") -> Lanes:
+def lanes(*rows: dict[str, Any], queues: str = "mail slow") -> Lanes:
     known = Lanes(queues.split(), clock=lambda: 0.0)
-    known.found(rows)  # type: ignore[arg-type]  # a mapping gives its values like a row
+    known.found(rows)
     return known
 
 
@@ -176,15 +178,15 @@ def test_a_lane_that_nobody_here_can_serve_is_left_alone_for_a_while_unless_it_i
     now = 0.0
     known = Lanes(["mail"], clock=lambda: now)
     shown = [row("lane", "mail", "acme")]
-    known.found(shown)  # type: ignore[arg-type]
+    known.found(shown)
     known.claimed(known.share(10), [])
 
-    known.found(shown)  # type: ignore[arg-type]
+    known.found(shown)
     assert known.share(10) == []
 
     known.heard([named("mail", "acme")])
     assert known.claimed(known.share(10), []) is False
 
     now = BARREN_SECONDS * 4
-    known.found(shown)  # type: ignore[arg-type]
+    known.found(shown)
     assert known.share(10) == [("mail", "acme", 10)]

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from ferryman.kernel import errors
+from ferryman.tasks.model import Flow
 from ferryman.tasks.rules import keys, queue
 
 pytestmark = pytest.mark.contract("T17")
@@ -15,8 +16,8 @@ pytestmark = pytest.mark.contract("T17")
     ("given", "starts", "seconds", "burst"),
     [
         ("100/minute", 100, 60, 1), ("5/s", 5, 1, 5), ("10/30s", 10, 30, 1), ("1000/sec", 1000, 1, 1000),
-        (" 7 / hours ", 7, 3600, 1), ("600/min", 600, 60, 10), ("1/1h30m", 1, 5400, 1), ("3/PT10S", 3, 10, 1), ("2/day", 2, 86400, 1),
-        ("9/m", 9, 60, 1),
+        (" 7 / hours ", 7, 3600, 1), ("600/min", 600, 60, 10), ("1/1h30m", 1, 5400, 1), ("3/PT10S", 3, 10, 1),
+        ("2/day", 2, 86400, 1), ("9/m", 9, 60, 1),
     ],
 )  # fmt: skip
 def test_a_rate_is_read_as_people_write_it(given: str, starts: int, seconds: int, burst: int) -> None:
@@ -31,8 +32,9 @@ def test_a_rate_is_read_as_people_write_it(given: str, starts: int, seconds: int
     [
         ("concurrency", 0), ("concurrency", -1), ("concurrency", 1.5), ("concurrency", True), ("concurrency", "5"),
         ("concurrency", 10**9), ("key_concurrency", 0), ("max_depth", 0), ("weight", 0), ("weight", -3), ("weight", 1001),
-        ("rate", ""), ("rate", "fast"), ("rate", "0/s"), ("rate", "-1/s"), ("rate", "5/0s"), ("rate", "5/fortnight"), ("rate", 5),
-        ("rate", "5/32d"), ("rate", "1e9/s"), ("at_limit", "explode"), ("at_limit", 3), ("burst", 3), ("colour", "red"),
+        ("rate", ""), ("rate", "fast"), ("rate", "0/s"), ("rate", "-1/s"), ("rate", "5/0s"), ("rate", "5/fortnight"),
+        ("rate", 5), ("rate", "5/32d"), ("rate", "1e9/s"), ("at_limit", "explode"), ("at_limit", 3), ("burst", 3),
+        ("colour", "red"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_agreed_is_refused_by_the_name_of_its_field(field: str, value: Any) -> None:
@@ -69,7 +71,7 @@ def test_what_is_given_with_the_create_comes_before_what_is_declared() -> None:
 def test_a_singleton_without_a_key_is_one_for_the_name_and_so_is_a_debounced_call() -> None:
     assert flow({}, singleton=True).singleton == "mail"
     assert flow({}, debounce=2).debounce == "mail"
-    assert flow({"n": 1}, debounce=timedelta(seconds=2), debounce_key="{n}") == keys.Flow(
+    assert flow({"n": 1}, debounce=timedelta(seconds=2), debounce_key="{n}") == Flow(
         None, None, "1", timedelta(seconds=2)
     )
 
@@ -83,9 +85,10 @@ def test_nothing_declared_and_nothing_given_is_no_flow() -> None:
     ("options", "field"),
     [
         ({"limit_key": 7}, "limit_key"), ({"limit_key": "{"}, "limit_key"), ({"limit_key": "{}"}, "limit_key"),
-        ({"singleton": 7}, "singleton"), ({"debounce": 0}, "debounce"), ({"debounce": -1}, "debounce"), ({"debounce": "2s"}, "debounce"),
-        ({"debounce": True}, "debounce"), ({"debounce": timedelta(days=2)}, "debounce"), ({"debounce_key": "{n}"}, "debounce_key"),
-        ({"debounce": float("nan")}, "debounce"),
+        ({"singleton": 7}, "singleton"), ({"debounce": 0}, "debounce"), ({"debounce": -1}, "debounce"),
+        ({"debounce": "2s"}, "debounce"),
+        ({"debounce": True}, "debounce"), ({"debounce": timedelta(days=2)}, "debounce"),
+        ({"debounce_key": "{n}"}, "debounce_key"), ({"debounce": float("nan")}, "debounce"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_declared_is_refused_by_the_name_of_its_field(options: dict[str, Any], field: str) -> None:

@@ -163,9 +163,15 @@ class Ferryman:
 
     # Opening and closing
 
-    async def open(self) -> Self:
-        """Connect to the database; a wrong address or missing tables are told here."""
-        if self._opened is None:
+    async def open(self, *, unless: asyncio.Event | None = None) -> Self:
+        """Connect to the database; a wrong address or missing tables are told here.
+
+        A database that is away is an error. With `unless` it is waited for, until it is there or that event is set; in that
+        case the app stays closed.
+        """
+        if unless is not None:
+            await wiring.patiently(self.open, unless)
+        elif self._opened is None:
             self._opened = await wiring.open_app(
                 self.settings, self._handlers, Owners(self._settlers), doorbell=self._given_doorbell
             )

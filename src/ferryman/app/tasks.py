@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
@@ -27,6 +28,7 @@ from ferryman.tasks.model import Created, Draft, TaskRecord
 from ferryman.tasks.ports import Owners
 from ferryman.tasks.rules import keys, request
 from ferryman.tasks.states import CANCELLED, READY, RUNNING
+from ferryman.tasks.work import context
 from ferryman.tasks.work.handlers import Handler
 from ferryman.tasks.work.lanes import named
 
@@ -65,7 +67,7 @@ class Tasks:
         poll: timedelta,
         patience: timedelta,
     ) -> None:
-        """Belong to one tenant; creates that come at one time share a line.
+        """Serve one tenant, and inside a handler that of its task; creates that come at one time share a line.
 
         Cancels hold rows and parents over several trips, so they go over a line too, whose transactions do not outlive a
         frozen process by more than 2 s (W23); one of their own, because a cancel may wait for a lock.
@@ -76,13 +78,27 @@ class Tasks:
         self._doorbell = doorbell
         self._known = known
         self._owners = owners
-        self.tenant = tenant
+        self._tenant = tenant
+        self._home: Database | None = db
         self._ends_after = ends_after
         self._limit = payload_limit
         self._patience = patience.total_seconds()
-        self._waiting = Waiting(self._session, doorbell, tenant=tenant, poll=poll.total_seconds())
+        self._poll = poll.total_seconds()
+        self._waiting: dict[str, Waiting] = {}
         self._creates: Gather[Draft, Created] = Gather(self._create_set)
         self.flows = Flows(db, doorbell, flows, self._patiently, ends_after=ends_after)
+
+    @property
+    def tenant(self) -> str:
+        """Whom the next call serves: inside a handler of this app the tenant of the running task, else the app's own."""
+        return (None if self._home is None else context.tenant_in(self._home)) or self._tenant
+
+    def of(self, tenant: str) -> Tasks:
+        """Return the same door for one tenant, whatever task is running."""
+        door = copy.copy(self)
+        door._tenant = ids.check_name(tenant, "tenant")  # noqa: SLF001 - a copy of ours
+        door._home = None  # noqa: SLF001
+        return door
 
     # What comes in
 
@@ -345,11 +361,19 @@ class Tasks:
 
     async def end(self, id: UUID) -> End:
         """Wait until a task has ended."""
-        return await self._waiting.end(id)
+        return await self._waits().end(id)
 
     def watch(self, id: UUID) -> AsyncIterator[Progress]:
         """Give a task's progress whenever it changes, until it has ended."""
-        return self._waiting.watch(id)
+        return self._waits().watch(id)
+
+    def _waits(self) -> Waiting:
+        tenant = self.tenant
+        if tenant not in self._waiting:
+            for each in [each for each, waiting in self._waiting.items() if waiting.idle]:
+                del self._waiting[each]
+            self._waiting[tenant] = Waiting(self._session, self._doorbell, tenant=tenant, poll=self._poll)
+        return self._waiting[tenant]
 
     # What is stopped
 
@@ -389,7 +413,8 @@ class Tasks:
         """Send what is under way; let nobody wait any more."""
         await self._creates.drain()
         await self.flows.close()
-        await self._waiting.close()
+        for waiting in list(self._waiting.values()):
+            await waiting.close()
         await self._creating.close()
         await self._cancelling.close()
 

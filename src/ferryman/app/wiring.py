@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,11 @@ from typing import Any
 from ferryman.app import tasks as doors
 from ferryman.app.queues import Queues
 from ferryman.app.registry import Registry
-from ferryman.kernel import db, errors, events, migrate, watchdog
+from ferryman.kernel import db, errors, events, lease, migrate, watchdog
 from ferryman.kernel.doorbell import Doorbell, NoDoorbell
 from ferryman.kernel.doorbell_pg import PostgresDoorbell
 from ferryman.kernel.invariants import KERNEL_INVARIANTS, Invariant
+from ferryman.kernel.loop import RECONNECT
 from ferryman.kernel.pool import Database, Line
 from ferryman.kernel.settings import Settings
 from ferryman.tasks import watch
@@ -32,6 +34,7 @@ _KEEP = db.load("ferryman.kernel", "settings/keep")
 
 EMBEDDED_FOLDER = Path(".ferryman") / "postgres"
 PATIENCE = timedelta(seconds=10)
+SAID_EVERY = 15
 
 
 @dataclass
@@ -47,9 +50,9 @@ class Opened:
     tasks: doors.Tasks
     queues: Queues
 
-    def line(self, **settings: str) -> Line:
+    def line(self, patience: timedelta | None = None, **settings: str) -> Line:
         """Make a connection of our own."""
-        return Line(self.url, schema=self.settings.schema, settings=settings or None)
+        return Line(self.url, schema=self.settings.schema, settings=settings or None, patience=patience)
 
     async def close(self) -> None:
         """Let go, doors first."""
@@ -74,11 +77,11 @@ async def open_app(settings: Settings, handlers: Registry, owners: Owners, *, do
     if settings.database_url is None:
         await migrate.migrate(url, schema=settings.schema)
     database = Database(url, schema=settings.schema, size=settings.pool.size)
-    await database.open()
+    bell = doorbell or make_doorbell(settings, url)
     try:
+        await database.open()
         await check(url, settings.schema)
-        bell = doorbell or make_doorbell(settings, url)
-        await bell.open()
+        await _hear(bell)
     except BaseException:
         await database.close()
         raise
@@ -87,9 +90,9 @@ async def open_app(settings: Settings, handlers: Registry, owners: Owners, *, do
         bell,
         handlers,
         owners,
-        creates=Line(url, schema=settings.schema),
-        cancels=Line(url, schema=settings.schema),
-        flows=Line(url, schema=settings.schema),
+        creates=Line(url, schema=settings.schema, patience=PATIENCE),
+        cancels=Line(url, schema=settings.schema, patience=PATIENCE),
+        flows=Line(url, schema=settings.schema, patience=PATIENCE),
         tenant=settings.tenant,
         ends_after=settings.tasks.ends_after,
         payload_limit=settings.tasks.payload_limit,
@@ -104,6 +107,40 @@ async def open_app(settings: Settings, handlers: Registry, owners: Owners, *, do
         await database.close()
         raise
     return Opened(settings, url, handlers, owners, database, bell, tasks, Queues(database, bell))
+
+
+async def _hear(bell: Doorbell) -> None:
+    try:
+        await bell.open()
+    except BaseException:
+        await bell.close()
+        raise
+
+
+async def patiently(attempt: Callable[[], Awaitable[object]], stop: asyncio.Event) -> bool:
+    """Try until it is done, while the database is away; false when told to stop before (K24)."""
+    failures = 0
+    while not stop.is_set():
+        try:
+            await attempt()
+        except errors.DatabaseUnavailable as error:
+            pause = RECONNECT.delay(failures := failures + 1).total_seconds()
+            # Said at once, and again every half a minute or so.
+            level = logging.WARNING if failures % SAID_EVERY == 1 else logging.DEBUG
+            log.log(level, "waiting for the database: %s", error.message, extra={"failures": failures})
+            await _within(stop, pause)
+        else:
+            if failures:
+                log.info("the database is there", extra={"failures": failures})
+            return True
+    return False
+
+
+async def _within(event: asyncio.Event, seconds: float) -> None:
+    try:
+        await asyncio.wait_for(event.wait(), seconds)
+    except TimeoutError:
+        return
 
 
 async def check(url: str, schema: str) -> None:
@@ -142,10 +179,22 @@ async def work(opened: Opened, stop: asyncio.Event, **terms: Any) -> None:
     )
     if terms:
         raise errors.SettingsInvalid(f"{min(terms)}: a worker has no such term.", field=min(terms))
-    line = opened.line(**watchdog.SETTINGS)
-    in_force = {"watchdog.interval_seconds": worker.watchdog_interval.total_seconds()}
-    await db.many(line, _KEEP, values=json.dumps(in_force))
+    line = opened.line(watchdog.PATIENCE, **watchdog.SETTINGS)
+    in_force = json.dumps({"watchdog.interval_seconds": worker.watchdog_interval.total_seconds()})
+    try:
+        if await patiently(lambda: _begin(opened, line, in_force), stop):
+            await _work(opened, stop, line, agreed)
+    finally:
+        await line.close()
+
+
+async def _begin(opened: Opened, line: Line, in_force: str) -> None:
+    await db.many(line, _KEEP, values=in_force)
     await declare_queues(opened)
+
+
+async def _work(opened: Opened, stop: asyncio.Event, line: Line, agreed: Terms) -> None:
+    worker = opened.settings.worker
     dog = watchdog.Watchdog(
         line,
         rules(opened),
@@ -163,16 +212,16 @@ async def work(opened: Opened, stop: asyncio.Event, **terms: Any) -> None:
             opened.handlers.handlers,
             opened.owners,
             opened.doorbell,
-            line=opened.line,
+            line=partial(opened.line, lease.patience(agreed.lease)),
             session=opened.database.session,
             terms=agreed,
-        ).run(stop)
+            home=opened.database,
+        ).run(stop, beside={"watchdog": watching})
     finally:
         dog.stop()
         await asyncio.wait([watching], timeout=5)
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
-        await line.close()
 
 
 async def declare_queues(opened: Opened) -> Sequence[str]:

@@ -320,6 +320,13 @@ class NotOpen(FerrymanError):
     advice = "Use `async with app:`, or await app.open() first."
 
 
+class WorkerBroken(FerrymanError):
+    """A part of this worker has died, so it has handed back its work and stopped."""
+
+    code = "WORKER_BROKEN"
+    advice = "Start it again. The log tells the cause, which is a defect of ours: please report it."
+
+
 class HandlerInvalid(FerrymanError):
     """This function cannot be a handler as it is declared."""
 

@@ -55,8 +55,9 @@ def rules(owners: Owners, doorbell: Doorbell, *, sweep: timedelta, interval: tim
 
     async def expire(tx: Tx, waiting: Sequence[Row]) -> int:
         ids = [row["id"] for row in waiting]
+        owed = [(row["callback"], row["callback_ref"]) for row in waiting if row["callback"] is not None]
         code = errors.TaskExpired.code
-        rows = await end(tx, owners, ids, expired=True, code=code, reason="still waiting at its ends_at")
+        rows = await end(tx, owners, ids, expired=True, code=code, reason="still waiting at its ends_at", owed=owed)
         if rows:
             log.warning("tasks expired", extra={"count": len(rows), "first": str(rows[0]["id"])})
         return _counted(rows)

@@ -1,9 +1,13 @@
-"""What a running handler can know and say of its task."""
+"""What a running handler can know and say of its task.
+
+The context variable follows the handler into what it awaits, the tasks it starts and the thread it runs in. The doors of the
+app whose worker runs it look here for the tenant they serve (K12).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from uuid import UUID
 
 from ferryman.kernel import errors
@@ -22,11 +26,12 @@ _current: ContextVar[Context] = ContextVar("ferryman_context")
 class Context:
     """The task that runs here."""
 
-    __slots__ = ("_report", "_say", "_told", "spoke", "task")
+    __slots__ = ("_report", "_say", "_told", "home", "spoke", "task")
 
-    def __init__(self, task: Claimed, *, report: Report, say: Say) -> None:
-        """Belong to one claim."""
+    def __init__(self, task: Claimed, *, report: Report, say: Say, home: object = None) -> None:
+        """Belong to one claim; `home` tells the app whose worker runs it from others."""
         self.task = task
+        self.home = home
         self._report = report
         self._say = say
         self._told = False  # read and written whole by any thread
@@ -91,6 +96,17 @@ def current() -> Context:
         raise errors.NotOpen("There is no running task here: current() is for handlers.") from None
 
 
-def enter(context: Context) -> None:
-    """Make a context the current one, in the handler's own task or thread."""
-    _current.set(context)
+def tenant_in(home: object) -> str | None:
+    """Return the tenant of the task that is running here, if a worker of this app runs it."""
+    told = _current.get(None)
+    return told.tenant if told is not None and told.home is home else None
+
+
+def enter(context: Context) -> Token[Context]:
+    """Make a context the current one, for the handler and whatever it starts."""
+    return _current.set(context)
+
+
+def leave(token: Token[Context]) -> None:
+    """Be nobody's context again."""
+    _current.reset(token)
