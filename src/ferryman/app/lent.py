@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from uuid import UUID
 
+from ferryman.app.flows import Flows, rings
 from ferryman.kernel import doorbell_pg, errors, ids, telemetry
 from ferryman.kernel.borrow import borrow
 from ferryman.kernel.db import Tx
@@ -29,9 +30,12 @@ SET = 1000
 class Lent:
     """Create and cancel tasks of one tenant in callers' transactions."""
 
-    def __init__(self, owners: Owners, *, schema: str, tenant: str, ends_after: timedelta, rings: bool) -> None:
+    def __init__(
+        self, owners: Owners, flows: Flows, *, schema: str, tenant: str, ends_after: timedelta, rings: bool
+    ) -> None:
         """Know whose tasks; `rings` says whether the doorbell is PostgreSQL's and may ring from within."""
         self._owners = owners
+        self._flows = flows
         self._schema = schema
         self._tenant = tenant
         self._ends_after = ends_after
@@ -39,6 +43,9 @@ class Lent:
 
     async def create(self, connection: object, draft: Draft) -> Created:
         """Create a task, or answer with the one that is there."""
+        if self._flows.looks(draft):
+            [created] = await self.create_all(connection, [draft])
+            return created
         tx = borrow(connection, schema=self._schema)
         [answer] = await create.create(tx, [draft], ends_after=self._ends_after)
         if isinstance(answer, errors.TaskDuplicate):
@@ -58,6 +65,13 @@ class Lent:
             await self._born(tx, created[0][1], len(alike.ids))
         return created
 
+    async def create_all(self, connection: object, drafts: Sequence[Draft]) -> list[Created]:
+        """Create tasks that must look before they are stored."""
+        tx = borrow(connection, schema=self._schema)
+        flowed = await self._flows.store(tx, drafts)
+        await self._ring(tx, {topic: _few(hints) for topic, hints in rings(flowed).items()})
+        return [each for each in flowed.answers if isinstance(each, Created)]
+
     async def _born(self, tx: Tx, task: TaskRecord, count: int) -> None:
         # Counted though the caller may still roll back: what is never counted would be missed more.
         telemetry.created("task", task.queue, count)
@@ -71,7 +85,7 @@ class Lent:
         rows = await cancel.end(tx, self._owners, wanted, tenant=self._tenant, reason=reason)
         told = [row["id"] for row in rows]
         if told:
-            hints = frozenset(str(id) for id in told) if len(told) <= MAX_HINTS else frozenset[str]()
+            hints = _few(frozenset(str(id) for id in told))
             await self._ring(tx, {"cancel": hints, "done": hints})
             telemetry.ended("task", CANCELLED.value, None, len(told))
         return told
@@ -88,3 +102,7 @@ class Lent:
     async def _ring(self, tx: Tx, rings: dict[str, frozenset[str]]) -> None:
         if self._rings:
             await doorbell_pg.ring_within(tx, rings)
+
+
+def _few(hints: frozenset[str]) -> frozenset[str]:
+    return hints if len(hints) <= MAX_HINTS else frozenset()

@@ -11,6 +11,7 @@ from uuid import UUID
 from ferryman.kernel import errors, ids, retry
 from ferryman.tasks.model import Draft, NewTask, TaskRecord
 from ferryman.tasks.rules import ending
+from ferryman.tasks.rules.keys import Keys
 
 AT = "at"
 # Kinds of request that make a schedule (rules/standing.py), and the fields that belong to them alone.
@@ -21,7 +22,7 @@ DEFAULT_NAME = "default"
 COMPARED = ("schedule_type", "scheduled_at", "timeout_ms", "max_retries")
 FIELDS = frozenset({
     "task_id", "name", "queue", "priority", "schedule_type", "scheduled_at", "timeout_ms", "max_retries", "backoff",
-    "idempotency_key", "idempotency_scope", "ends_at", "payload",
+    "idempotency_key", "idempotency_scope", "ends_at", "payload", "limit_key", "singleton", "debounce", "debounce_key",
 })  # fmt: skip
 
 NOTHING: frozenset[str] = frozenset()
@@ -42,6 +43,7 @@ class Defaults(NamedTuple):
     timeout_ms: int = 300_000
     max_retries: int = 3
     backoff: str | None = None
+    keys: Keys | None = None
 
 
 def draft(

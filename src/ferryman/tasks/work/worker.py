@@ -103,6 +103,7 @@ class Worker:
             claim_max=terms.claim_max,
             poll=terms.poll.total_seconds(),
         )
+        self._crew.look = self.pump.look
         self._sweep = Sweep(
             self._lines[0],
             doorbell,
@@ -124,7 +125,11 @@ class Worker:
         None of its parts ends by itself, nor of those that run `beside` it. If one does, the worker stops as if told to, and
         says that it is broken: half a worker would hold leases, or claim, and never end what it should.
         """
-        hushes = [self._doorbell.listen("ready", self._ready), self._doorbell.listen("cancel", self._cancelled)]
+        hushes = [
+            self._doorbell.listen("ready", self._ready),
+            self._doorbell.listen("cancel", self._cancelled),
+            self._doorbell.listen("queues", lambda _hints: self._ready(frozenset())),
+        ]
         own = {"sweep": asyncio.create_task(self._sweep.run()), "pump": asyncio.create_task(self.pump.run())}
         parts = {**own, "keeper": self._keeper.start(), **(beside or {})}
         log.info("working", extra={"boot_id": str(self.boot_id), "queues": list(self._terms.queues)})
