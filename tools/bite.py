@@ -44,6 +44,7 @@ TESTS: dict[str, list[str]] = {
     "tasks/tasks/lapsed": MOVES,
     "tasks/tasks/expired": MOVES,
     "tasks/tasks/create": ["tests/tasks/test_birth.py", "tests/tasks/test_idempotency.py", "tests/tasks/test_watch.py"],
+    "tasks/tasks/create_alike": ["tests/tasks/test_bulk.py", "tests/tasks/test_birth.py"],
     "tasks/tasks/existing": [
         "tests/tasks/test_idempotency.py",
         "tests/tasks/test_tenancy.py",

@@ -66,12 +66,12 @@ class Ear:
         raise Said(*args)
 
 
-def said(call: Coroutine[Any, Any, Any]) -> dict[str, Any]:
+def said(statement: Statement, call: Coroutine[Any, Any, Any]) -> dict[str, Any]:
     """Return the parameters that a function of the store makes of its arguments."""
     try:
         call.send(None)
     except Said as heard:
-        return dict(zip(births._CREATE.names, heard.args, strict=True))
+        return dict(zip(statement.names, heard.args, strict=True))
     raise AssertionError("nothing was said")
 
 
@@ -95,7 +95,12 @@ HOT = [
         },
         {"tasks_pkey", "tasks_ready"},
     ),
-    Hot(births._CREATE, said(store.create(Ear(), NEW, ends_after=TERM)), set()),
+    Hot(births._CREATE, said(births._CREATE, store.create(Ear(), NEW, ends_after=TERM)), set()),
+    Hot(
+        births._CREATE_ALIKE,
+        said(births._CREATE_ALIKE, store.create_alike(Ear(), NEW[0], IDS, ["1"] * 100, ends_after=TERM)),
+        set(),
+    ),
     Hot(
         births._EXISTING,
         {

@@ -1,19 +1,38 @@
-"""One task, in its creator's hands."""
+"""Tasks in their creator's hands."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Sequence
+from itertools import accumulate
+from typing import Any, Protocol, overload
 from uuid import UUID
 
 from ferryman.kernel import payload
-from ferryman.tasks.intake.result import Progress, failure
+from ferryman.tasks.intake.create import Alike
+from ferryman.tasks.intake.result import End, Progress, failure
 from ferryman.tasks.model import Created, TaskRecord
 from ferryman.tasks.states import SUCCEEDED
 
-if TYPE_CHECKING:
-    from ferryman.app.tasks import Tasks
+
+class Door(Protocol):
+    """What a handle asks of the door it came from."""
+
+    def of(self, tenant: str) -> Door:
+        """Return the same door for one tenant, whatever task is running."""
+
+    async def record(self, task_id: str | UUID) -> TaskRecord:
+        """Read a task as it is now."""
+
+    async def end(self, id: UUID) -> End:
+        """Wait until a task has ended."""
+
+    def watch(self, id: UUID) -> AsyncIterator[Progress]:
+        """Give a task's progress whenever it changes, until it has ended."""
+
+    async def cancel(self, *task_ids: str | UUID, reason: str | None = None) -> Sequence[UUID]:
+        """Cancel tasks that have not ended; return those that were cancelled now."""
 
 
 class Handle:
@@ -21,14 +40,14 @@ class Handle:
 
     __slots__ = ("_given_door", "idempotent_hit", "task")
 
-    def __init__(self, door: Tasks, created: Created) -> None:
+    def __init__(self, door: Door, created: Created) -> None:
         """Keep the record as it was when it was answered; `refresh` reads it anew."""
         self._given_door = door
         self.task = created.task
         self.idempotent_hit = created.idempotent_hit
 
     @property
-    def _door(self) -> Tasks:
+    def _door(self) -> Door:
         """The door of its own tenant: a handle may be used in another handler than the one that made it, or in none."""
         return self._given_door.of(self.task.tenant)
 
@@ -69,3 +88,40 @@ class Handle:
     def __repr__(self) -> str:
         """Name the task."""
         return f"<task {self.task_id} {self.task.name} {self.task.state.value}>"
+
+
+class Handles(Sequence[Handle]):
+    """Many tasks created at once: each handle is made when somebody takes it in hand, because most are never looked at."""
+
+    def __init__(self, door: Door, sets: Sequence[tuple[Alike, TaskRecord]]) -> None:
+        """Keep the sets, each with the record of its first task."""
+        self._door = door
+        self._sets = sets
+        self._ends = list(accumulate(len(alike.ids) for alike, _ in sets))
+
+    def __len__(self) -> int:
+        """Count them."""
+        return self._ends[-1] if self._ends else 0
+
+    @overload
+    def __getitem__(self, place: int) -> Handle: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Handle]: ...
+    def __getitem__(self, place: int | slice) -> Handle | Sequence[Handle]:
+        """Take one in hand, or several."""
+        if isinstance(place, slice):
+            return [self[each] for each in range(*place.indices(len(self)))]
+        if place < 0:
+            place += len(self)
+        if not 0 <= place < len(self):
+            raise IndexError(f"there are {len(self)} tasks")
+        nth = bisect_right(self._ends, place)
+        alike, first = self._sets[nth]
+        offset = place - (self._ends[nth] - len(alike.ids))
+        id = alike.ids[offset]
+        task = first._replace(id=id, task_id=str(id), payload=alike.payloads[offset])
+        return Handle(self._door, Created(task, idempotent_hit=False))
+
+    def __repr__(self) -> str:
+        """Count them for a person."""
+        return f"<{len(self)} tasks>"

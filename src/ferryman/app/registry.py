@@ -68,7 +68,7 @@ class Registry:
 
         An app that knows no handlers at all is a client of others': it may name what it likes.
         """
-        name = self._name(task)
+        name = task if isinstance(task, str) and task in self.handlers else self._name(task)
         handler = self.handlers.get(name)
         if handler is not None:
             return name, handler, handler.defaults

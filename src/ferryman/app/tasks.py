@@ -13,18 +13,19 @@ from itertools import islice
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
-from ferryman.app.handle import Handle
+from ferryman.app.handle import Handle, Handles
 from ferryman.kernel import errors, events, faults, ids, payload, telemetry
-from ferryman.kernel.doorbell import Doorbell
+from ferryman.kernel.doorbell import Doorbell, Inside
 from ferryman.kernel.gather import Gather
 from ferryman.kernel.loop import RECONNECT
 from ferryman.kernel.pool import Database, Line, Session, spoken
 from ferryman.tasks.intake import cancel, create, read
+from ferryman.tasks.intake.create import Alike
 from ferryman.tasks.intake.result import End, Progress, Waiting
 from ferryman.tasks.model import Created, Draft, TaskRecord
 from ferryman.tasks.ports import Owners
 from ferryman.tasks.rules import request
-from ferryman.tasks.states import CANCELLED, PENDING, READY
+from ferryman.tasks.states import CANCELLED, READY
 from ferryman.tasks.work import context
 from ferryman.tasks.work.handlers import Handler
 from ferryman.tasks.work.lanes import named
@@ -167,66 +168,76 @@ class Tasks:
         )
         handler = self._known.find(task)[1]
         waiting = iter(payloads)
-        made: list[list[Draft]] = []  # kept to be sent again if the answer is lost: their ids make the repeat harmless
+        made: list[Alike] = []  # kept to be sent again if the answer is lost: their ids make the repeat harmless
 
-        def next_set(place: int) -> list[Draft]:
+        def next_set(place: int) -> Alike:
             if place == len(made):
-                made.append(self._alike(like, handler, islice(waiting, SET)))
+                made.append(self._alike(handler, islice(waiting, SET)))
             return made[place]
 
-        created = await self._patiently(lambda: self._create_sets(next_set))
-        self._born(created)
-        return [Handle(self, each) for each in created]
+        sets = await self._patiently(lambda: self._create_sets(like, next_set))
+        self._born([(first, len(alike.ids)) for alike, first in sets])
+        return Handles(self, sets)
 
-    async def _create_sets(self, next_set: Callable[[int], Sequence[Draft]]) -> Sequence[Created]:
-        created: list[Created] = []
+    async def _create_sets(self, like: Draft, next_set: Callable[[int], Alike]) -> list[tuple[Alike, TaskRecord]]:
+        created: list[tuple[Alike, TaskRecord]] = []
         async with self._db.transaction() as tx:
             place = 0
-            drafts = next_set(place)
-            while drafts:
-                sent = asyncio.ensure_future(create.create(tx, drafts, ends_after=self._ends_after))
+            alike = next_set(place)
+            while alike.ids:
+                sent = asyncio.ensure_future(create.create_alike(tx, like, alike, ends_after=self._ends_after))
                 place += 1
                 try:
                     await asyncio.sleep(0)  # PostgreSQL inserts this set while Python makes the next
-                    drafts = next_set(place)
+                    following = next_set(place)
                 finally:
-                    answers = await sent
-                created.extend(_all_created(answers))
+                    first = await sent
+                created.append((alike, first))
+                alike = following
         return created
 
-    def _alike(self, like: Draft, handler: Handler | None, payloads: Iterable[Any]) -> list[Draft]:
-        drafts = []
-        for each in payloads:
-            text = payload.encode(each, limit=self._limit)
-            if handler is not None:
+    def _alike(self, handler: Handler | None, payloads: Iterable[Any]) -> Alike:
+        encode, limit = payload.encode, self._limit
+        texts = [encode(each, limit=limit) for each in payloads]
+        if handler is not None:
+            for text in texts:
                 handler.fit(text)
-            drafts.append(Draft(like.task._replace(id=ids.new_id(), payload=text), like.given))
-        return drafts
+        return Alike([ids.new_id() for _ in texts], texts)
 
     def _draft(self, task: str | Function | None, given: Any, **fields: Any) -> Draft:
         name, handler, defaults = self._known.find(task)
         text = payload.encode(given, limit=self._limit)
         if handler is not None and given is not None:
             handler.fit(text)
-        return request.draft(
-            tenant=self.tenant, name=name, payload=text, defaults=defaults, traceparent=telemetry.carry(), **fields
+        asked = {field: value for field, value in fields.items() if value is not None}
+        make = request.draft if asked else request.plain
+        return make(
+            tenant=self.tenant, name=name, payload=text, defaults=defaults, traceparent=telemetry.carry(), **asked
         )
 
     async def _create_set(self, drafts: list[Draft]) -> Sequence[Created | Exception]:
+        ring = self._ring_inside(drafts)
         try:
-            answers = await self._patiently(lambda: self._create_once(drafts))
+            answers = await self._patiently(lambda: self._create_once(drafts, ring))
         except Exception as error:  # noqa: BLE001 - raised at its own caller
             ours = isinstance(error, errors.FerrymanError) and not isinstance(error, errors.StatementRefused)
             if ours or len(drafts) == 1:
                 return [error] * len(drafts)
             # One of them is refused by PostgreSQL; the others must not suffer by their company.
             return [each for draft in drafts for each in await self._create_set([draft])]
-        self._born([each for each in answers if isinstance(each, Created) and not each.idempotent_hit])
+        born = [(each.task, 1) for each in answers if isinstance(each, Created) and not each.idempotent_hit]
+        self._born(born, here=ring is not None and ring.rung)
         return answers
 
-    async def _create_once(self, drafts: list[Draft]) -> list[Created | errors.TaskDuplicate]:
+    def _ring_inside(self, drafts: list[Draft]) -> Inside | None:
+        """Let the transaction ring for tasks that can be claimed as soon as it commits."""
+        if any(each.task.scheduled_at is not None for each in drafts):
+            return None
+        return self._doorbell.inside("ready", {named(each.task.queue, each.task.tenant) for each in drafts})
+
+    async def _create_once(self, drafts: list[Draft], ring: Inside | None) -> list[Created | errors.TaskDuplicate]:
         faults.point("create.before")
-        answers = await create.create(self._creating, drafts, ends_after=self._ends_after)
+        answers = await create.create(self._creating, drafts, ends_after=self._ends_after, ring=ring)
         faults.point("create.committed")
         return answers
 
@@ -245,14 +256,26 @@ class Tasks:
                     raise
                 await asyncio.sleep(pause)
 
-    def _born(self, created: Sequence[Created]) -> None:
-        for queue, count in Counter(each.task.queue for each in created).items():
+    def _born(self, created: Sequence[tuple[TaskRecord, int]], *, here: bool = False) -> None:
+        """Count and ring for tasks that are stored: records, each with how many there are of its kind.
+
+        With `here` the transaction has rung for the other processes.
+        """
+        counts: Counter[str] = Counter()
+        ready: set[str] = set()
+        pending = False
+        for task, count in created:
+            counts[task.queue] += count
+            if task.state is READY:
+                ready.add(named(task.queue, task.tenant))
+            else:
+                pending = True
+        for queue, count in counts.items():
             telemetry.created("task", queue, count)
-        if any(each.task.state is PENDING for each in created):
+        if pending:
             self._doorbell.ring("due")
-        ready = {named(each.task.queue, each.task.tenant) for each in created if each.task.state is READY}
         if ready:
-            self._doorbell.ring("ready", ready)
+            self._doorbell.ring("ready", ready, here=here)
 
     # What is asked
 
@@ -356,10 +379,3 @@ def _alone(given: Any, arguments: dict[str, Any]) -> Any:
     if arguments:
         raise errors.TaskInvalidPayload("Give the payload whole or as keyword arguments, not both.")
     return given
-
-
-def _all_created(answers: Sequence[Created | errors.TaskDuplicate]) -> list[Created]:
-    for each in answers:
-        if isinstance(each, errors.TaskDuplicate):
-            raise each
-    return [each for each in answers if isinstance(each, Created)]

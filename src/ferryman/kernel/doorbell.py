@@ -17,6 +17,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
 
@@ -38,6 +39,15 @@ Heard = Callable[[frozenset[str]], None]
 Bundle = Mapping[str, frozenset[str]]
 
 
+@dataclass(slots=True)
+class Inside:
+    """A ring that goes with a transaction: what it must notify, and whether it did."""
+
+    channel: str
+    word: str
+    rung: bool = False
+
+
 class Doorbell(Protocol):
     """Tells listeners, here and in other processes, to look."""
 
@@ -47,8 +57,14 @@ class Doorbell(Protocol):
     async def close(self) -> None:
         """Send what was rung, within a moment, and stop."""
 
-    def ring(self, topic: str, hints: Iterable[str] = ()) -> None:
-        """Tell whoever listens to the topic to look; called after the commit. Never blocks, never raises."""
+    def ring(self, topic: str, hints: Iterable[str] = (), *, here: bool = False) -> None:
+        """Tell whoever listens to the topic to look; called after the commit. Never blocks, never raises.
+
+        With `here` only the listeners of this process: the others were rung from inside the transaction.
+        """
+
+    def inside(self, topic: str, hints: Iterable[str] = ()) -> Inside | None:
+        """Give the ring that a transaction can take along; None where rings go another way."""
 
     def listen(self, topic: str, heard: Heard) -> Callable[[], None]:
         """Call `heard` with the hints of each ring (none: look at everything); return what stops it."""
@@ -88,6 +104,7 @@ class Local:
         self._carry = carry
         self._listeners: dict[str, dict[object, Heard]] = {}
         self._rings = Rings()
+        self._carried = Rings()
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def open(self) -> None:
@@ -99,17 +116,17 @@ class Local:
         self._deliver()
         self._loop = None
 
-    def ring(self, topic: str, hints: Iterable[str]) -> None:
+    def ring(self, topic: str, hints: Iterable[str], *, here: bool = False) -> None:
         """Note a ring; also from another thread, such as a plain handler's."""
         loop = self._loop
         if loop is None:
             return
         narrowed = frozenset((hints,) if isinstance(hints, str) else hints)
         if _running_loop() is loop:
-            self._note(topic, narrowed)
+            self._note(topic, narrowed, here)
             return
         with contextlib.suppress(RuntimeError):  # the loop has been closed: nobody is left to hear
-            loop.call_soon_threadsafe(self._note, topic, narrowed)
+            loop.call_soon_threadsafe(self._note, topic, narrowed, here)
 
     def listen(self, topic: str, heard: Heard) -> Callable[[], None]:
         """Add a listener; return what removes it."""
@@ -136,19 +153,21 @@ class Local:
         for topic in tuple(self._listeners):
             self.tell(topic, EVERYTHING)
 
-    def _note(self, topic: str, hints: frozenset[str]) -> None:
+    def _note(self, topic: str, hints: frozenset[str], here: bool) -> None:
         if self._loop is None:
             return
         if not self._rings:
             self._loop.call_soon(self._deliver)
         self._rings.add(topic, hints)
+        if not here:
+            self._carried.add(topic, hints)
 
     def _deliver(self) -> None:
-        bundle = self._rings.take()
-        for topic, hints in bundle.items():
+        for topic, hints in self._rings.take().items():
             self.tell(topic, hints)
-        if bundle and self._carry is not None:
-            self._carry(bundle)
+        carried = self._carried.take()
+        if carried and self._carry is not None:
+            self._carry(carried)
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:
@@ -225,10 +244,14 @@ class NoDoorbell:
         """Stop."""
         self._local.close()
 
-    def ring(self, topic: str, hints: Iterable[str] = ()) -> None:
+    def ring(self, topic: str, hints: Iterable[str] = (), *, here: bool = False) -> None:
         """Tell the listeners of this process."""
         self.rung += 1
-        self._local.ring(topic, hints)
+        self._local.ring(topic, hints, here=here)
+
+    def inside(self, topic: str, hints: Iterable[str] = ()) -> Inside | None:
+        """No transaction can ring for a process that only polls."""
+        return None
 
     def listen(self, topic: str, heard: Heard) -> Callable[[], None]:
         """Hear the rings of this process."""

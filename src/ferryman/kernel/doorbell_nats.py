@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from ferryman.kernel import db, errors, telemetry
-from ferryman.kernel.doorbell import EVERYTHING, LOG, Bundle, Carrier, Heard, Local, pause, stop
+from ferryman.kernel.doorbell import EVERYTHING, LOG, Bundle, Carrier, Heard, Inside, Local, pause, stop
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
@@ -66,10 +66,14 @@ class NatsDoorbell:
             await stop(keeper)
         self._tried.clear()
 
-    def ring(self, topic: str, hints: Iterable[str] = ()) -> None:
+    def ring(self, topic: str, hints: Iterable[str] = (), *, here: bool = False) -> None:
         """Tell whoever listens, here and elsewhere."""
         self.rung += 1
-        self._local.ring(topic, hints)
+        self._local.ring(topic, hints, here=here)
+
+    def inside(self, topic: str, hints: Iterable[str] = ()) -> Inside | None:
+        """No transaction of PostgreSQL can ring through NATS."""
+        return None
 
     def listen(self, topic: str, heard: Heard) -> Callable[[], None]:
         """Hear the rings of all processes."""

@@ -10,7 +10,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from ferryman.kernel.doorbell import Doorbell, Heard
+from ferryman.kernel.doorbell import Doorbell, Heard, Inside
 
 
 class _Wrapped:
@@ -27,9 +27,13 @@ class _Wrapped:
         """Close the doorbell within."""
         await self.inner.close()
 
-    def ring(self, topic: str, hints: Iterable[str] = ()) -> None:
+    def ring(self, topic: str, hints: Iterable[str] = (), *, here: bool = False) -> None:
         """Ring the doorbell within."""
-        self.inner.ring(topic, hints)
+        self.inner.ring(topic, hints, here=here)
+
+    def inside(self, topic: str, hints: Iterable[str] = ()) -> Inside | None:
+        """Give what the doorbell within gives."""
+        return self.inner.inside(topic, hints)
 
 
 class Lossy(_Wrapped):

@@ -76,6 +76,11 @@ class Line:
         async with self._turn:
             return await (await self.open()).fetch(query, *args)
 
+    async def execute(self, script: str) -> None:
+        """Run plain statements that commit together, as text: the shortest way for what takes no parameters."""
+        async with self._turn:
+            await (await self.open()).execute(script, timeout=None)
+
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Session]:
         """Hold the line for one transaction."""

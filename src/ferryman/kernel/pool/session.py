@@ -33,10 +33,10 @@ class Session:
             rows: Sequence[Row] = await self._connection.fetch(query, *args)
             return rows
 
-    async def execute(self, script: str) -> None:
-        """Run a script of several statements (migrations)."""
+    async def execute(self, script: str, *, timeout: float | None = SCRIPT_TIMEOUT_SECONDS) -> None:
+        """Run a script of several statements (migrations); no timeout of its own means that of any statement."""
         with self._translated():
-            await self._connection.execute(script, timeout=SCRIPT_TIMEOUT_SECONDS)
+            await self._connection.execute(script, timeout=timeout)
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

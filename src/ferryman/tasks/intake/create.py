@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import NamedTuple
+from uuid import UUID
 
 from ferryman.kernel import errors
 from ferryman.kernel.db import Row, Tx
+from ferryman.kernel.doorbell import Inside
 from ferryman.tasks import store
 from ferryman.tasks.model import Created, Draft, NewTask, TaskRecord
 from ferryman.tasks.rules import request
@@ -18,13 +21,19 @@ Answer = Created | errors.TaskDuplicate
 TRIES = 3
 
 
-async def create(tx: Tx, drafts: Sequence[Draft], *, ends_after: timedelta) -> list[Answer]:
-    """Create tasks, and answer for each with what exists now: born, met, or in conflict (T12)."""
+async def create(tx: Tx, drafts: Sequence[Draft], *, ends_after: timedelta, ring: Inside | None = None) -> list[Answer]:
+    """Create tasks, and answer for each with what exists now: born, met, or in conflict (T12).
+
+    The transaction takes the ring along if it can; the ring then says so.
+    """
+    # A task_id that is a UUID is the id itself, and can meet another's.
+    if store.alike([each.task for each in drafts]) and not any("task_id" in each.given for each in drafts):
+        return await _create_alike(tx, drafts, ends_after=ends_after, ring=ring)
     answers: dict[int, Answer] = {}
     # By key: of two sets that share keys, one waits for the other's first and then for no more.
     waiting = sorted(range(len(drafts)), key=lambda n: _place(drafts[n].task))
     for _ in range(TRIES):
-        born = await store.create(tx, [drafts[n].task for n in waiting], ends_after=ends_after)
+        born = await store.create(tx, [drafts[n].task for n in waiting], ends_after=ends_after, ring=ring)
         by_id = {row["id"]: row for row in born}
         met = []
         for n in waiting:
@@ -43,6 +52,37 @@ async def create(tx: Tx, drafts: Sequence[Draft], *, ends_after: timedelta) -> l
             "A task with this task_id exists and cannot be shown.", conflict_fields=["task_id"]
         )
     return [answers[n] for n in range(len(drafts))]
+
+
+async def _create_alike(tx: Tx, drafts: Sequence[Draft], *, ends_after: timedelta, ring: Inside | None) -> list[Answer]:
+    alike = Alike([each.task.id for each in drafts], [each.task.payload for each in drafts])
+    first = await create_alike(tx, drafts[0], alike, ends_after=ends_after, ring=ring)
+    return [
+        Created(first._replace(id=id, task_id=str(id), payload=payload), idempotent_hit=False)
+        for id, payload in zip(*alike, strict=True)
+    ]
+
+
+class Alike(NamedTuple):
+    """A set of tasks to be born that differ only in id and payload."""
+
+    ids: list[UUID]
+    payloads: list[str]
+
+
+async def create_alike(
+    tx: Tx, like: Draft, alike: Alike, *, ends_after: timedelta, ring: Inside | None = None
+) -> TaskRecord:
+    """Create a set of like tasks, and answer with the first of them: the others differ from it in id and payload alone."""
+    row = await store.create_alike(tx, like.task, alike.ids, alike.payloads, ends_after=ends_after, ring=ring)
+    first = like.task._replace(id=alike.ids[0], payload=alike.payloads[0])
+    if row["count"] == len(alike.ids):
+        return _newborn(first, row)
+    # Sent twice, because the first answer was lost: what is there was made then.
+    made = await store.get(tx, tenant=first.tenant, id=first.id, task_id=None)
+    if made is None:
+        raise errors.TaskDuplicate("A task with this id exists and cannot be shown.", conflict_fields=["task_id"])
+    return made
 
 
 def _place(task: NewTask) -> tuple[str, str, str]:

@@ -26,6 +26,8 @@ FIELDS = frozenset({
     "idempotency_key", "idempotency_scope", "ends_at", "payload",
 })  # fmt: skip
 
+NOTHING: frozenset[str] = frozenset()
+
 PRIORITY_MIN, PRIORITY_MAX = -9, 9
 TIMEOUT_MS_MAX = 365 * 24 * 3600 * 1000
 RETRIES_MAX = 10_000
@@ -101,6 +103,15 @@ def draft(
     if task_id is not None:
         given.add("task_id")
     return Draft(task, frozenset(given))
+
+
+def plain(*, tenant: str, name: str, payload: str, defaults: Defaults, traceparent: str | None) -> Draft:
+    """Make the row for a request that names a handler and a payload and nothing else: there is nothing to check."""
+    task = NewTask(
+        ids.new_id(), tenant, defaults.queue, name, payload, defaults.priority, defaults.timeout_ms, defaults.max_retries,
+        None, None, None, None, None, None, None, None, traceparent, defaults.backoff,
+    )  # fmt: skip
+    return Draft(task, NOTHING)
 
 
 def spelled(backoff: Any) -> str:

@@ -1,6 +1,6 @@
 """One function per statement on the tables of tasks, by subject."""
 
-from ferryman.tasks.store.births import create, existing
+from ferryman.tasks.store.births import alike, create, create_alike, existing
 from ferryman.tasks.store.moves import (
     callbacks,
     cancel,
@@ -21,11 +21,13 @@ from ferryman.tasks.store.words import Line, Report, append_log, progress, read_
 __all__ = [
     "Line",
     "Report",
+    "alike",
     "append_log",
     "beat",
     "callbacks",
     "cancel",
     "create",
+    "create_alike",
     "depth",
     "ended",
     "existing",

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
-from ferryman.kernel.db import Row, Tx, load, many
+from ferryman.kernel.db import Row, Tx, load, many, one
+from ferryman.kernel.doorbell import Inside
 from ferryman.tasks.model import NewTask, TaskRecord
 from ferryman.tasks.store.reads import record
 
 _CREATE = load("ferryman.tasks", "tasks/create")
+_CREATE_ALIKE = load("ferryman.tasks", "tasks/create_alike")
 _EXISTING = load("ferryman.tasks", "tasks/existing")
 
 # The columns of a new task: the array that carries it, and the parameter that carries it once when all are alike.
@@ -21,8 +24,33 @@ _CREATE_COLUMNS = (
     ("refs", None), ("traces", None), ("backoffs", None),
 )  # fmt: skip
 
+# What `create_alike` carries, once for its whole set.
+SHARED = (
+    "tenant", "queue", "name", "priority", "timeout_ms", "max_retries", "schedule_type", "scheduled_at", "ends_at",
+    "traceparent", "backoff",
+)  # fmt: skip
+_UNSHARED = tuple(place for place, field in enumerate(NewTask._fields) if field not in {*SHARED, "id", "payload"})
+_SHARED = tuple(place for place, field in enumerate(NewTask._fields) if field in SHARED)
 
-async def create(tx: Tx, tasks: Sequence[NewTask], *, ends_after: timedelta) -> Sequence[Row]:
+
+def alike(tasks: Sequence[NewTask]) -> bool:
+    """Tell whether these differ in nothing but id and payload, and have nothing that `create_alike` does not carry."""
+    first = tasks[0]
+    form = [first[place] for place in _SHARED]
+    return all(
+        all(task[place] is None for place in _UNSHARED)
+        and (task is first or [task[place] for place in _SHARED] == form)
+        for task in tasks
+    )
+
+
+def _bell(ring: Inside | None) -> dict[str, str | None]:
+    return {"channel": None, "word": None} if ring is None else {"channel": ring.channel, "word": ring.word}
+
+
+async def create(
+    tx: Tx, tasks: Sequence[NewTask], *, ends_after: timedelta, ring: Inside | None = None
+) -> Sequence[Row]:
     """Give birth to tasks; those that met an existing one are not in the answer."""
     columns: dict[str, Any] = {}
     for (array, scalar), values in zip(_CREATE_COLUMNS, zip(*tasks, strict=True), strict=True):
@@ -31,7 +59,28 @@ async def create(tx: Tx, tasks: Sequence[NewTask], *, ends_after: timedelta) -> 
         columns[array] = [] if alike else values
         if scalar is not None:
             columns[scalar] = first if alike else None
-    return await many(tx, _CREATE, ends_after=ends_after, **columns)
+    rows = await many(tx, _CREATE, ends_after=ends_after, **_bell(ring), **columns)
+    if ring is not None and rows:
+        ring.rung = rows[0]["rung"]
+    return rows
+
+
+async def create_alike(
+    tx: Tx,
+    like: NewTask,
+    ids: Sequence[UUID],
+    payloads: Sequence[str],
+    *,
+    ends_after: timedelta,
+    ring: Inside | None = None,
+) -> Row:
+    """Give birth to tasks that differ only in id and payload; answer with how many, and with what they share."""
+    shared = {field: getattr(like, field) for field in SHARED}
+    row = await one(tx, _CREATE_ALIKE, ids=ids, payloads=payloads, ends_after=ends_after, **_bell(ring), **shared)
+    assert row is not None
+    if ring is not None:
+        ring.rung = row["rung"]
+    return row
 
 
 async def existing(tx: Tx, tasks: Sequence[NewTask]) -> list[tuple[int, str, TaskRecord]]:

@@ -49,6 +49,11 @@ told as (
     insert into ferryman.events (at, subject, attempt, tenant, kind, to_state, subject_name)
     select created_at, id, 1, tenant, 'task', state, task_id
     from born
+),
+bell as materialized (
+    -- The ring goes along unless somebody else's does: kernel/doorbell_pg.py tells why.
+    select case when :channel::text is not null and pg_try_advisory_xact_lock(hashtextextended('ferryman.doorbell', 0))
+                then pg_notify(:channel, :word)::text is not null else false end as rung
 )
-select id, state, due_at, ends_at, created_at
-from born
+select born.id, born.state, born.due_at, born.ends_at, born.created_at, bell.rung
+from born, bell

@@ -1,0 +1,114 @@
+"""Many tasks at once: like ones travel as ids and payloads, and their handles are made when they are taken in hand."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from ferryman import Ferryman
+from ferryman.kernel import errors
+from ferryman.kernel.pool import Database
+from ferryman.tasks.intake.create import Alike, create_alike
+from ferryman.tasks.model import Draft
+from ferryman.tasks.rules.request import Defaults, draft
+from ferryman.tasks.states import PENDING, READY
+from tests.tasks.conftest import MakeApp
+
+TERM = timedelta(days=30)
+
+
+async def count(n: int) -> int:
+    return n
+
+
+def like(**fields: object) -> Draft:
+    return draft(tenant="acme", name="count", payload="{}", defaults=Defaults(), **fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.contract("T8", "T15", "T21")
+@pytest.mark.parametrize("ahead", [None, timedelta(hours=-1), timedelta(hours=1)])
+async def test_a_handle_shows_what_is_stored(make_app: MakeApp, ahead: timedelta | None) -> None:
+    app = await make_app(count)
+    at = None if ahead is None else datetime.now(UTC) + ahead
+
+    handles = await app.tasks.create_many(
+        count, [{"n": n} for n in range(3)], at=at, queue="mail", priority=2, timeout=7, max_retries=1, backoff=[1, 2]
+    )
+
+    for n, handle in enumerate(handles):
+        created = handle.task
+        assert not handle.idempotent_hit
+        assert created.payload == f'{{"n":{n}}}'
+        assert (await handle.refresh())._replace(payload=created.payload) == created
+    assert handles[0].task.state is (PENDING if ahead == timedelta(hours=1) else READY)
+
+
+@pytest.mark.contract("T1", "T13")
+@pytest.mark.parametrize(("ahead", "state"), [(-1, "ready"), (1, "pending")])
+async def test_each_birth_of_a_set_is_an_event(make_app: MakeApp, ahead: int, state: str) -> None:
+    app = await make_app(count)
+
+    handles = await app.tasks.create_many(count, [{"n": 1}, {"n": 2}], at=datetime.now(UTC) + timedelta(hours=ahead))
+
+    for handle in handles:
+        assert [(event.from_state, event.to_state) for event in await app.tasks.events(handle.id)] == [(None, state)]
+
+
+@pytest.mark.contract("S2")
+async def test_many_handles_are_a_sequence(make_app: MakeApp) -> None:
+    app = await make_app(count)
+
+    handles = await app.tasks.create_many(count, ({"n": n} for n in range(2500)))
+
+    assert len(handles) == 2500
+    payloads = [f'{{"n":{n}}}' for n in range(2500)]
+    assert [handle.task.payload for handle in handles] == payloads
+    assert [handle.task.payload for handle in handles[998:1003]] == payloads[998:1003]
+    assert handles[-1].task.payload == payloads[-1]
+    assert len({handle.id for handle in handles}) == 2500
+    with pytest.raises(IndexError, match="2500"):
+        handles[2500]
+    with pytest.raises(IndexError):
+        handles[-2501]
+    assert repr(handles) == "<2500 tasks>"
+
+
+async def test_none_is_no_task(make_app: MakeApp) -> None:
+    app = await make_app(count)
+
+    assert len(await app.tasks.create_many(count, [])) == 0
+
+
+@pytest.mark.contract("K24", "K11")
+async def test_a_set_that_was_stored_before_answers_with_what_is_there(db: Database) -> None:
+    """The answer to a commit can be lost; the repeat carries the same ids."""
+    drafts = [like(), like()]
+    alike = Alike([each.task.id for each in drafts], ['{"n": 1}', '{"n": 2}'])
+    async with db.session() as tx:
+        first = await create_alike(tx, like(), alike, ends_after=TERM)
+        again = await create_alike(tx, like(), alike, ends_after=TERM)
+        rows = await tx.fetch("select id from ferryman.tasks")
+        told = await tx.fetch("select subject from ferryman.events")
+
+    assert again == first
+    assert len(rows) == len(told) == 2
+
+
+@pytest.mark.contract("K12")
+async def test_an_id_that_belongs_to_another_tenant_is_a_conflict(db: Database) -> None:
+    alike = Alike([like().task.id], ["{}"])
+    async with db.session() as tx:
+        await create_alike(tx, like(), alike, ends_after=TERM)
+        other = like()._replace(task=like().task._replace(tenant="other"))
+
+        with pytest.raises(errors.TaskDuplicate):
+            await create_alike(tx, other, alike, ends_after=TERM)
+
+
+@pytest.mark.contract("K13", "T16")
+async def test_one_bad_payload_in_the_second_set_leaves_nothing(make_app: MakeApp) -> None:
+    app: Ferryman = await make_app(count)
+
+    with pytest.raises(errors.TaskInvalidPayload):
+        await app.tasks.create_many(count, [*({"n": n} for n in range(1500)), {"n": "many"}])
+
+    assert await app.tasks.list() == []

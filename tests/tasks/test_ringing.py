@@ -1,0 +1,80 @@
+"""A create takes its ring along, unless another create is doing so at this moment (K2)."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from ferryman.kernel.doorbell_pg import PostgresDoorbell
+from ferryman.kernel.pool import Database
+from tests.conformance.ear import Ear
+from tests.tasks.conftest import MakeApp
+
+HOLD = "select pg_advisory_xact_lock(hashtextextended('ferryman.doorbell', 0))"
+
+
+async def idle(n: int = 0) -> int:
+    return n
+
+
+@pytest.mark.contract("K2")
+@pytest.mark.parametrize("options", [{}, {"idempotency_key": "order-7"}])
+async def test_a_lonely_create_rings_in_its_own_transaction(
+    make_app: MakeApp, database_url: str, options: dict[str, str]
+) -> None:
+    app = await make_app(idle)
+    elsewhere = PostgresDoorbell(database_url)
+    await elsewhere.open()
+    ear = Ear(elsewhere)
+
+    await app.tasks.create(idle, None, **options)  # type: ignore[arg-type]
+
+    await ear.until(lambda ear: bool(ear.heard))
+    await elsewhere.close()
+    assert isinstance(app.doorbell, PostgresDoorbell)
+    assert app.doorbell.sent == 0
+
+
+@pytest.mark.contract("K2", "K17")
+@pytest.mark.parametrize("options", [{}, {"idempotency_key": "order-7"}])
+async def test_a_create_waits_for_no_other_to_ring(
+    make_app: MakeApp, database_url: str, db: Database, options: dict[str, str]
+) -> None:
+    """Were it to wait, no two creates could commit together."""
+    app = await make_app(idle)
+    elsewhere = PostgresDoorbell(database_url)
+    await elsewhere.open()
+    ear = Ear(elsewhere)
+
+    async with db.transaction() as tx:
+        await tx.fetch(HOLD)
+        async with asyncio.timeout(10):
+            await app.tasks.create(idle, None, **options)  # type: ignore[arg-type]
+            await ear.until(lambda ear: bool(ear.heard))
+
+    await elsewhere.close()
+    assert isinstance(app.doorbell, PostgresDoorbell)
+    assert app.doorbell.sent == 1
+
+
+async def test_a_create_for_later_rings_when_it_is_stored(make_app: MakeApp, database_url: str) -> None:
+    app = await make_app(idle)
+    elsewhere = PostgresDoorbell(database_url)
+    await elsewhere.open()
+    ear, due = Ear(elsewhere), Ear(elsewhere, "due")
+
+    await app.tasks.create(idle, at=datetime.now(UTC) + timedelta(hours=1))
+
+    await due.until(lambda ear: bool(ear.heard))
+    await elsewhere.close()
+    assert ear.heard == []
+
+
+async def test_the_listeners_here_hear_a_ring_that_went_along(make_app: MakeApp) -> None:
+    app = await make_app(idle)
+    ear = Ear(app.doorbell)
+
+    await app.tasks.create(idle)
+
+    await ear.until(lambda ear: bool(ear.heard))
+    assert ear.hints == {"default\x1fdefault"}
