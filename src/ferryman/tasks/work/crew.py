@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 from uuid import UUID
 
@@ -16,7 +16,6 @@ from ferryman.tasks import store
 from ferryman.tasks.model import Claimed, Outcome
 from ferryman.tasks.ports import Owners
 from ferryman.tasks.states import READY, TASK
-from ferryman.tasks.work.handlers import Handler
 from ferryman.tasks.work.lanes import Lanes
 from ferryman.tasks.work.run import Runner
 from ferryman.tasks.work.settle import settle
@@ -29,7 +28,6 @@ class TaskCrew:
 
     def __init__(
         self,
-        handlers: Mapping[str, Handler],
         runner: Runner,
         owners: Owners,
         doorbell: Doorbell,
@@ -45,7 +43,6 @@ class TaskCrew:
         self._doorbell = doorbell
         self._owner = owner
         self._queues = list(queues)
-        self._names = sorted(handlers)
         self._lease = lease
         self._margin = margin
         self.lanes = Lanes(queues)
@@ -61,7 +58,8 @@ class TaskCrew:
         left = await self._settle_owing(line, owing) if owing else set()
         if room > 0 and self.lanes.unsure:
             await self._find_lanes(line)
-        lanes = self.lanes.share(room)
+        names = self._runner.names
+        lanes = self.lanes.share(room) if names else []
         if not plain and not lanes:
             return Turned(left=left)
         claimed, stale, busy = await store.turn(
@@ -69,7 +67,7 @@ class TaskCrew:
             plain,
             owner=self._owner,
             lanes=lanes,
-            names=self._names,
+            names=names,
             kinds=self._owners.kinds,
             lease=self._lease,
             margin=self._margin,

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import functools
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, assert_never
 from uuid import UUID
 
@@ -17,7 +17,7 @@ from ferryman.tasks.states import FAILED, READY, SUCCEEDED
 from ferryman.tasks.work import child, context
 from ferryman.tasks.work.deadlines import Deadlines
 from ferryman.tasks.work.handlers import Handler, Kind
-from ferryman.tasks.work.threads import Threads
+from ferryman.tasks.work.threads import Threads, TooManyLeftBehind
 from ferryman.tasks.work.words import Words
 
 log = logging.getLogger("ferryman.tasks")
@@ -35,15 +35,23 @@ class Runner:
         limit: int,
         concurrency: int,
         home: object = None,
+        freed: Callable[[], None] | None = None,
     ) -> None:
-        """Run for one worker of one app (`home`); `limit` bounds the size of a result."""
+        """Run for one worker of one app (`home`); `limit` bounds the size of a result; `freed` hears of new room."""
         self._handlers = handlers
         self._home = home
         self._owner = owner
         self._limit = limit
         self._words = words
-        self._threads = Threads(concurrency)
+        self._threads = Threads(concurrency, freed=freed)
+        self._names = sorted(handlers)
+        self._others = sorted(name for name, handler in handlers.items() if handler.kind is not Kind.THREAD)
         self._deadlines = Deadlines()
+
+    @property
+    def names(self) -> list[str]:
+        """The handlers that there is room for now: none in threads while too many were left behind."""
+        return self._others if self._threads.full else self._names
 
     async def run(self, task: Claimed) -> Outcome | None:
         """Run a task to the end of this attempt; what it has said is written before its outcome, or soon after."""
@@ -71,6 +79,8 @@ class Runner:
             faults.point("handler.returned")
             # The handler may have caught its cancellation and returned, or raised something else, all the same.
             return self._timed_out(task) if timer.expired else self._won(task, result)
+        except TooManyLeftBehind:
+            return self.hand_back(task)  # claimed a moment before there was no room any more
         except child.UnfitResult as error:
             return self._timed_out(task) if timer.expired else self._unfit(task, error)
         except BaseException as error:  # noqa: BLE001 - SystemExit and KeyboardInterrupt of a handler end its task only
