@@ -152,8 +152,13 @@ class Tasks:
         max_retries: int | None = None,
         backoff: Any = None,
         ends_at: datetime | None = None,
+        idempotency_keys: Iterable[str] | None = None,
+        idempotency_scope: str | None = None,
     ) -> Sequence[Handle]:
-        """Create many tasks of one name, all or none; the options hold for each."""
+        """Create many tasks of one name, all or none; the options hold for each, the keys one by one.
+
+        A key that exists answers with its task; one whose task differs is a conflict, and nothing is created.
+        """
         like = self._draft(
             task,
             None,
@@ -167,6 +172,9 @@ class Tasks:
             ends_at=ends_at,
         )
         handler = self._known.find(task)[1]
+        if idempotency_keys is not None or idempotency_scope is not None:
+            texts = self._alike(handler, payloads).payloads
+            return await self._create_keyed(request.keyed(like, texts, idempotency_keys, idempotency_scope))
         waiting = iter(payloads)
         made: list[Alike] = []  # kept to be sent again if the answer is lost: their ids make the repeat harmless
 
@@ -178,6 +186,15 @@ class Tasks:
         sets = await self._patiently(lambda: self._create_sets(like, next_set))
         self._born([(first, len(alike.ids)) for alike, first in sets])
         return Handles(self, sets)
+
+    async def _create_keyed(self, drafts: Sequence[Draft]) -> Sequence[Handle]:
+        async def attempt() -> list[Created]:
+            async with self._db.transaction() as tx:
+                return await create.create_all(tx, drafts, ends_after=self._ends_after, most=SET)
+
+        made = await self._patiently(attempt)
+        self._born([(each.task, 1) for each in made if not each.idempotent_hit])
+        return [Handle(self, each) for each in made]
 
     async def _create_sets(self, like: Draft, next_set: Callable[[int], Alike]) -> list[tuple[Alike, TaskRecord]]:
         created: list[tuple[Alike, TaskRecord]] = []

@@ -54,6 +54,23 @@ async def create(tx: Tx, drafts: Sequence[Draft], *, ends_after: timedelta, ring
     return [answers[n] for n in range(len(drafts))]
 
 
+async def create_all(tx: Tx, drafts: Sequence[Draft], *, ends_after: timedelta, most: int) -> list[Created]:
+    """Create tasks in the caller's transaction, all or none: the first that is in conflict raises.
+
+    In the order of their keys over all sets: of two that share keys, one waits for the other at the first of them.
+    """
+    made: dict[int, Created] = {}
+    order = sorted(range(len(drafts)), key=lambda n: _place(drafts[n].task))
+    for start in range(0, len(order), most):
+        part = order[start : start + most]
+        answers = await create(tx, [drafts[n] for n in part], ends_after=ends_after)
+        for n, answer in zip(part, answers, strict=True):
+            if isinstance(answer, errors.TaskDuplicate):
+                raise answer
+            made[n] = answer
+    return [made[n] for n in range(len(drafts))]
+
+
 async def _create_alike(tx: Tx, drafts: Sequence[Draft], *, ends_after: timedelta, ring: Inside | None) -> list[Answer]:
     alike = Alike([each.task.id for each in drafts], [each.task.payload for each in drafts])
     first = await create_alike(tx, drafts[0], alike, ends_after=ends_after, ring=ring)
