@@ -7,20 +7,18 @@ transaction each. Which queues may be full is read when the app opens and when a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
-from typing import Any
 from uuid import UUID
 
-from ferryman.kernel import errors, ids, telemetry
+from ferryman.kernel import errors, telemetry
 from ferryman.kernel.db import Tx
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.gather import Gather
 from ferryman.kernel.pool import Database, Line, spoken
 from ferryman.tasks.intake import flow, queues
+from ferryman.tasks.intake.create import place
 from ferryman.tasks.model import Created, Draft
-from ferryman.tasks.rules.keys import Keys
-from ferryman.tasks.rules.keys import flow as flow_of
 from ferryman.tasks.states import CANCELLED, READY
 from ferryman.tasks.work.lanes import named
 
@@ -94,20 +92,6 @@ class Flows:
         async with self._line.transaction() as tx:
             return await flow.create(tx, drafts, ends_after=self._ends_after)
 
-    def drafts(
-        self, like: Draft, payloads: Iterable[tuple[Any, str]], *, keys: Keys | None, limit_key: str | None
-    ) -> list[Draft]:
-        """Make the drafts of many like tasks: payloads as they were given, each with its text."""
-        said = {} if limit_key is None else {"limit_key": limit_key}
-        return [
-            Draft(
-                like.task._replace(id=ids.new_id(), payload=text),
-                like.given,
-                flow_of(keys, said, given, name=like.task.name),
-            )
-            for given, text in payloads
-        ]
-
     async def create_all(self, drafts: Sequence[Draft]) -> list[Created]:
         """Create many, all or none."""
         flowed = await self._patiently(lambda: self._store_all(drafts))
@@ -120,16 +104,19 @@ class Flows:
 
     async def store(self, tx: Tx, drafts: Sequence[Draft]) -> flow.Flowed:
         """Store many in somebody's transaction; raise what stands against one of them."""
-        answers: list[flow.Answer] = []
+        answers: dict[int, flow.Answer] = {}
         displaced: list[UUID] = []
-        for place in range(0, len(drafts), SET):
-            flowed = await flow.create(tx, drafts[place : place + SET], ends_after=self._ends_after)
-            for each in flowed.answers:
+        # By key over all sets: of two that share keys, one waits for the other's first and then for no more.
+        order = sorted(range(len(drafts)), key=lambda n: place(drafts[n].task))
+        for start in range(0, len(order), SET):
+            part = order[start : start + SET]
+            flowed = await flow.create(tx, [drafts[n] for n in part], ends_after=self._ends_after)
+            for n, each in zip(part, flowed.answers, strict=True):
                 if isinstance(each, errors.FerrymanError):
                     raise each
-            answers += flowed.answers
+                answers[n] = each
             displaced += flowed.displaced
-        return flow.Flowed(answers, displaced)
+        return flow.Flowed([answers[n] for n in range(len(drafts))], displaced)
 
     def _tell(self, flowed: flow.Flowed) -> None:
         for topic, hints in rings(flowed).items():
@@ -149,8 +136,8 @@ class Flows:
 
     async def _retry(self, tx: Tx, wanted: Sequence[UUID], *, tenant: str, untried: bool) -> list[flow.Retried]:
         retried: list[flow.Retried] = []
-        for place in range(0, len(wanted), SET):
-            part = wanted[place : place + SET]
+        for start in range(0, len(wanted), SET):
+            part = wanted[start : start + SET]
             retried += await flow.retry(tx, part, tenant=tenant, untried=untried, ends_after=self._ends_after)
         return retried
 

@@ -181,10 +181,15 @@ class Tasks:
         max_retries: int | None = None,
         backoff: Any = None,
         ends_at: datetime | None = None,
+        idempotency_keys: Iterable[str] | None = None,
+        idempotency_scope: str | None = None,
         limit_key: str | None = None,
         connection: object = None,
     ) -> Sequence[Handle]:
-        """Create many tasks of one name, all or none; the options hold for each."""
+        """Create many tasks of one name, all or none; the options hold for each, the keys one by one.
+
+        A key that exists answers with its task; one whose task differs is a conflict, and nothing is created.
+        """
         like = self._draft(
             task,
             None,
@@ -198,9 +203,14 @@ class Tasks:
             ends_at=ends_at,
         )
         _, handler, defaults = self._known.find(task)
-        if limit_key is not None or defaults.keys is not None or self.flows.looks(like):
-            made_of = ((each, self._checked(handler, each)) for each in payloads)
-            drafts = self.flows.drafts(like, made_of, keys=defaults.keys, limit_key=limit_key)
+        keyed = idempotency_keys is not None or idempotency_scope is not None
+        if keyed or limit_key is not None or defaults.keys is not None or self.flows.looks(like):
+            whole = list(payloads)
+            texts = [self._checked(handler, each) for each in whole]
+            drafts = (
+                request.keyed(like, texts, idempotency_keys, idempotency_scope) if keyed else request.many(like, texts)
+            )
+            drafts = keys.flowing(drafts, whole, defaults.keys, limit_key=limit_key)
             lent = connection is not None
             created = self._lent.create_all(connection, drafts) if lent else self.flows.create_all(drafts)
             return [Handle(self, each) for each in await created]

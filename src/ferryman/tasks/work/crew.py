@@ -6,7 +6,7 @@ import asyncio
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
 from uuid import UUID
 
@@ -21,7 +21,6 @@ from ferryman.tasks.ports import Owners
 from ferryman.tasks.states import READY, TASK
 from ferryman.tasks.store import gates, steps
 from ferryman.tasks.work.gates import KEYS
-from ferryman.tasks.work.handlers import Handler
 from ferryman.tasks.work.lanes import LOOK_MAX, Lanes, named
 from ferryman.tasks.work.run import Runner
 from ferryman.tasks.work.settle import settle
@@ -36,7 +35,6 @@ class TaskCrew:
 
     def __init__(
         self,
-        handlers: Mapping[str, Handler],
         runner: Runner,
         owners: Owners,
         doorbell: Doorbell,
@@ -51,8 +49,6 @@ class TaskCrew:
         self._owners = owners
         self._doorbell = doorbell
         self._owner = owner
-        self._handlers = sorted(handlers)
-        self._names = self._handlers
         self._lease = lease
         self._margin = margin
         self.lanes = Lanes(queues)
@@ -72,7 +68,8 @@ class TaskCrew:
             left = await self._settle_others(line, [each for each in outcomes if not _plain(each)])
         if room > 0 and self.lanes.unsure:
             await self._find_lanes(line)
-        lanes = self.lanes.share(room)
+        names = self._names
+        lanes = self.lanes.share(room) if names else []
         claimed: Sequence[Claimed] = ()
         more = False
         if plain or lanes:
@@ -81,7 +78,7 @@ class TaskCrew:
                 plain,
                 owner=self._owner,
                 lanes=lanes,
-                names=self._names,
+                names=names,
                 kinds=self._owners.kinds,
                 lease=self._lease,
                 margin=self._margin,
@@ -94,8 +91,8 @@ class TaskCrew:
         freed: Counter[str] = Counter()
         if self._slots:
             freed = self._free([each.id for each in outcomes if each.id not in left])
-        if self.lanes.gates.waiting and room > len(claimed):
-            passed, more_behind = await self._pass(line, room - len(claimed))
+        if self.lanes.gates.waiting and room > len(claimed) and names:
+            passed, more_behind = await self._pass(line, room - len(claimed), names)
             freed -= Counter(task.queue for task in passed)
             claimed, more = [*claimed, *passed], more or more_behind
         if freed:
@@ -115,10 +112,14 @@ class TaskCrew:
         except BaseException:
             self.lanes.unsure = True
             raise
-        paused = self.lanes.agreed.paused_names
-        self._names = [name for name in self._handlers if name not in paused] if paused else self._handlers
 
-    async def _pass(self, line: Line, room: int) -> tuple[Sequence[Claimed], bool]:
+    @property
+    def _names(self) -> Sequence[str]:
+        """The handlers that there is room for and that are not paused."""
+        names, paused = self._runner.names, self.lanes.agreed.paused_names
+        return [name for name in names if name not in paused] if paused else names
+
+    async def _pass(self, line: Line, room: int, names: Sequence[str]) -> tuple[Sequence[Claimed], bool]:
         """Claim through gates: the lock and the claim are two statements of one transaction (store/gates.py)."""
         asked = self.lanes.gates.share(room)
         if not asked:
@@ -140,7 +141,7 @@ class TaskCrew:
                     room=room,
                     keys=KEYS,
                     owner=self._owner,
-                    names=self._names,
+                    names=names,
                     kinds=self._owners.kinds,
                     lease=self._lease,
                     margin=self._margin,

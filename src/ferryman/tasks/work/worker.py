@@ -84,9 +84,9 @@ class Worker:
             limit=terms.result_limit,
             concurrency=terms.concurrency,
             home=home,
+            freed=lambda: self._ready(frozenset()),
         )
         self._crew = TaskCrew(
-            handlers,
             self._runner,
             owners,
             doorbell,
@@ -190,12 +190,14 @@ class Worker:
             pid=os.getpid(),
             version=self._terms.version,
             queues=list(self._terms.queues),
-            handlers=sorted(self._handlers),
+            # What it would take now: while it is full of threads left behind, others must be found for the rest.
+            handlers=self._runner.names,
             settings=json.dumps(
                 {
                     "lease_seconds": self._terms.lease.total_seconds(),
                     "concurrency": self._terms.concurrency,
                     "callbacks": self._owners.kinds,
+                    "short_of": sorted({*self._handlers} - {*self._runner.names}),
                 }
             ),
             lease=self._terms.lease,
