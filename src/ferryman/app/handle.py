@@ -19,6 +19,9 @@ from ferryman.tasks.states import SUCCEEDED
 class Door(Protocol):
     """What a handle asks of the door it came from."""
 
+    def of(self, tenant: str) -> Door:
+        """Give the door of a tenant."""
+
     async def record(self, task_id: str | UUID) -> TaskRecord:
         """Read a task as it is now."""
 
@@ -28,6 +31,9 @@ class Door(Protocol):
     def watch(self, id: UUID) -> AsyncIterator[Progress]:
         """Give a task's progress whenever it changes, until it has ended."""
 
+    async def send_event(self, task_id: str | UUID, name: str, given: Any = None, /) -> int:
+        """Send an event to a task that has not ended."""
+
     async def cancel(self, *task_ids: str | UUID, reason: str | None = None) -> Sequence[UUID]:
         """Cancel tasks that have not ended; return those that were cancelled now."""
 
@@ -35,13 +41,18 @@ class Door(Protocol):
 class Handle:
     """One task, in its creator's hands."""
 
-    __slots__ = ("_door", "idempotent_hit", "task")
+    __slots__ = ("_given_door", "idempotent_hit", "task")
 
     def __init__(self, door: Door, created: Created) -> None:
         """Keep the record as it was when it was answered; `refresh` reads it anew."""
-        self._door = door
+        self._given_door = door
         self.task = created.task
         self.idempotent_hit = created.idempotent_hit
+
+    @property
+    def _door(self) -> Door:
+        """The door of its own tenant: a handle may be used in another handler than the one that made it, or in none."""
+        return self._given_door.of(self.task.tenant)
 
     @property
     def id(self) -> UUID:
@@ -72,6 +83,10 @@ class Handle:
     def watch(self) -> AsyncIterator[Progress]:
         """Give the progress whenever it changes, until the end."""
         return self._door.watch(self.id)
+
+    async def send_event(self, name: str, given: Any = None, /) -> int:
+        """Send the task an event, which `ctx.wait_event(name)` in its handler takes."""
+        return await self._door.send_event(self.id, name, given)
 
     async def cancel(self, *, reason: str | None = None) -> bool:
         """Cancel the task; tell whether it was still live."""

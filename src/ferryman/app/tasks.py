@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
@@ -19,14 +20,16 @@ from ferryman.kernel.doorbell import Doorbell, Inside
 from ferryman.kernel.gather import Gather
 from ferryman.kernel.loop import RECONNECT
 from ferryman.kernel.pool import Database, Line, Session, spoken
-from ferryman.tasks.intake import cancel, create, read
+from ferryman.tasks.intake import cancel, create, read, signal
 from ferryman.tasks.intake.create import Alike
 from ferryman.tasks.intake.explain import Explanation, explain
 from ferryman.tasks.intake.result import End, Progress, Waiting
+from ferryman.tasks.joins import Aftermath
 from ferryman.tasks.model import Created, Draft, TaskRecord
 from ferryman.tasks.ports import Owners
 from ferryman.tasks.rules import request
 from ferryman.tasks.states import CANCELLED, READY
+from ferryman.tasks.work import context
 from ferryman.tasks.work.handlers import Handler
 from ferryman.tasks.work.lanes import named
 
@@ -60,7 +63,7 @@ class Tasks:
         patience: timedelta,
         rings_within: bool = False,
     ) -> None:
-        """Belong to one tenant; creates that come at one time share a line.
+        """Serve one tenant, and inside a handler that of its task; creates that come at one time share a line.
 
         Cancels hold rows and parents over several trips, so they go over a line too, whose transactions do not outlive a
         frozen process by more than 2 s (W23); one of their own, because a cancel may wait for a lock.
@@ -71,13 +74,27 @@ class Tasks:
         self._doorbell = doorbell
         self._known = known
         self._owners = owners
-        self.tenant = tenant
+        self._tenant = tenant
+        self._home: Database | None = db
         self._ends_after = ends_after
         self._limit = payload_limit
         self._patience = patience.total_seconds()
-        self._waiting = Waiting(self._session, doorbell, tenant=tenant, poll=poll.total_seconds())
+        self._poll = poll.total_seconds()
+        self._waiting: dict[str, Waiting] = {}
         self._creates: Gather[Draft, Created] = Gather(self._create_set)
-        self._lent = Lent(owners, schema=db.schema, tenant=tenant, ends_after=ends_after, rings=rings_within)
+        self._lent = Lent(owners, schema=db.schema, ends_after=ends_after, rings=rings_within)
+
+    @property
+    def tenant(self) -> str:
+        """Whom the next call serves: inside a handler of this app the tenant of the running task, else the app's own."""
+        return (None if self._home is None else context.tenant_in(self._home)) or self._tenant
+
+    def of(self, tenant: str) -> Tasks:
+        """Return the same door for one tenant, whatever task is running."""
+        door = copy.copy(self)
+        door._tenant = ids.check_name(tenant, "tenant")  # noqa: SLF001 - a copy of ours
+        door._home = None  # noqa: SLF001
+        return door
 
     # What comes in
 
@@ -329,11 +346,33 @@ class Tasks:
 
     async def end(self, id: UUID) -> End:
         """Wait until a task has ended."""
-        return await self._waiting.end(id)
+        return await self._waits().end(id)
 
     def watch(self, id: UUID) -> AsyncIterator[Progress]:
         """Give a task's progress whenever it changes, until it has ended."""
-        return self._waiting.watch(id)
+        return self._waits().watch(id)
+
+    def _waits(self) -> Waiting:
+        tenant = self.tenant
+        if tenant not in self._waiting:
+            for each in [each for each, waiting in self._waiting.items() if waiting.idle]:
+                del self._waiting[each]
+            self._waiting[tenant] = Waiting(self._session, self._doorbell, tenant=tenant, poll=self._poll)
+        return self._waiting[tenant]
+
+    # What is sent to a task
+
+    async def send_event(self, task_id: str | UUID, name: str, given: Any = None, /) -> int:
+        """Send an event to a task that has not ended, and return its number; `ctx.wait_event(name)` there takes it.
+
+        It is kept until then. A send whose answer was lost may be kept twice if it is sent again.
+        """
+        text = None if given is None else payload.encode(given, limit=self._limit)
+        with spoken():
+            sent = await signal.send(self._cancelling, task_id, name, text, tenant=self.tenant)
+        if sent.lane is not None:
+            self._doorbell.ring("ready", [sent.lane])
+        return sent.number
 
     # What is stopped
 
@@ -343,17 +382,22 @@ class Tasks:
         """Cancel tasks that have not ended; return those that were cancelled now, or will be when the caller commits."""
         reason = request.reason(reason)
         if connection is not None:
-            return await self._lent.cancel(connection, task_ids, reason=reason)
+            return await self._lent.cancel(connection, task_ids, tenant=self.tenant, reason=reason)
         wanted = [await self._id(each) for each in task_ids]
+        after = Aftermath()
         rows = await self._patiently(
-            lambda: cancel.cancel(self._cancelling, self._owners, wanted, tenant=self.tenant, reason=reason)
+            lambda: cancel.cancel(
+                self._cancelling, self._owners, wanted, tenant=self.tenant, reason=reason, after=after
+            )
         )
         told = [row["id"] for row in rows]
         if told:
-            hints = [str(id) for id in told]
+            hints = [str(id) for id in (*told, *after.cancelled)]
             self._doorbell.ring("cancel", hints)
             self._doorbell.ring("done", hints)
-            telemetry.ended("task", CANCELLED.value, None, len(told))
+            telemetry.ended("task", CANCELLED.value, None, len(hints))
+        if after.lanes:
+            self._doorbell.ring("ready", after.lanes)
         return told
 
     async def _id(self, task_id: str | UUID) -> UUID:
@@ -364,7 +408,8 @@ class Tasks:
     async def close(self) -> None:
         """Send what is under way; let nobody wait any more."""
         await self._creates.drain()
-        await self._waiting.close()
+        for waiting in list(self._waiting.values()):
+            await waiting.close()
         await self._creating.close()
         await self._cancelling.close()
 

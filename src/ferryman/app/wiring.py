@@ -5,23 +5,28 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from ferryman.app import tasks as doors
 from ferryman.app.registry import Registry
-from ferryman.kernel import db, errors, events, migrate, watchdog
+from ferryman.app.schedules import Schedules
+from ferryman.kernel import db, errors, events, lease, migrate, payload, telemetry, watchdog
 from ferryman.kernel.doorbell import Doorbell, NoDoorbell
 from ferryman.kernel.doorbell_pg import PostgresDoorbell
 from ferryman.kernel.invariants import KERNEL_INVARIANTS, Invariant
+from ferryman.kernel.loop import RECONNECT
 from ferryman.kernel.pool import Database, Line
 from ferryman.kernel.settings import Settings
 from ferryman.tasks import watch
+from ferryman.tasks.model import NewTask
 from ferryman.tasks.ports import Owners
+from ferryman.tasks.rules import request
 from ferryman.tasks.work.worker import Terms, Worker
 
 log = logging.getLogger("ferryman")
@@ -30,6 +35,7 @@ _KEEP = db.load("ferryman.kernel", "settings/keep")
 
 EMBEDDED_FOLDER = Path(".ferryman") / "postgres"
 PATIENCE = timedelta(seconds=10)
+SAID_EVERY = 15
 
 
 @dataclass
@@ -43,14 +49,33 @@ class Opened:
     database: Database
     doorbell: Doorbell
     tasks: doors.Tasks
+    schedules: Schedules
 
-    def line(self, **settings: str) -> Line:
+    def line(self, patience: timedelta | None = None, **settings: str) -> Line:
         """Make a connection of our own."""
-        return Line(self.url, schema=self.settings.schema, settings=settings or None)
+        return Line(self.url, schema=self.settings.schema, settings=settings or None, patience=patience)
+
+    def drafts(
+        self, task: str | Callable[..., Any], *, tenant: str, **fields: Any
+    ) -> tuple[NewTask, Callable[[Any], str]]:
+        """Check the request for a task that a handler of this app creates, and say how its payload is checked."""
+        name, handler, defaults = self.handlers.find(task)
+
+        def text(given: Any) -> str:
+            made = payload.encode(given, limit=self.settings.tasks.payload_limit)
+            if handler is not None:
+                handler.fit(made)
+            return made
+
+        like = request.draft(
+            tenant=tenant, name=name, payload="", defaults=defaults, traceparent=telemetry.carry(), **fields
+        )
+        return like.task, text
 
     async def close(self) -> None:
         """Let go, doors first."""
         await self.tasks.close()
+        await self.schedules.close()
         await self.doorbell.close()
         await self.database.close()
 
@@ -71,11 +96,11 @@ async def open_app(settings: Settings, handlers: Registry, owners: Owners, *, do
     if settings.database_url is None:
         await migrate.migrate(url, schema=settings.schema)
     database = Database(url, schema=settings.schema, size=settings.pool.size)
-    await database.open()
+    bell = doorbell or make_doorbell(settings, url)
     try:
+        await database.open()
         await check(url, settings.schema)
-        bell = doorbell or make_doorbell(settings, url)
-        await bell.open()
+        await _hear(bell)
     except BaseException:
         await database.close()
         raise
@@ -84,8 +109,8 @@ async def open_app(settings: Settings, handlers: Registry, owners: Owners, *, do
         bell,
         handlers,
         owners,
-        creates=Line(url, schema=settings.schema),
-        cancels=Line(url, schema=settings.schema),
+        creates=Line(url, schema=settings.schema, patience=PATIENCE),
+        cancels=Line(url, schema=settings.schema, patience=PATIENCE),
         tenant=settings.tenant,
         ends_after=settings.tasks.ends_after,
         payload_limit=settings.tasks.payload_limit,
@@ -93,7 +118,50 @@ async def open_app(settings: Settings, handlers: Registry, owners: Owners, *, do
         patience=PATIENCE,
         rings_within=rings_within(settings),
     )
-    return Opened(settings, url, handlers, owners, database, bell, tasks)
+    schedules = Schedules(
+        database,
+        bell,
+        handlers,
+        tasks,
+        moves=Line(url, schema=settings.schema),
+        ends_after=settings.tasks.ends_after,
+        payload_limit=settings.tasks.payload_limit,
+    )
+    return Opened(settings, url, handlers, owners, database, bell, tasks, schedules)
+
+
+async def _hear(bell: Doorbell) -> None:
+    try:
+        await bell.open()
+    except BaseException:
+        await bell.close()
+        raise
+
+
+async def patiently(attempt: Callable[[], Awaitable[object]], stop: asyncio.Event) -> bool:
+    """Try until it is done, while the database is away; false when told to stop before (K24)."""
+    failures = 0
+    while not stop.is_set():
+        try:
+            await attempt()
+        except errors.DatabaseUnavailable as error:
+            pause = RECONNECT.delay(failures := failures + 1).total_seconds()
+            # Said at once, and again every half a minute or so.
+            level = logging.WARNING if failures % SAID_EVERY == 1 else logging.DEBUG
+            log.log(level, "waiting for the database: %s", error.message, extra={"failures": failures})
+            await _within(stop, pause)
+        else:
+            if failures:
+                log.info("the database is there", extra={"failures": failures})
+            return True
+    return False
+
+
+async def _within(event: asyncio.Event, seconds: float) -> None:
+    try:
+        await asyncio.wait_for(event.wait(), seconds)
+    except TimeoutError:
+        return
 
 
 async def check(url: str, schema: str) -> None:
@@ -149,11 +217,21 @@ async def work(opened: Opened, stop: asyncio.Event, **terms: Any) -> None:
         poll=terms.pop("poll", worker.poll),
         result_limit=opened.settings.tasks.payload_limit,
         version=this_version(),
+        ends_after=opened.settings.tasks.ends_after,
     )
     if terms:
         raise errors.SettingsInvalid(f"{min(terms)}: a worker has no such term.", field=min(terms))
-    line = opened.line(**watchdog.SETTINGS)
-    await db.many(line, _KEEP, values=json.dumps(in_force(opened.settings)))
+    line = opened.line(watchdog.PATIENCE, **watchdog.SETTINGS)
+    values = json.dumps(in_force(opened.settings))
+    try:
+        if await patiently(lambda: db.many(line, _KEEP, values=values), stop):
+            await _work(opened, stop, line, agreed)
+    finally:
+        await line.close()
+
+
+async def _work(opened: Opened, stop: asyncio.Event, line: Line, agreed: Terms) -> None:
+    worker = opened.settings.worker
     dog = watchdog.Watchdog(
         line,
         rules(opened),
@@ -171,16 +249,17 @@ async def work(opened: Opened, stop: asyncio.Event, **terms: Any) -> None:
             opened.handlers.handlers,
             opened.owners,
             opened.doorbell,
-            line=opened.line,
+            line=partial(opened.line, lease.patience(agreed.lease)),
             session=opened.database.session,
+            drafts=opened.drafts,
             terms=agreed,
-        ).run(stop)
+            home=opened.database,
+        ).run(stop, beside={"watchdog": watching})
     finally:
         dog.stop()
         await asyncio.wait([watching], timeout=5)
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
-        await line.close()
 
 
 def rules(opened: Opened) -> list[watchdog.Rule]:
@@ -223,7 +302,7 @@ def days_of_the_log(*, kept: timedelta) -> watchdog.Rule:
 
 def invariants() -> tuple[Invariant, ...]:
     """Return what must always be true, of every domain."""
-    return (*KERNEL_INVARIANTS, *watch.TASK_INVARIANTS)
+    return (*KERNEL_INVARIANTS, *watch.TASK_INVARIANTS, *watch.SCHEDULE_INVARIANTS)
 
 
 def this_version() -> str:

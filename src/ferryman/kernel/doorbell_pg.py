@@ -27,6 +27,7 @@ import logging
 import random
 import uuid
 from collections.abc import Callable, Iterable
+from datetime import timedelta
 
 from ferryman.kernel import db, errors, telemetry
 from ferryman.kernel.doorbell import EVERYTHING, LOG, Bundle, Carrier, Heard, Inside, Local, pause, stop
@@ -44,6 +45,7 @@ MAX_NAME_BYTES = 63
 PROBE_SECONDS = 60.0
 PROBE_TIMEOUT_SECONDS = 5.0
 PROBE_TOPIC = ""
+PATIENCE = timedelta(seconds=PROBE_TIMEOUT_SECONDS)
 WITHIN = ""  # the origin of a ring from within a caller's transaction: nobody takes it for its own
 
 
@@ -94,8 +96,8 @@ class PostgresDoorbell:
         self.healed = 0
         self._channel = channel(schema)
         self._origin = uuid.uuid4().hex
-        self._ringing = Line(url, schema=schema, settings=UNFLUSHED)
-        self._listening = Line(listen_url or url, schema=schema, settings=UNFLUSHED)
+        self._ringing = Line(url, schema=schema, settings=UNFLUSHED, patience=PATIENCE)
+        self._listening = Line(listen_url or url, schema=schema, settings=UNFLUSHED, patience=PATIENCE)
         self._carrier = Carrier(self._send)
         self._local = Local(self._carrier.take)
         self._keeper: asyncio.Task[None] | None = None

@@ -150,6 +150,48 @@ class TaskReplayMismatch(FerrymanError):
     advice = "Keep the names and order of steps while tasks are in flight, or cancel and recreate."
 
 
+class TaskStepAmbiguous(FerrymanError):
+    """Two parallel branches of a handler call durable steps of one name."""
+
+    code = "TASK_STEP_AMBIGUOUS"
+    advice = "Give the steps of each branch names of their own, such as f'fetch-{id}'."
+
+
+class TaskStepFailed(FerrymanError):
+    """A step of a handler raised an error."""
+
+    code = "TASK_STEP_FAILED"
+    advice = "Let it pass, and the attempt fails and the step is tried again; or catch it, and it is remembered."
+
+
+class TaskChildFailed(FerrymanError):
+    """A child of this task failed or was cancelled."""
+
+    code = "TASK_CHILD_FAILED"
+    advice = "See details: the child's own code and reason."
+
+
+class TaskWaitTimeout(FerrymanError):
+    """The event did not come in its time."""
+
+    code = "TASK_WAIT_TIMEOUT"
+    advice = "Catch it where you wait, or give the wait a longer timeout."
+
+
+class TaskWaitTooLong(FerrymanError):
+    """A task cannot wait for longer than it may live."""
+
+    code = "TASK_WAIT_TOO_LONG"
+    advice = "Create the task with a later ends_at, or wait for less."
+
+
+class TaskEnded(FerrymanError):
+    """The task has ended: nothing can be sent to it any more."""
+
+    code = "TASK_ENDED"
+    advice = "Read the task: its end and its result are final."
+
+
 class TaskUnknownHandler(FerrymanError):
     """No handler has this name here."""
 
@@ -204,6 +246,21 @@ class TaskNotFound(FerrymanError):
 
     code = "TASK_NOT_FOUND"
     advice = "Check the id and the tenant."
+
+
+class ScheduleNotFound(FerrymanError):
+    """There is no such schedule for this tenant."""
+
+    code = "SCHEDULE_NOT_FOUND"
+    advice = "Check the id and the tenant; `ferryman schedule list` shows them all."
+
+
+class ScheduleBusy(FerrymanError):
+    """A task of this schedule has not ended, and its tasks may not overlap."""
+
+    code = "SCHEDULE_BUSY"
+    advice = "Wait for that task, or cancel it; `ferryman schedule show` names it."
+    retryable = True
 
 
 class CallbackUnknown(FerrymanError):
@@ -308,6 +365,13 @@ class NotOpen(FerrymanError):
 
     code = "NOT_OPEN"
     advice = "Use `async with app:`, or await app.open() first."
+
+
+class WorkerBroken(FerrymanError):
+    """A part of this worker has died, so it has handed back its work and stopped."""
+
+    code = "WORKER_BROKEN"
+    advice = "Start it again. The log tells the cause, which is a defect of ours: please report it."
 
 
 class HandlerInvalid(FerrymanError):

@@ -48,7 +48,7 @@ class Session:
         with translated():
             try:
                 yield
-            except asyncpg.InternalClientError:
+            except (asyncpg.InternalClientError, TimeoutError):
                 self._connection.terminate()  # it does not know itself that it cannot be used any more
                 raise
 

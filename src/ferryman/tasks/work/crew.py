@@ -13,9 +13,11 @@ from ferryman.kernel.crew import Turned
 from ferryman.kernel.doorbell import MAX_HINTS, Doorbell
 from ferryman.kernel.pool import Line
 from ferryman.tasks import store
+from ferryman.tasks.joins import Aftermath
 from ferryman.tasks.model import Claimed, Outcome
 from ferryman.tasks.ports import Owners
 from ferryman.tasks.states import READY, TASK
+from ferryman.tasks.store import steps
 from ferryman.tasks.work.handlers import Handler
 from ferryman.tasks.work.lanes import Lanes
 from ferryman.tasks.work.run import Runner
@@ -56,9 +58,10 @@ class TaskCrew:
     async def turn(self, line: Line, outcomes: Sequence[Outcome], room: int) -> Turned[Claimed]:
         """Settle what has finished, and claim the next set."""
         began = time.perf_counter()
-        plain = [each for each in outcomes if each.callback is None]
-        owing = [each for each in outcomes if each.callback is not None]
-        left = await self._settle_owing(line, owing) if owing else set()
+        plain = [each for each in outcomes if _plain(each)]
+        left: set[UUID] = set()
+        if len(plain) < len(outcomes):
+            left = await self._settle_others(line, [each for each in outcomes if not _plain(each)])
         if room > 0 and self.lanes.unsure:
             await self._find_lanes(line)
         lanes = self.lanes.share(room)
@@ -91,14 +94,37 @@ class TaskCrew:
             self.lanes.unsure = True
             raise
 
+    async def _settle_others(self, line: Line, outcomes: Sequence[Outcome]) -> set[UUID]:
+        """Settle what a turn does not: those that park, and those that owe something or leave children behind."""
+        owing = [each for each in outcomes if each.park is None]
+        parking = [each for each in outcomes if each.park is not None]
+        left = await self._settle_owing(line, owing) if owing else set()
+        return left | await self._park(line, parking) if parking else left
+
     async def _settle_owing(self, line: Line, outcomes: Sequence[Outcome]) -> set[UUID]:
+        after = Aftermath()
         async with line.transaction() as tx:
-            rows, busy = await settle(tx, self._owners, outcomes)
+            rows, busy = await settle(tx, self._owners, outcomes, after=after)
         faults.point("settle.committed")
         moved = {row["id"] for row in rows}
         fenced = len(outcomes) - len(moved) - len(busy)
         self._tell([each for each in outcomes if each.id in moved], fenced=fenced)
+        if after.lanes:
+            self._doorbell.ring("ready", after.lanes)
+        if after.cancelled:
+            self._doorbell.ring("cancel", map(str, after.cancelled))
+            self._doorbell.ring("done", map(str, after.cancelled))
         return busy
+
+    async def _park(self, line: Line, outcomes: Sequence[Outcome]) -> set[UUID]:
+        parked = await steps.park(line, outcomes)
+        faults.point("park.committed")
+        telemetry.fenced("task", "settle", len(outcomes) - len(parked.ids) - len(parked.busy))
+        if parked.lanes:
+            self._doorbell.ring("ready", parked.lanes)
+        if len(parked.lanes) < len(parked.ids):
+            self._doorbell.ring("due")
+        return parked.busy
 
     def _tell(self, outcomes: Sequence[Outcome], *, fenced: int) -> None:
         if fenced:
@@ -133,3 +159,7 @@ class TaskCrew:
     def lost(self, count: int) -> None:
         """Count claims that were lost while their handlers ran."""
         telemetry.fenced("task", "renew", count)
+
+
+def _plain(outcome: Outcome) -> bool:
+    return outcome.callback is None and outcome.park is None and not outcome.bore

@@ -15,8 +15,10 @@ from ferryman.tasks.model import Claimed, Outcome
 from ferryman.tasks.rules import ending
 from ferryman.tasks.states import FAILED, READY, SUCCEEDED
 from ferryman.tasks.work import child, context
-from ferryman.tasks.work.deadlines import Deadlines
+from ferryman.tasks.work.deadlines import Deadline, Deadlines
+from ferryman.tasks.work.durable import Desk
 from ferryman.tasks.work.handlers import Handler, Kind
+from ferryman.tasks.work.scribe import Outlasting
 from ferryman.tasks.work.threads import Threads
 from ferryman.tasks.work.words import Words
 
@@ -27,20 +29,32 @@ class Runner:
     """Call handlers; each in its own error boundary."""
 
     def __init__(
-        self, handlers: Mapping[str, Handler], words: Words, *, owner: UUID, limit: int, concurrency: int
+        self,
+        handlers: Mapping[str, Handler],
+        words: Words,
+        desk: Desk,
+        *,
+        owner: UUID,
+        limit: int,
+        concurrency: int,
+        home: object = None,
     ) -> None:
-        """Run for one worker; `limit` bounds the size of a result."""
+        """Run for one worker of one app (`home`); `limit` bounds the size of a result."""
         self._handlers = handlers
+        self._home = home
         self._owner = owner
         self._limit = limit
         self._words = words
+        self._desk = desk
         self._threads = Threads(concurrency)
         self._deadlines = Deadlines()
 
     async def run(self, task: Claimed) -> Outcome | None:
         """Run a task to the end of this attempt; what it has said is written before its outcome, or soon after."""
-        told = context.Context(task, report=self._words.report, say=self._words.say)
+        told = context.Context(task, report=self._words.report, say=self._words.say, desk=self._desk, home=self._home)
         outcome = await self._attempt(task, told)
+        if outcome is not None and told.memory is not None and told.memory.bore:
+            outcome = outcome._replace(bore=True)
         if outcome is not None and told.spoke:
             # The next claim fences this one's words. A cancel by the pump changes nothing: the outcome has its fence.
             with contextlib.suppress(asyncio.CancelledError):
@@ -49,6 +63,7 @@ class Runner:
 
     async def _attempt(self, task: Claimed, told: context.Context) -> Outcome | None:
         timer = self._deadlines.begin(task.timeout_ms / 1000)
+        told.main = timer.task
         try:
             faults.point("handler.started")
             handler = self._handlers.get(task.name)
@@ -62,29 +77,40 @@ class Runner:
                 result = await self._call(handler, arguments, told)
             faults.point("handler.returned")
             # The handler may have caught its cancellation and returned, or raised something else, all the same.
-            return self._timed_out(task) if timer.expired else self._won(task, result)
-        except child.UnfitResult as error:
-            return self._timed_out(task) if timer.expired else self._unfit(task, error)
+            return self._cut_short(task, told, timer) or self._won(task, result)
+        except (child.UnfitResult, Outlasting) as error:
+            return self._cut_short(task, told, timer) or self._unfit(task, error)
         except BaseException as error:  # noqa: BLE001 - SystemExit and KeyboardInterrupt of a handler end its task only
-            return self._timed_out(task) if timer.expired else self._raised(task, error)
+            return self._cut_short(task, told, timer) or self._raised(task, error)
         finally:
             self._deadlines.end(timer)
             told.end()
 
+    def _cut_short(self, task: Claimed, told: context.Context, timer: Deadline) -> Outcome | None:
+        """Return how the attempt ended if that was not for the handler to say."""
+        memory = told.memory
+        if memory is not None and memory.broken is not None:
+            return self._unfit(task, memory.broken)
+        if memory is not None and memory.park is not None:
+            return self.hand_back(task)._replace(park=memory.park)
+        return self._timed_out(task) if timer.expired else None
+
     async def _call(self, handler: Handler, arguments: dict[str, Any], told: context.Context) -> Any:
         if handler.context is not None:
             arguments[handler.context] = told
-        match handler.kind:
-            case Kind.ASYNC:
-                context.enter(told)
-                return await handler.function(**arguments)
-            case Kind.THREAD:
-                context.enter(told)
-                return await self._threads.run(functools.partial(handler.function, **arguments))
-            case Kind.PROCESS:
-                return await child.run(handler.function, told.task.payload)
-            case other:
-                assert_never(other)
+        token = context.enter(told)
+        try:
+            match handler.kind:
+                case Kind.ASYNC:
+                    return await handler.function(**arguments)
+                case Kind.THREAD:
+                    return await self._threads.run(functools.partial(handler.function, **arguments))
+                case Kind.PROCESS:
+                    return await child.run(handler.function, told.task.payload)
+                case other:
+                    assert_never(other)
+        finally:
+            context.leave(token)
 
     def _won(self, task: Claimed, result: Any) -> Outcome:
         try:
@@ -113,6 +139,8 @@ class Runner:
         current = asyncio.current_task()
         if isinstance(error, asyncio.CancelledError) and current is not None and current.cancelling():
             return None  # by the pump: the lease is gone, or the task has been handed back; nothing more is owed
+        if isinstance(error, errors.TaskStepFailed) and error.__cause__ is not None:
+            error = error.__cause__
         log.debug("a handler raised", exc_info=error, extra={"task": str(task.id), "handler": task.name})
         return self._lost(task, ending.EXECUTION_FAILED, ending.said(error))
 
@@ -155,6 +183,7 @@ class Runner:
             code=errors.TaskInvalidResult.code,
             reason=ending.readable(f"the outcome could not be stored: {error}"),
             used=0,
+            park=None,
         )
 
     def close(self) -> None:
