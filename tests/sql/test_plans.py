@@ -187,7 +187,7 @@ HOT = [
     Hot(
         retention._WALK,
         {"limit": 500, "kept": TERM, "failed_kept": TERM, "span": 5000, "pace": TERM, "rest": TERM},
-        BY_KEY,
+        BY_KEY | {"retention_pkey"},
         anywhere=False,
     ),
     Hot(retention._FORGET, {"ids": IDS}, BY_KEY),

@@ -89,9 +89,7 @@ class Tasks:
         self._waiting: dict[str, Waiting] = {}
         self._creates: Gather[Draft, Created] = Gather(self._create_set)
         self.flows = Flows(db, doorbell, flows, self._patiently, ends_after=ends_after)
-        self._lent = Lent(
-            owners, self.flows, schema=db.schema, tenant=tenant, ends_after=ends_after, rings=rings_within
-        )
+        self._lent = Lent(owners, self.flows, schema=db.schema, ends_after=ends_after, rings=rings_within)
 
     @property
     def tenant(self) -> str:
@@ -430,7 +428,7 @@ class Tasks:
         """Cancel tasks that have not ended; return those that were cancelled now, or will be when the caller commits."""
         reason = request.reason(reason)
         if connection is not None:
-            return await self._lent.cancel(connection, task_ids, reason=reason)
+            return await self._lent.cancel(connection, task_ids, tenant=self.tenant, reason=reason)
         wanted = [await self._id(each) for each in task_ids]
         after = Aftermath()
         rows = await self._patiently(
