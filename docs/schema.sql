@@ -123,6 +123,57 @@ CREATE FUNCTION ferryman.slack() RETURNS interval
         (select value::text::float8 from ferryman.settings where name = 'watchdog.interval_seconds'), 5))
 $$;
 
+CREATE TABLE ferryman.schedules (
+    id uuid NOT NULL,
+    next_run_at timestamp with time zone,
+    last_run_at timestamp with time zone,
+    ends_at timestamp with time zone,
+    created_at timestamp with time zone NOT NULL,
+    updated_at timestamp with time zone NOT NULL,
+    ended_at timestamp with time zone,
+    interval_ms bigint,
+    timeout_ms bigint NOT NULL,
+    fired bigint DEFAULT 0 NOT NULL,
+    missed bigint DEFAULT 0 NOT NULL,
+    skipped bigint DEFAULT 0 NOT NULL,
+    max_retries integer NOT NULL,
+    priority smallint NOT NULL,
+    declared boolean NOT NULL,
+    state text NOT NULL,
+    tenant text NOT NULL,
+    queue text NOT NULL,
+    name text NOT NULL,
+    schedule_type text NOT NULL,
+    cron_expr text,
+    timezone text,
+    catch_up text NOT NULL,
+    overlap text NOT NULL,
+    schedule_id text,
+    idempotency_key text,
+    idempotency_scope text,
+    backoff jsonb,
+    payload jsonb NOT NULL,
+    CONSTRAINT schedules_catch_up_known CHECK ((catch_up = ANY (ARRAY['latest'::text, 'all'::text, 'none'::text]))),
+    CONSTRAINT schedules_ended_at_present CHECK (((state = 'ended'::text) = (ended_at IS NOT NULL))),
+    CONSTRAINT schedules_next_run_at_finite CHECK (isfinite(next_run_at)),
+    CONSTRAINT schedules_next_run_at_present CHECK (((state = 'active'::text) = (next_run_at IS NOT NULL))),
+    CONSTRAINT schedules_overlap_known CHECK ((overlap = ANY (ARRAY['allow'::text, 'skip'::text, 'cancel_previous'::text]))),
+    CONSTRAINT schedules_rhythm_whole CHECK (
+CASE schedule_type
+    WHEN 'every'::text THEN ((interval_ms > 0) AND (num_nonnulls(cron_expr, timezone) = 0))
+    ELSE ((schedule_type = ANY (ARRAY['cron'::text, 'daily'::text])) AND (num_nonnulls(cron_expr, timezone) = 2) AND (interval_ms IS NULL))
+END),
+    CONSTRAINT schedules_state_known CHECK ((state = ANY (ARRAY['active'::text, 'paused'::text, 'ended'::text])))
+);
+
+COMMENT ON COLUMN ferryman.schedules.next_run_at IS 'When it fires next. Null: it is paused or has ended.';
+
+COMMENT ON COLUMN ferryman.schedules.last_run_at IS 'The fire time of its latest task.';
+
+COMMENT ON COLUMN ferryman.schedules.declared IS 'It stands in the code of an app, which brings it up to date when a worker starts.';
+
+COMMENT ON COLUMN ferryman.schedules.schedule_id IS 'Given by its creator; null means: the text of id.';
+
 CREATE TABLE ferryman.tasks (
     id uuid NOT NULL,
     due_at timestamp with time zone NOT NULL,
@@ -158,6 +209,8 @@ CREATE TABLE ferryman.tasks (
     backoff jsonb,
     payload jsonb NOT NULL,
     result jsonb,
+    schedule uuid,
+    fire_time timestamp with time zone,
     CONSTRAINT tasks_finished_at_present CHECK (((state = ANY (ARRAY['succeeded'::text, 'failed'::text, 'cancelled'::text])) = (finished_at IS NOT NULL))),
     CONSTRAINT tasks_lease_owner_present CHECK (((state = 'running'::text) = (lease_owner IS NOT NULL))),
     CONSTRAINT tasks_leased_until_present CHECK (((state = 'running'::text) = (leased_until IS NOT NULL))),
@@ -178,6 +231,8 @@ COMMENT ON COLUMN ferryman.tasks.epoch IS 'The fence: grows with every claim, co
 
 COMMENT ON COLUMN ferryman.tasks.task_id IS 'Given by the caller; null means: the text of id.';
 
+COMMENT ON COLUMN ferryman.tasks.schedule IS 'The schedule that fired it; together with fire_time the name of one firing.';
+
 CREATE VIEW ferryman.bounds AS
  SELECT 'task'::text AS domain,
     task.id,
@@ -197,7 +252,17 @@ UNION ALL
     task.ends_at AS ends_by,
     (((task.ends_at + ((task.timeout_ms)::double precision * '00:00:00.001'::interval)) + '00:00:05'::interval) + ferryman.slack()) AS terminal_by
    FROM ferryman.tasks task
-  WHERE ((task.finished_at IS NULL) AND (task.leased_until IS NULL));
+  WHERE ((task.finished_at IS NULL) AND (task.leased_until IS NULL))
+UNION ALL
+ SELECT 'schedule'::text AS domain,
+    schedule.id,
+    schedule.tenant,
+    schedule.state,
+    'T10'::text AS rule,
+    schedule.next_run_at AS ends_by,
+    schedule.ends_at AS terminal_by
+   FROM ferryman.schedules schedule
+  WHERE (schedule.next_run_at IS NOT NULL);
 
 COMMENT ON VIEW ferryman.bounds IS 'Every live object, the rule that ends it, and by when.';
 
@@ -312,6 +377,16 @@ UNION ALL
     task.wake_at AS ends_by
    FROM ferryman.tasks task
   WHERE (task.wake_at < ( SELECT edge.late_before
+           FROM edge))
+UNION ALL
+ SELECT 'schedule'::text AS domain,
+    schedule.id,
+    schedule.tenant,
+    schedule.state,
+    'T10'::text AS rule,
+    schedule.next_run_at AS ends_by
+   FROM ferryman.schedules schedule
+  WHERE (schedule.next_run_at < ( SELECT edge.late_before
            FROM edge));
 
 COMMENT ON VIEW ferryman.overdue IS 'Live objects past the time by which a rule should have acted on them; empty by invariant.';
@@ -373,6 +448,9 @@ ALTER TABLE ONLY ferryman.consumers
 ALTER TABLE ONLY ferryman.migrations
     ADD CONSTRAINT migrations_pkey PRIMARY KEY (version);
 
+ALTER TABLE ONLY ferryman.schedules
+    ADD CONSTRAINT schedules_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY ferryman.settings
     ADD CONSTRAINT settings_pkey PRIMARY KEY (name);
 
@@ -399,9 +477,21 @@ CREATE INDEX events_subject ON ONLY ferryman.events USING btree (subject, id);
 
 CREATE INDEX events_default_subject_id_idx ON ferryman.events_default USING btree (subject, id);
 
+CREATE INDEX schedules_due ON ferryman.schedules USING btree (next_run_at) WHERE (next_run_at IS NOT NULL);
+
+CREATE UNIQUE INDEX schedules_idempotency ON ferryman.schedules USING btree (tenant, idempotency_key, idempotency_scope) NULLS NOT DISTINCT WHERE ((idempotency_key IS NOT NULL) AND (ended_at IS NULL));
+
+CREATE UNIQUE INDEX schedules_schedule_id ON ferryman.schedules USING btree (tenant, schedule_id) WHERE ((schedule_id IS NOT NULL) AND (ended_at IS NULL));
+
+CREATE INDEX schedules_tenant ON ferryman.schedules USING btree (tenant, id);
+
 CREATE INDEX task_logs_task ON ferryman.task_logs USING btree (task, id);
 
 CREATE INDEX tasks_ending ON ferryman.tasks USING btree (ends_at) WHERE ((finished_at IS NULL) AND (leased_until IS NULL));
+
+CREATE UNIQUE INDEX tasks_firing ON ferryman.tasks USING btree (schedule, fire_time) WHERE (schedule IS NOT NULL);
+
+CREATE INDEX tasks_firing_live ON ferryman.tasks USING btree (schedule) WHERE ((schedule IS NOT NULL) AND (finished_at IS NULL));
 
 CREATE UNIQUE INDEX tasks_idempotency ON ferryman.tasks USING btree (tenant, idempotency_key, idempotency_scope) NULLS NOT DISTINCT WHERE (idempotency_key IS NOT NULL);
 
@@ -420,6 +510,10 @@ ALTER INDEX ferryman.events_subject ATTACH PARTITION ferryman.events_default_sub
 CREATE TRIGGER events_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON ferryman.events FOR EACH STATEMENT EXECUTE FUNCTION ferryman.refuse_rewriting();
 
 CREATE TRIGGER events_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON ferryman.events_default FOR EACH STATEMENT EXECUTE FUNCTION ferryman.refuse_rewriting();
+
+CREATE TRIGGER schedules_state_births BEFORE INSERT ON ferryman.schedules FOR EACH ROW WHEN (((new.state = 'active'::text) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('SCHEDULE_INVALID_TRANSITION', 'state', 'id');
+
+CREATE TRIGGER schedules_state_moves BEFORE UPDATE OF state ON ferryman.schedules FOR EACH ROW WHEN (((((((old.state = 'active'::text) AND (new.state = 'ended'::text)) OR ((old.state = 'active'::text) AND (new.state = 'paused'::text))) OR ((old.state = 'paused'::text) AND (new.state = 'active'::text))) OR ((old.state = 'paused'::text) AND (new.state = 'ended'::text))) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('SCHEDULE_INVALID_TRANSITION', 'state', 'id');
 
 CREATE TRIGGER tasks_state_births BEFORE INSERT ON ferryman.tasks FOR EACH ROW WHEN (((new.state = ANY (ARRAY['pending'::text, 'ready'::text])) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('TASK_INVALID_TRANSITION', 'state', 'id');
 
