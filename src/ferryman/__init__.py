@@ -19,11 +19,12 @@ if TYPE_CHECKING:
     from ferryman.app.blocking import Client
     from ferryman.app.ferryman import Ferryman
     from ferryman.app.handle import Handle
+    from ferryman.app.schedules import Schedule, Schedules
     from ferryman.app.tasks import Tasks
     from ferryman.kernel.errors import DoNotRetry, FerrymanError
     from ferryman.kernel.retry import Backoff
-    from ferryman.tasks.model import TaskRecord
-    from ferryman.tasks.states import TaskState
+    from ferryman.tasks.model import ScheduleRecord, TaskRecord
+    from ferryman.tasks.states import ScheduleState, TaskState
     from ferryman.tasks.work.context import Context, current
     from ferryman.tasks.work.memory import Child
 
@@ -36,6 +37,10 @@ __all__ = [
     "Ferryman",
     "FerrymanError",
     "Handle",
+    "Schedule",
+    "ScheduleRecord",
+    "ScheduleState",
+    "Schedules",
     "TaskRecord",
     "TaskState",
     "Tasks",
@@ -51,6 +56,10 @@ _HOMES = {
     "Ferryman": "ferryman.app.ferryman",
     "FerrymanError": "ferryman.kernel.errors",
     "Handle": "ferryman.app.handle",
+    "Schedule": "ferryman.app.schedules",
+    "ScheduleRecord": "ferryman.tasks.model",
+    "ScheduleState": "ferryman.tasks.states",
+    "Schedules": "ferryman.app.schedules",
     "TaskRecord": "ferryman.tasks.model",
     "TaskState": "ferryman.tasks.states",
     "Tasks": "ferryman.app.tasks",

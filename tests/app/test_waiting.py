@@ -1,17 +1,18 @@
 import asyncio
 import gc
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from ferryman import Ferryman
-from ferryman.kernel.db import Tx
+from ferryman.kernel.db import Row, Tx
 from ferryman.kernel.doorbell import Heard, NoDoorbell
 from ferryman.kernel.pool import Database
 from ferryman.tasks.intake.result import Waiting
-from ferryman.tasks.states import RUNNING, TASK
+from ferryman.tasks.states import READY, RUNNING, TASK
 from ferryman.testing import plant
 
 
@@ -41,9 +42,9 @@ class Bell(NoDoorbell):
         self.listeners.append(heard)
         return lambda: self.listeners.remove(heard)
 
-    def tell(self) -> None:
+    def tell(self, *hints: str) -> None:
         for heard in list(self.listeners):
-            heard(frozenset())
+            heard(frozenset(hints))
 
 
 @pytest.mark.contract("T18")
@@ -80,3 +81,107 @@ async def test_two_who_watch_one_task_do_not_take_each_others_rings(db: Database
     assert (seen.percent, (await asyncio.wait_for(second, 60)).percent) == (50, 50)
     await one.aclose()  # type: ignore[attr-defined]  # an iterator that is a generator
     await other.aclose()  # type: ignore[attr-defined]
+
+
+class Asked:
+    """Sessions whose every statement is written down: which tasks it asked for."""
+
+    def __init__(self, db: Database) -> None:
+        self.looks: list[set[UUID]] = []
+        self._db = db
+        self.looked = asyncio.Event()
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[Tx]:
+        async with self._db.session() as tx:
+            yield Heeded(tx, self)
+
+    async def until(self, count: int) -> None:
+        """Wait until there were so many looks."""
+        async with asyncio.timeout(60):
+            while len(self.looks) < count:
+                self.looked.clear()
+                await self.looked.wait()
+
+
+class Heeded:
+    """A Tx that tells what is asked."""
+
+    def __init__(self, tx: Tx, asked: Asked) -> None:
+        self.schema = tx.schema
+        self._tx, self._asked = tx, asked
+
+    async def fetch(self, query: str, /, *args: Any) -> Sequence[Row]:
+        rows = await self._tx.fetch(query, *args)
+        self._asked.looks.append({each for arg in args if isinstance(arg, list) for each in arg})
+        self._asked.looked.set()
+        return rows
+
+
+async def end(db: Database, task: UUID) -> None:
+    async with db.session() as tx:
+        await tx.fetch(
+            "update ferryman.tasks set state = 'cancelled', finished_at = now(), rank = null where id = $1", task
+        )
+
+
+@pytest.fixture
+async def three(db: Database) -> list[UUID]:
+    async with db.transaction() as tx:
+        return [await plant(tx, TASK, READY) for _ in range(3)]
+
+
+@pytest.mark.contract("T18", "P1")
+async def test_a_ring_that_names_a_task_asks_for_that_one_alone(db: Database, three: list[UUID]) -> None:
+    bell, asked = Bell(), Asked(db)
+    waiting = Waiting(asked.session, bell, tenant="default", poll=600)
+    waiters = [asyncio.ensure_future(waiting.end(task)) for task in three]
+    await asked.until(1)
+
+    await end(db, three[1])
+    bell.tell(str(three[1]), "somebody else's")
+    await asyncio.wait_for(waiters[1], 60)
+
+    assert asked.looks[:2] == [set(three), {three[1]}]
+    await waiting.close()
+    await asyncio.gather(*waiters, return_exceptions=True)
+
+
+@pytest.mark.contract("T18", "K2")
+@pytest.mark.parametrize("how", ["a ring without names", "the poll"])
+async def test_without_names_everything_is_asked_for(db: Database, three: list[UUID], how: str) -> None:
+    bell, asked = Bell(), Asked(db)
+    waiting = Waiting(asked.session, bell, tenant="default", poll=600 if how == "a ring without names" else 0.05)
+    waiters = [asyncio.ensure_future(waiting.end(task)) for task in three]
+    await asked.until(1)
+
+    await end(db, three[2])
+    if how == "a ring without names":
+        bell.tell()
+    await asyncio.wait_for(waiters[2], 60)
+
+    assert asked.looks[1] == set(three)
+    await waiting.close()
+    await asyncio.gather(*waiters, return_exceptions=True)
+
+
+@pytest.mark.contract("T18", "K2")
+async def test_rings_about_others_do_not_keep_the_poll_from_its_look(db: Database, three: list[UUID]) -> None:
+    bell, asked = Bell(), Asked(db)
+    waiting = Waiting(asked.session, bell, tenant="default", poll=0.1)
+    waiters = [asyncio.ensure_future(waiting.end(task)) for task in three]
+    await asked.until(1)
+    await end(db, three[0])  # and nobody rings for it
+
+    async def chatter() -> None:
+        while True:
+            asked.looked.clear()
+            bell.tell(str(three[1]))
+            await asked.looked.wait()
+
+    chatting = asyncio.ensure_future(chatter())
+    await asyncio.wait_for(waiters[0], 60)
+
+    chatting.cancel()
+    await waiting.close()
+    await asyncio.gather(chatting, *waiters, return_exceptions=True)

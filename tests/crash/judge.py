@@ -33,6 +33,17 @@ async def all_ended(url: str) -> None:
         await asyncio.sleep(_LOOK_SECONDS)
 
 
+async def all_fired(url: str, count: int) -> None:
+    """Wait until so many tasks were fired by schedules."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    fired = 0
+    while fired < count:
+        assert time.monotonic() < deadline, f"{fired} of {count} fired after {PATIENCE_SECONDS:g} s"
+        await asyncio.sleep(_LOOK_SECONDS)
+        [row] = await read(url, "select count(*) as n from ferryman.tasks where schedule is not null")
+        fired = row["n"]
+
+
 async def read(url: str, query: str, *args: object) -> Sequence[asyncpg.Record]:
     connection = await asyncpg.connect(url)
     try:

@@ -3,11 +3,14 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from ferryman import Context, Ferryman
-from ferryman.kernel import telemetry
+from ferryman.app import wiring
+from ferryman.kernel import errors, telemetry
 from ferryman.kernel.pool import Line
 from tests.crash import cargo, judge
 from tests.crash.wire import wired
@@ -17,8 +20,8 @@ TERMS = {"lease": "300s", "poll": "0.1s", "watchdog_interval_seconds": 100, "gra
 
 
 @asynccontextmanager
-async def opened(url: str, *, doorbell: str = "postgres") -> AsyncIterator[tuple[Ferryman, list[int]]]:
-    app = Ferryman(url, worker=TERMS, doorbell=doorbell)
+async def opened(url: str, *, doorbell: str = "postgres", **terms: Any) -> AsyncIterator[tuple[Ferryman, list[int]]]:
+    app = Ferryman(url, worker=TERMS | terms, doorbell=doorbell)
     attempts: list[int] = []
 
     @app.task
@@ -115,6 +118,79 @@ async def test_a_cancel_whose_answer_is_lost_cancels(database_url: str) -> None:
         assert wire.cuts == 1
         assert (await row(database_url))["state"] == "cancelled"
     assert await cargo.broken(database_url) == []
+
+
+@pytest.mark.contract("K24")
+async def test_a_line_gives_up_a_connection_whose_packets_are_lost(database_url: str) -> None:
+    async with wired(database_url) as (wire, url):
+        line = Line(url, patience=timedelta(seconds=0.5))
+        [before] = await line.fetch("select pg_backend_pid() as pid, current_setting('statement_timeout') as server")
+        wire.lose()
+
+        async with asyncio.timeout(10):
+            with pytest.raises(errors.DatabaseUnavailable):
+                await line.fetch("select 1")
+        wire.mend()
+
+        [after] = await line.fetch("select pg_backend_pid() as pid")
+        assert wire.lost > 0
+        assert before["server"] == "400ms"  # when the line gives up, the server has
+        assert after["pid"] != before["pid"]
+        await line.close()
+
+
+@pytest.mark.contract("K24", "K5")
+async def test_an_outcome_whose_packets_are_lost_is_sent_anew_before_its_lease_ends(
+    database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    started, go = asyncio.Event(), asyncio.Event()
+    lease: dict[str, Any] = {"lease": "6s", "watchdog_interval_seconds": 1}
+    async with (
+        wired(database_url) as (wire, url),
+        opened(url, **lease) as (app, _),
+        opened(database_url) as (client, _),
+    ):
+
+        @app.task
+        async def held() -> str:
+            started.set()
+            await go.wait()
+            return "done"
+
+        client.declare("held")
+        async with app.worker():
+            handle = await client.tasks.create("held")
+            await asyncio.wait_for(started.wait(), 30)
+            wire.lose()
+            go.set()
+            await seen(lambda: "the database cannot be used; coming back" in caplog.messages)
+            wire.mend()
+
+            assert await handle.result(timeout=30) == "done"
+
+    [told] = await judge.read(database_url, "select attempt, epoch from ferryman.tasks")
+    assert tuple(told) == (1, 1)
+    assert await cargo.broken(database_url) == []
+
+
+@pytest.mark.contract("K24", "K11")
+async def test_a_create_whose_packets_are_lost_is_told_in_time_and_may_be_repeated(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wiring, "PATIENCE", timedelta(seconds=1))
+    async with wired(database_url) as (wire, url), opened(url) as (app, _):
+        await app.tasks.create("echo", word="before")
+        wire.lose()
+
+        async with asyncio.timeout(20):
+            with pytest.raises(errors.DatabaseUnavailable) as told:
+                await app.tasks.create("echo", {"word": "lost"}, idempotency_key="k")
+        wire.mend()
+        handle = await app.tasks.create("echo", {"word": "lost"}, idempotency_key="k")
+
+        assert told.value.retryable
+        rows = await judge.read(database_url, "select id from ferryman.tasks where idempotency_key = 'k'")
+        assert [row["id"] for row in rows] == [handle.id]
 
 
 @pytest.mark.contract("K24")

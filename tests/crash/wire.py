@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from urllib.parse import parse_qs, urlsplit
 
@@ -17,6 +17,8 @@ class Wire:
 
     `cut_reply(marker)`: the next message that carries the marker to the server is executed there; its answer never comes
     and the connection is lost. `cut_answer(marker)`: the answer that carries the marker is lost on its way back.
+    `refuse()`: every connection is cut, and no other is let in before `mend()`. `lose()`: from now on nothing comes through,
+    either way, and nobody is told; after `mend()` new connections are carried, those that lost something never again.
     """
 
     def __init__(self, socket_path: str, *, strict: bool = False) -> None:
@@ -28,12 +30,38 @@ class Wire:
         self._going: bytes | None = None
         self._coming: bytes | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self.lost = 0
+        self._losing = False
+        self._refusing = False
+        self._mended = asyncio.Event()
+        self._then: Callable[[], None] | None = None
+
+    def refuse(self) -> None:
+        self._refusing = True
+        for task in self._tasks:
+            if task is not asyncio.current_task():
+                task.cancel()
+
+    def lose(self) -> None:
+        self._losing = True
+        self._mended.clear()
+
+    def mend(self) -> None:
+        self._losing = self._refusing = False
+        self._mended.set()
+
+    async def swallow(self) -> None:
+        """Keep a chunk for ever, if the wire is losing."""
+        if self._losing:
+            self.lost += 1
+            await asyncio.Event().wait()
 
     def cut_reply(self, marker: str) -> None:
         self._going = marker.encode()
 
-    def cut_answer(self, marker: str) -> None:
+    def cut_answer(self, marker: str, *, then: Callable[[], None] | None = None) -> None:
         self._coming = marker.encode()
+        self._then = then
 
     async def carry(self, client: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
         """Carry one connection to its end."""
@@ -41,14 +69,19 @@ class Wire:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
-        server, out = await asyncio.open_unix_connection(self._socket_path)
-        connection = Connection(self, client, back, server, out)
+        writers = [back]
         try:
-            await connection.run()
+            if self._refusing:
+                return
+            if self._losing:
+                await self._mended.wait()
+            server, out = await asyncio.open_unix_connection(self._socket_path)
+            writers.append(out)
+            await Connection(self, client, back, server, out).run()
         except (ConnectionError, asyncio.IncompleteReadError):
             pass  # one side hung up: so does the other
         finally:
-            for writer in (back, out):
+            for writer in writers:
                 writer.close()
                 with contextlib.suppress(ConnectionError):
                     await writer.wait_closed()
@@ -115,6 +148,7 @@ class Connection:
                 self._wire._going = None
                 self._doomed = True
             self._tail = chunk[-100:]
+            await self._wire.swallow()
             self._out.write(chunk)
             await self._out.drain()
 
@@ -127,8 +161,11 @@ class Connection:
             if self._doomed:
                 if chunk.endswith(IDLE):
                     self._wire.cuts += 1
+                    if self._wire._then is not None:
+                        self._wire._then()
                     return
                 continue
+            await self._wire.swallow()
             self._back.write(chunk)
             await self._back.drain()
 

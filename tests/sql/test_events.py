@@ -305,3 +305,18 @@ async def test_a_page_is_read_by_walking_the_index_however_long_the_log_is(datab
     assert scans
     assert all("Index" in scan and "Bitmap" not in scan for scan in scans), "\n".join(steps)
     assert not any("rows=3000" in step for step in steps), "\n".join(steps)
+
+
+@pytest.mark.contract("K10")
+async def test_a_closed_window_is_not_searched_for_gaps(database_url: str) -> None:
+    line = Line(database_url)
+    async with line.transaction() as tx:
+        await write(tx, "word", times=20)
+        values = {"last_id": 0, "mark_id": 20, "mark_xid": "0", "tenant": None, "subject": None, "limit": 10}
+
+        plan = await tx.fetch("explain (analyze, buffers off) " + events.PAGE.sql(), *events.PAGE.bind(values))
+    await line.close()
+
+    steps = [str(row[0]) for row in plan]
+    walked = [step for step in steps if " on events" in step and "never executed" not in step]
+    assert len(walked) == 1, "\n".join(steps)

@@ -53,13 +53,14 @@ async def plant(tx: Session, state: str) -> UUID:
 
 
 async def tell(tx: Session, task: UUID, from_state: str | None, to_state: str | None, **more: Any) -> None:
-    said = {"attempt": 1, "tenant": "default", **more}
+    said = {"attempt": 1, "tenant": "default", "kind": "task", **more}
     await tx.fetch(
         "insert into ferryman.events (at, subject, attempt, tenant, kind, from_state, to_state)"
-        " values (ferryman.clock(), $1, $2, $3, 'task', $4, $5)",
+        " values (ferryman.clock(), $1, $2, $3, $4, $5, $6)",
         task,
         said["attempt"],
         said["tenant"],
+        said["kind"],
         from_state,
         to_state,
     )
@@ -89,6 +90,35 @@ async def broken(tx: Session, *, deep: bool = True) -> dict[str, invariants.Viol
 async def test_sound_tasks_of_every_state_break_nothing(open_tx: Session) -> None:
     for state in LIFE:
         await plant(open_tx, state)
+        keyed = await plant(open_tx, state)
+        await open_tx.fetch("update ferryman.tasks set idempotency_key = $2 where id = $1", keyed, state)
+
+    assert await broken(open_tx) == {}
+
+
+@pytest.mark.parametrize("state", LIFE)
+async def test_what_is_said_of_a_task_beside_its_moves_breaks_nothing(open_tx: Session, state: str) -> None:
+    task = await plant(open_tx, state)
+    await tell(open_tx, task, "succeeded", None)
+    await tell(open_tx, task, "boarding", "sailing", kind="ferry")
+    await tell(open_tx, task, "sailing", "cancelled", kind="ferry")
+    await tell(open_tx, task, "cancelled", "running", kind="ferry")
+
+    assert await broken(open_tx) == {}
+
+
+async def test_claims_that_retention_has_dropped_are_not_missed(open_tx: Session) -> None:
+    task = await plant(open_tx, "running")
+    await open_tx.fetch("delete from ferryman.events where to_state in ('pending', 'ready')")
+    await open_tx.fetch("update ferryman.tasks set epoch = 3, lease_count = 3 where id = $1", task)
+
+    assert await broken(open_tx) == {}
+
+
+@pytest.mark.parametrize("state", ["running", "succeeded"])
+async def test_only_a_task_that_waits_needs_an_end_of_waiting(open_tx: Session, state: str) -> None:
+    task = await plant(open_tx, state)
+    await open_tx.fetch("update ferryman.tasks set ends_at = 'infinity' where id = $1", task)
 
     assert await broken(open_tx) == {}
 
@@ -166,11 +196,26 @@ async def test_an_attempt_that_the_log_does_not_know_is_reported(open_tx: Sessio
     assert "row_and_log_agree" in await broken(open_tx)
 
 
+async def test_what_was_said_after_the_last_move_does_not_hide_that_the_row_tells_another(open_tx: Session) -> None:
+    task = await plant(open_tx, "ready")
+    await open_tx.fetch("update ferryman.tasks set state = 'pending' where id = $1", task)
+    await tell(open_tx, task, "ready", None)
+
+    assert "row_and_log_agree" in await broken(open_tx)
+
+
 async def test_a_lease_that_outlasts_its_attempt_is_reported(open_tx: Session) -> None:
     task = await plant(open_tx, "running")
     await open_tx.fetch("update ferryman.tasks set leased_until = leased_until + interval '1 hour' where id = $1", task)
 
     assert "live_has_a_clock" in await broken(open_tx)
+
+
+async def test_a_move_that_follows_the_end_is_reported(open_tx: Session) -> None:
+    task = await plant(open_tx, "succeeded")
+    await tell(open_tx, task, "succeeded", "ready")
+
+    assert "one_end" in await broken(open_tx)
 
 
 # What a parked task waits for, and how its row is broken.
@@ -289,8 +334,14 @@ async def test_what_is_overdue_raises_the_alarm_and_lets_it_go(open_tx: Session)
     assert (raised, telemetry.OVERDUE.of("task", "W13")._value.get()) == (1, 0)
 
 
+LOOKS = {
+    **{view: f"select * from ferryman.{view}" for view in ("bounds", "overdue")},
+    **{invariant.name: invariant.statement.sql().replace("$1", "100") for invariant in ALL if not invariant.deep},
+}
+
+
 @pytest.mark.contract("K21")
-async def test_the_views_read_only_what_is_live(db: Database) -> None:
+async def test_the_views_and_a_shallow_check_read_only_what_is_live(db: Database) -> None:
     async with db.transaction() as tx:
         await tx.fetch(
             "insert into ferryman.tasks (id, state, name, payload, due_at, ends_at, created_at, updated_at, timeout_ms,"
@@ -301,6 +352,6 @@ async def test_the_views_read_only_what_is_live(db: Database) -> None:
         await tx.fetch("update ferryman.tasks set state = 'succeeded', finished_at = now(), rank = null")
     async with db.session() as session:
         await session.execute("vacuum analyze ferryman.tasks")
-        for view in ("bounds", "overdue"):
-            plan = "\n".join(row[0] for row in await session.fetch(f"explain select * from ferryman.{view}"))
+        for look in LOOKS.values():
+            plan = "\n".join(row[0] for row in await session.fetch(f"explain {look}"))
             assert "Seq Scan on tasks" not in plan, plan

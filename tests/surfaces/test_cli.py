@@ -72,7 +72,7 @@ def test_tables_that_are_missing_are_told_with_what_to_do(empty_database_url: st
 
 
 @pytest.mark.contract("K20")
-@pytest.mark.parametrize("command", [("task", "list"), ("events",), ("migrate",), ("worker", "--app", "shop:app")])
+@pytest.mark.parametrize("command", [("task", "list"), ("events",), ("migrate",)])
 def test_a_database_that_cannot_be_reached_is_one_sentence(command: tuple[str, ...]) -> None:
     ran = ferry.run(*command, url=NOWHERE)
 

@@ -1,5 +1,6 @@
 """`ferryman worker` and `ferryman dev`: processes that are told to stop."""
 
+import asyncio
 import json
 import signal
 import socket
@@ -9,6 +10,7 @@ import pytest
 
 from ferryman import Ferryman, Handle
 from ferryman.tasks.states import READY, RUNNING
+from tests.crash.wire import wired
 from tests.surfaces import ferry
 
 
@@ -45,6 +47,34 @@ async def test_a_second_signal_leaves_at_once(database_url: str) -> None:
             worker.send_signal(signal.SIGTERM)
 
             assert worker.wait(ferry.PATIENCE_SECONDS) == 128 + signal.SIGTERM
+
+
+@pytest.mark.contract("K24")
+async def test_a_worker_started_before_its_database_says_so_waits_and_begins(database_url: str) -> None:
+    async with wired(database_url) as (wire, url), Ferryman(database_url) as app:
+        wire.refuse()
+        with ferry.running("worker", "--app", "shop:app", url=url) as worker:
+            said = await asyncio.to_thread(ferry.read_until, worker.stderr, "waiting for the database")
+            wire.mend()
+            await asyncio.to_thread(ferry.read_until, worker.stderr, "working")
+            handle = await app.tasks.create("greet", {"name": "Ada"})
+
+            assert await handle.result(timeout=ferry.PATIENCE_SECONDS) == "Hello, Ada"
+            worker.terminate()
+            assert await asyncio.to_thread(worker.wait, ferry.PATIENCE_SECONDS) == 0
+
+    assert "PostgreSQL cannot be used now" in said[-1]
+
+
+@pytest.mark.contract("K17", "K24")
+async def test_a_worker_that_waits_for_its_database_goes_when_told(database_url: str) -> None:
+    async with wired(database_url) as (wire, url):
+        wire.refuse()
+        with ferry.running("worker", "--app", "shop:app", url=url) as worker:
+            await asyncio.to_thread(ferry.read_until, worker.stderr, "waiting for the database")
+            worker.terminate()
+
+            assert await asyncio.to_thread(worker.wait, ferry.PATIENCE_SECONDS) == 0
 
 
 @pytest.mark.contract("K19")

@@ -1,11 +1,15 @@
 """No call crosses a tenant (K12)."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
+from ferryman import current
 from ferryman.kernel import errors
+from ferryman.kernel.db import Tx
+from ferryman.tasks.model import Ended
 from tests.tasks.conftest import MakeApp
 
 
@@ -101,3 +105,150 @@ async def test_a_tenant_with_much_work_does_not_starve_another(both: tuple[Any, 
             order.append(str(row["count"]))
 
     assert int(order[0]) < 150
+
+
+async def planter(app: Any) -> str:
+    """Let a task of tenant zeta create another one, in a worker whose app belongs to acme; return the other's tenant."""
+    handle = await app.tasks.of("zeta").create("plants")
+    async with app.worker():
+        planted = await handle.result(timeout=15)
+    async with app.database.session() as tx:
+        [row] = await tx.fetch("select tenant from ferryman.tasks where task_id = $1", planted)
+    return str(row["tenant"])
+
+
+@pytest.mark.contract("K12")
+async def test_what_a_handler_creates_belongs_to_the_tenant_of_its_task(make_app: MakeApp) -> None:
+    async def plants() -> str:
+        return (await app.tasks.create("mail", task_id="planted")).task_id
+
+    app = await make_app(plants, mail, tenant="acme")
+
+    assert await planter(app) == "zeta"
+
+
+@pytest.mark.contract("K12", "T16")
+async def test_what_a_plain_function_creates_belongs_to_the_tenant_of_its_task(make_app: MakeApp) -> None:
+    loop = asyncio.get_running_loop()
+
+    def plants() -> str:
+        creating = app.tasks.create("mail", task_id="planted")
+        return asyncio.run_coroutine_threadsafe(creating, loop).result(15).task_id
+
+    app = await make_app(plants, mail, tenant="acme")
+
+    assert await planter(app) == "zeta"
+
+
+@pytest.mark.contract("K12")
+async def test_what_a_handler_starts_and_leaves_running_keeps_the_tenant_of_its_task(make_app: MakeApp) -> None:
+    go, created = asyncio.Event(), asyncio.Event()
+    kept: list[asyncio.Task[None]] = []
+
+    async def later() -> None:
+        await go.wait()
+        await app.tasks.create("mail", task_id="planted")
+        created.set()
+
+    async def plants() -> str:
+        kept.append(asyncio.create_task(later()))
+        return "planted"
+
+    app = await make_app(plants, mail, tenant="acme")
+    handle = await app.tasks.of("zeta").create("plants")
+    async with app.worker():
+        await handle.result(timeout=15)
+        go.set()
+        await asyncio.wait_for(created.wait(), 15)
+
+    assert (await app.tasks.of("zeta").get("planted")).task.tenant == "zeta"
+
+
+@pytest.mark.contract("K12")
+async def test_a_handler_reads_waits_for_and_cancels_what_is_its_own_tenants(make_app: MakeApp) -> None:
+    async def asks() -> list[Any]:
+        other = await app.tasks.create("mail")
+        later = await app.tasks.create_many("mail", [{}], queue="nobodys")
+        return [
+            app.tasks.tenant,
+            await other.result(timeout=15),
+            [task.tenant for task in await app.tasks.list()],
+            len(await app.tasks.cancel(later[0].id)),
+        ]
+
+    app = await make_app(asks, mail, tenant="acme")
+    await app.tasks.create("mail", queue="nobodys")
+    handle = await app.tasks.of("zeta").create("asks")
+    async with app.worker():
+        assert await handle.result(timeout=15) == ["zeta", "sent", ["zeta"] * 3, 1]
+
+    assert app.tasks.tenant == "acme"
+
+
+@pytest.mark.contract("K12")
+async def test_a_handle_stays_with_its_tenant_whoever_holds_it(make_app: MakeApp) -> None:
+    made: list[Any] = []
+
+    async def asks() -> str:
+        made.append(await app.tasks.create("mail"))
+        return str(await outer.result(timeout=15))
+
+    app = await make_app(asks, mail, tenant="acme")
+    outer = await app.tasks.create("mail")
+    handle = await app.tasks.of("zeta").create("asks")
+    async with app.worker():
+        assert await handle.result(timeout=15) == "sent"
+        assert await made[0].result(timeout=15) == "sent"
+
+    assert [(await each.refresh()).tenant for each in (outer, made[0])] == ["acme", "zeta"]
+
+
+@pytest.mark.contract("K12")
+async def test_another_app_in_a_handlers_hands_keeps_its_own_tenant(make_app: MakeApp) -> None:
+    other = await make_app(mail, tenant="other")
+
+    async def plants() -> str:
+        return (await other.tasks.create("mail", task_id="planted")).task_id
+
+    app = await make_app(plants, mail, tenant="acme")
+
+    assert await planter(app) == "other"
+
+
+class Ear:
+    """An owner that hears for whom it is called."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    async def lock(self, tx: Tx, refs: Sequence[str]) -> None: ...
+
+    async def settle(self, tx: Tx, ended: Sequence[Ended]) -> None:
+        try:
+            self.heard.append(current().tenant)
+        except errors.NotOpen:
+            self.heard.append("nobody")
+
+
+@pytest.mark.contract("K12", "K6")
+async def test_an_owner_is_not_called_in_the_name_of_the_task_that_happened_to_ring(make_app: MakeApp) -> None:
+    async def rings() -> None:
+        await app.tasks.create("mail")  # which rings, from inside a handler
+
+    ear = Ear()
+    app = await make_app(rings, mail, tenant="acme", owners={"tool": ear})
+    handles = [await app.tasks.of("zeta").create("rings") for _ in range(20)]
+    async with app.database.session() as tx:
+        await tx.fetch("update ferryman.tasks set callback = 'tool', callback_ref = '1'")
+    async with app.worker(concurrency=2):
+        for handle in handles:
+            await handle.result(timeout=15)
+
+    assert set(ear.heard) == {"nobody"}
+
+
+async def test_a_door_for_a_tenant_that_cannot_be_is_refused(make_app: MakeApp) -> None:
+    app = await make_app(mail)
+
+    with pytest.raises(errors.FerrymanError, match="tenant"):
+        app.tasks.of("two words")

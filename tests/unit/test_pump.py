@@ -373,3 +373,29 @@ async def test_a_bug_outside_of_a_handler_costs_no_place() -> None:
         await until(lambda: not pump.held)
         pump.look()
         assert (await asked(crew, 2)).room == 1
+
+
+@pytest.mark.contract("K17", "K24")
+async def test_what_was_claimed_unseen_is_handed_back_before_the_end() -> None:
+    crew = Script()
+    async with pumping(crew, lanes=1) as pump:
+        (await asked(crew, 1)).fail()
+        crew.lose_reclaim = True  # the first try of it: the database is still away
+        await until(lambda: pump._sight.lost)
+
+        await pump.stop(0)
+
+        assert await pump.drained(10)
+        assert crew.reclaims == [set()]
+
+
+@pytest.mark.contract("K17")
+async def test_a_stopped_pump_that_knows_all_it_holds_asks_for_nothing_more() -> None:
+    crew = Script()
+    async with pumping(crew, lanes=1) as pump:
+        (await asked(crew, 1)).give()
+
+        await pump.stop(0)
+
+        assert await pump.drained(10)
+        assert crew.reclaims == []

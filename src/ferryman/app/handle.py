@@ -19,6 +19,9 @@ from ferryman.tasks.states import SUCCEEDED
 class Door(Protocol):
     """What a handle asks of the door it came from."""
 
+    def of(self, tenant: str) -> Door:
+        """Give the door of a tenant."""
+
     async def record(self, task_id: str | UUID) -> TaskRecord:
         """Read a task as it is now."""
 
@@ -38,13 +41,18 @@ class Door(Protocol):
 class Handle:
     """One task, in its creator's hands."""
 
-    __slots__ = ("_door", "idempotent_hit", "task")
+    __slots__ = ("_given_door", "idempotent_hit", "task")
 
     def __init__(self, door: Door, created: Created) -> None:
         """Keep the record as it was when it was answered; `refresh` reads it anew."""
-        self._door = door
+        self._given_door = door
         self.task = created.task
         self.idempotent_hit = created.idempotent_hit
+
+    @property
+    def _door(self) -> Door:
+        """The door of its own tenant: a handle may be used in another handler than the one that made it, or in none."""
+        return self._given_door.of(self.task.tenant)
 
     @property
     def id(self) -> UUID:

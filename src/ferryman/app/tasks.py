@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
@@ -13,6 +14,7 @@ from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 from ferryman.app.handle import Handle, Handles
+from ferryman.app.lent import SET, Lent
 from ferryman.kernel import errors, events, faults, ids, payload, telemetry
 from ferryman.kernel.doorbell import Doorbell, Inside
 from ferryman.kernel.gather import Gather
@@ -20,19 +22,19 @@ from ferryman.kernel.loop import RECONNECT
 from ferryman.kernel.pool import Database, Line, Session, spoken
 from ferryman.tasks.intake import cancel, create, read, signal
 from ferryman.tasks.intake.create import Alike
+from ferryman.tasks.intake.explain import Explanation, explain
 from ferryman.tasks.intake.result import End, Progress, Waiting
 from ferryman.tasks.joins import Aftermath
 from ferryman.tasks.model import Created, Draft, TaskRecord
 from ferryman.tasks.ports import Owners
 from ferryman.tasks.rules import request
 from ferryman.tasks.states import CANCELLED, READY
+from ferryman.tasks.work import context
 from ferryman.tasks.work.handlers import Handler
 from ferryman.tasks.work.lanes import named
 
 Function = Callable[..., Any]
 Value = TypeVar("Value")
-
-SET = 1000
 
 
 class Known(Protocol):
@@ -59,8 +61,9 @@ class Tasks:
         payload_limit: int,
         poll: timedelta,
         patience: timedelta,
+        rings_within: bool = False,
     ) -> None:
-        """Belong to one tenant; creates that come at one time share a line.
+        """Serve one tenant, and inside a handler that of its task; creates that come at one time share a line.
 
         Cancels hold rows and parents over several trips, so they go over a line too, whose transactions do not outlive a
         frozen process by more than 2 s (W23); one of their own, because a cancel may wait for a lock.
@@ -71,12 +74,27 @@ class Tasks:
         self._doorbell = doorbell
         self._known = known
         self._owners = owners
-        self.tenant = tenant
+        self._tenant = tenant
+        self._home: Database | None = db
         self._ends_after = ends_after
         self._limit = payload_limit
         self._patience = patience.total_seconds()
-        self._waiting = Waiting(self._session, doorbell, tenant=tenant, poll=poll.total_seconds())
+        self._poll = poll.total_seconds()
+        self._waiting: dict[str, Waiting] = {}
         self._creates: Gather[Draft, Created] = Gather(self._create_set)
+        self._lent = Lent(owners, schema=db.schema, tenant=tenant, ends_after=ends_after, rings=rings_within)
+
+    @property
+    def tenant(self) -> str:
+        """Whom the next call serves: inside a handler of this app the tenant of the running task, else the app's own."""
+        return (None if self._home is None else context.tenant_in(self._home)) or self._tenant
+
+    def of(self, tenant: str) -> Tasks:
+        """Return the same door for one tenant, whatever task is running."""
+        door = copy.copy(self)
+        door._tenant = ids.check_name(tenant, "tenant")  # noqa: SLF001 - a copy of ours
+        door._home = None  # noqa: SLF001
+        return door
 
     # What comes in
 
@@ -96,11 +114,13 @@ class Tasks:
         idempotency_key: str | None = None,
         idempotency_scope: str | None = None,
         ends_at: datetime | None = None,
+        connection: object = None,
         **arguments: Any,
     ) -> Handle:
         """Create a task, and answer when it is stored.
 
-        The payload is given whole, or as keyword arguments. `at` lets it wait for its time.
+        The payload is given whole, or as keyword arguments. `at` lets it wait for its time. With `connection`, an open
+        transaction of the caller's, it is stored if and when the caller commits.
         """
         draft = self._draft(
             task,
@@ -117,12 +137,16 @@ class Tasks:
             idempotency_scope=idempotency_scope,
             ends_at=ends_at,
         )
+        if connection is not None:
+            return Handle(self, await self._lent.create(connection, draft))
         return Handle(self, await self._creates(draft))
 
-    async def accept(self, asked: Mapping[str, Any]) -> Handle:
+    async def accept(self, asked: Mapping[str, Any], *, connection: object = None) -> Handle:
         """Create a task from a request in the form of the source: `{"schedule_type": "at", "scheduled_at": …}`."""
         fields = request.fields(asked)
         draft = self._draft(fields.pop("name", None), _or_empty(fields.pop("payload", None)), **fields)
+        if connection is not None:
+            return Handle(self, await self._lent.create(connection, draft))
         return Handle(self, await self._creates(draft))
 
     async def create_many(
@@ -137,6 +161,7 @@ class Tasks:
         max_retries: int | None = None,
         backoff: Any = None,
         ends_at: datetime | None = None,
+        connection: object = None,
     ) -> Sequence[Handle]:
         """Create many tasks of one name, all or none; the options hold for each."""
         like = self._draft(
@@ -152,6 +177,8 @@ class Tasks:
             ends_at=ends_at,
         )
         handler = self._known.find(task)[1]
+        if connection is not None:
+            return Handles(self, await self._lent.create_many(connection, like, self._alike(handler, payloads)))
         waiting = iter(payloads)
         made: list[Alike] = []  # kept to be sent again if the answer is lost: their ids make the repeat harmless
 
@@ -309,13 +336,29 @@ class Tasks:
         async with self._session() as tx:
             return await read.logs(tx, id, tenant=self.tenant, after=after, limit=limit)
 
+    async def explain(self, task_id: str | UUID) -> Explanation:
+        """Say what a task is doing, why it is not running, and what ends it and when."""
+        async with self._session() as tx:
+            told = await explain(tx, task_id, tenant=self.tenant)
+        if told is None:
+            raise errors.TaskNotFound(f"There is no task {task_id} for tenant {self.tenant}.", task_id=str(task_id))
+        return told
+
     async def end(self, id: UUID) -> End:
         """Wait until a task has ended."""
-        return await self._waiting.end(id)
+        return await self._waits().end(id)
 
     def watch(self, id: UUID) -> AsyncIterator[Progress]:
         """Give a task's progress whenever it changes, until it has ended."""
-        return self._waiting.watch(id)
+        return self._waits().watch(id)
+
+    def _waits(self) -> Waiting:
+        tenant = self.tenant
+        if tenant not in self._waiting:
+            for each in [each for each, waiting in self._waiting.items() if waiting.idle]:
+                del self._waiting[each]
+            self._waiting[tenant] = Waiting(self._session, self._doorbell, tenant=tenant, poll=self._poll)
+        return self._waiting[tenant]
 
     # What is sent to a task
 
@@ -333,9 +376,13 @@ class Tasks:
 
     # What is stopped
 
-    async def cancel(self, *task_ids: str | UUID, reason: str | None = None) -> Sequence[UUID]:
-        """Cancel tasks that have not ended; return those that were cancelled now."""
+    async def cancel(
+        self, *task_ids: str | UUID, reason: str | None = None, connection: object = None
+    ) -> Sequence[UUID]:
+        """Cancel tasks that have not ended; return those that were cancelled now, or will be when the caller commits."""
         reason = request.reason(reason)
+        if connection is not None:
+            return await self._lent.cancel(connection, task_ids, reason=reason)
         wanted = [await self._id(each) for each in task_ids]
         after = Aftermath()
         rows = await self._patiently(
@@ -361,7 +408,8 @@ class Tasks:
     async def close(self) -> None:
         """Send what is under way; let nobody wait any more."""
         await self._creates.drain()
-        await self._waiting.close()
+        for waiting in list(self._waiting.values()):
+            await waiting.close()
         await self._creating.close()
         await self._cancelling.close()
 

@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from ferryman.app import tasks as doors
 from ferryman.app.registry import Registry
-from ferryman.kernel import db, errors, events, migrate, payload, telemetry, watchdog
+from ferryman.app.schedules import Schedules
+from ferryman.kernel import db, errors, events, lease, migrate, payload, telemetry, watchdog
 from ferryman.kernel.doorbell import Doorbell, NoDoorbell
 from ferryman.kernel.doorbell_pg import PostgresDoorbell
 from ferryman.kernel.invariants import KERNEL_INVARIANTS, Invariant
+from ferryman.kernel.loop import RECONNECT
 from ferryman.kernel.pool import Database, Line
 from ferryman.kernel.settings import Settings
 from ferryman.tasks import watch
@@ -32,6 +35,7 @@ _KEEP = db.load("ferryman.kernel", "settings/keep")
 
 EMBEDDED_FOLDER = Path(".ferryman") / "postgres"
 PATIENCE = timedelta(seconds=10)
+SAID_EVERY = 15
 
 
 @dataclass
@@ -45,10 +49,11 @@ class Opened:
     database: Database
     doorbell: Doorbell
     tasks: doors.Tasks
+    schedules: Schedules
 
-    def line(self, **settings: str) -> Line:
+    def line(self, patience: timedelta | None = None, **settings: str) -> Line:
         """Make a connection of our own."""
-        return Line(self.url, schema=self.settings.schema, settings=settings or None)
+        return Line(self.url, schema=self.settings.schema, settings=settings or None, patience=patience)
 
     def drafts(
         self, task: str | Callable[..., Any], *, tenant: str, **fields: Any
@@ -70,6 +75,7 @@ class Opened:
     async def close(self) -> None:
         """Let go, doors first."""
         await self.tasks.close()
+        await self.schedules.close()
         await self.doorbell.close()
         await self.database.close()
 
@@ -90,11 +96,11 @@ async def open_app(settings: Settings, handlers: Registry, owners: Owners, *, do
     if settings.database_url is None:
         await migrate.migrate(url, schema=settings.schema)
     database = Database(url, schema=settings.schema, size=settings.pool.size)
-    await database.open()
+    bell = doorbell or make_doorbell(settings, url)
     try:
+        await database.open()
         await check(url, settings.schema)
-        bell = doorbell or make_doorbell(settings, url)
-        await bell.open()
+        await _hear(bell)
     except BaseException:
         await database.close()
         raise
@@ -103,15 +109,59 @@ async def open_app(settings: Settings, handlers: Registry, owners: Owners, *, do
         bell,
         handlers,
         owners,
-        creates=Line(url, schema=settings.schema),
-        cancels=Line(url, schema=settings.schema),
+        creates=Line(url, schema=settings.schema, patience=PATIENCE),
+        cancels=Line(url, schema=settings.schema, patience=PATIENCE),
         tenant=settings.tenant,
         ends_after=settings.tasks.ends_after,
         payload_limit=settings.tasks.payload_limit,
         poll=settings.worker.poll,
         patience=PATIENCE,
+        rings_within=rings_within(settings),
     )
-    return Opened(settings, url, handlers, owners, database, bell, tasks)
+    schedules = Schedules(
+        database,
+        bell,
+        handlers,
+        tasks,
+        moves=Line(url, schema=settings.schema),
+        ends_after=settings.tasks.ends_after,
+        payload_limit=settings.tasks.payload_limit,
+    )
+    return Opened(settings, url, handlers, owners, database, bell, tasks, schedules)
+
+
+async def _hear(bell: Doorbell) -> None:
+    try:
+        await bell.open()
+    except BaseException:
+        await bell.close()
+        raise
+
+
+async def patiently(attempt: Callable[[], Awaitable[object]], stop: asyncio.Event) -> bool:
+    """Try until it is done, while the database is away; false when told to stop before (K24)."""
+    failures = 0
+    while not stop.is_set():
+        try:
+            await attempt()
+        except errors.DatabaseUnavailable as error:
+            pause = RECONNECT.delay(failures := failures + 1).total_seconds()
+            # Said at once, and again every half a minute or so.
+            level = logging.WARNING if failures % SAID_EVERY == 1 else logging.DEBUG
+            log.log(level, "waiting for the database: %s", error.message, extra={"failures": failures})
+            await _within(stop, pause)
+        else:
+            if failures:
+                log.info("the database is there", extra={"failures": failures})
+            return True
+    return False
+
+
+async def _within(event: asyncio.Event, seconds: float) -> None:
+    try:
+        await asyncio.wait_for(event.wait(), seconds)
+    except TimeoutError:
+        return
 
 
 async def check(url: str, schema: str) -> None:
@@ -134,6 +184,26 @@ def make_doorbell(settings: Settings, url: str) -> Doorbell:
     return PostgresDoorbell(url, listen_url=settings.listen_url, schema=settings.schema)
 
 
+def rings_within(settings: Settings) -> bool:
+    """Say whether a create inside a caller's transaction rings when that commits."""
+    return settings.doorbell == "postgres" and settings.ring_within == "on"
+
+
+def in_force(settings: Settings) -> dict[str, float | bool]:
+    """Return what SQL must know of the settings: the watchdog's views, and `create_tasks`."""
+    tasks = settings.tasks
+    return {
+        "watchdog.interval_seconds": settings.worker.watchdog_interval.total_seconds(),
+        "tasks.timeout_ms": round(tasks.timeout.total_seconds() * 1000),
+        "tasks.max_retries": tasks.max_retries,
+        "tasks.ends_after_seconds": tasks.ends_after.total_seconds(),
+        "tasks.payload_limit": tasks.payload_limit,
+        "tasks.retention_seconds": tasks.retention.total_seconds(),
+        "tasks.retention_failed_seconds": tasks.retention_failed.total_seconds(),
+        "ring_within": rings_within(settings),
+    }
+
+
 async def work(opened: Opened, stop: asyncio.Event, **terms: Any) -> None:
     """Run a worker and its watchdog until told to stop."""
     worker = opened.settings.worker
@@ -151,9 +221,17 @@ async def work(opened: Opened, stop: asyncio.Event, **terms: Any) -> None:
     )
     if terms:
         raise errors.SettingsInvalid(f"{min(terms)}: a worker has no such term.", field=min(terms))
-    line = opened.line(**watchdog.SETTINGS)
-    in_force = {"watchdog.interval_seconds": worker.watchdog_interval.total_seconds()}
-    await db.many(line, _KEEP, values=json.dumps(in_force))
+    line = opened.line(watchdog.PATIENCE, **watchdog.SETTINGS)
+    values = json.dumps(in_force(opened.settings))
+    try:
+        if await patiently(lambda: db.many(line, _KEEP, values=values), stop):
+            await _work(opened, stop, line, agreed)
+    finally:
+        await line.close()
+
+
+async def _work(opened: Opened, stop: asyncio.Event, line: Line, agreed: Terms) -> None:
+    worker = opened.settings.worker
     dog = watchdog.Watchdog(
         line,
         rules(opened),
@@ -171,17 +249,17 @@ async def work(opened: Opened, stop: asyncio.Event, **terms: Any) -> None:
             opened.handlers.handlers,
             opened.owners,
             opened.doorbell,
-            line=opened.line,
+            line=partial(opened.line, lease.patience(agreed.lease)),
             session=opened.database.session,
             drafts=opened.drafts,
             terms=agreed,
-        ).run(stop)
+            home=opened.database,
+        ).run(stop, beside={"watchdog": watching})
     finally:
         dog.stop()
         await asyncio.wait([watching], timeout=5)
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
-        await line.close()
 
 
 def rules(opened: Opened) -> list[watchdog.Rule]:
@@ -194,31 +272,37 @@ def rules(opened: Opened) -> list[watchdog.Rule]:
             sweep=worker.lease_sweep,
             interval=worker.watchdog_interval,
         ),
+        watch.retention(kept=opened.settings.tasks.retention, failed_kept=opened.settings.tasks.retention_failed),
         watchdog.W16,
-        DAYS_OF_THE_LOG,
+        days_of_the_log(kept=opened.settings.log.retention),
     ]
 
 
-async def _make_days(tx: db.Tx, _limit: int) -> Sequence[Any]:
-    made = await events.ensure_partitions(tx)
-    if made:
-        log.info("made days of the log", extra={"partitions": list(made)})
-    return ()
+def days_of_the_log(*, kept: timedelta) -> watchdog.Rule:
+    """Return the rule by which the log gets its days, and loses them."""
 
+    async def turn_over(tx: db.Tx, _limit: int) -> Sequence[Any]:
+        made = await events.ensure_partitions(tx)
+        dropped = await events.drop_partitions(tx, older_than=kept)
+        if made or dropped:
+            log.info("turned over the days of the log", extra={"made": list(made), "dropped": list(dropped)})
+        # Named as findings, so that they are committed at once: both hold locks.
+        return [*made, *dropped]
 
-DAYS_OF_THE_LOG = watchdog.Rule(
-    name="K10",
-    finds="a day of the next week that has no partition in the log",
-    does="makes it, ahead of its time",
-    setting="worker.watchdog_interval_seconds",
-    every=timedelta(hours=1),
-    find=_make_days,
-)
+    return watchdog.Rule(
+        name="K10",
+        finds="a day of the next week that has no partition in the log, and days older than the log is kept",
+        does="makes it, ahead of its time, and drops them, as far as every consumer has read",
+        setting="worker.watchdog_interval_seconds",
+        every=timedelta(hours=1),
+        find=turn_over,
+        key=str,
+    )
 
 
 def invariants() -> tuple[Invariant, ...]:
     """Return what must always be true, of every domain."""
-    return (*KERNEL_INVARIANTS, *watch.TASK_INVARIANTS)
+    return (*KERNEL_INVARIANTS, *watch.TASK_INVARIANTS, *watch.SCHEDULE_INVARIANTS)
 
 
 def this_version() -> str:

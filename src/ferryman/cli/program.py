@@ -15,6 +15,8 @@ COMMANDS = {
     "worker": "Run an app's tasks until told to stop.",
     "migrate": "Bring the tables up to this version.",
     "task": "Create tasks, ask about them, stop them.",
+    "schedule": "Create schedules, ask about them, pause and trigger them.",
+    "explain": "Say why something is not running, and what ends it.",
     "events": "Show what happens, as it happens.",
     "doctor": "Look at everything that is worth knowing at 3 a.m.",
     "config": "Show every setting, its value and where it came from.",

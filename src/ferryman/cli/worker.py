@@ -37,8 +37,13 @@ async def worker(
     terms = agreed({"queues": queues, "concurrency": concurrency, "lease": lease, "grace": grace})
     stop = asyncio.Event()
     with metrics.serving(metrics_port), signals.draining(stop, _told):
-        async with loaded:
-            await loaded.work(stop=stop, **terms)
+        # A machine may start its workers before its database: they wait for it.
+        await loaded.open(unless=stop)
+        try:
+            if not stop.is_set():
+                await loaded.work(stop=stop, **terms)
+        finally:
+            await loaded.close()
 
 
 def agreed(given: dict[str, Any]) -> dict[str, Any]:

@@ -248,6 +248,21 @@ class TaskNotFound(FerrymanError):
     advice = "Check the id and the tenant."
 
 
+class ScheduleNotFound(FerrymanError):
+    """There is no such schedule for this tenant."""
+
+    code = "SCHEDULE_NOT_FOUND"
+    advice = "Check the id and the tenant; `ferryman schedule list` shows them all."
+
+
+class ScheduleBusy(FerrymanError):
+    """A task of this schedule has not ended, and its tasks may not overlap."""
+
+    code = "SCHEDULE_BUSY"
+    advice = "Wait for that task, or cancel it; `ferryman schedule show` names it."
+    retryable = True
+
+
 class CallbackUnknown(FerrymanError):
     """The end of this task is owed to an owner that this process does not know."""
 
@@ -280,6 +295,13 @@ class DatabaseRefused(FerrymanError):
         # Whoever is not let in has lost nothing and may come back (a password is being changed, a database moved). A
         # statement that is not allowed fails alone: it must not hold up those beside it.
         self.retryable = login
+
+
+class ConnectionUnfit(FerrymanError):
+    """The connection given is not one that can carry a transaction for us."""
+
+    code = "CONNECTION_UNFIT"
+    advice = "Give an open transaction of the database that holds the tasks, or leave `connection` out."
 
 
 class StatementRefused(FerrymanError):
@@ -343,6 +365,13 @@ class NotOpen(FerrymanError):
 
     code = "NOT_OPEN"
     advice = "Use `async with app:`, or await app.open() first."
+
+
+class WorkerBroken(FerrymanError):
+    """A part of this worker has died, so it has handed back its work and stopped."""
+
+    code = "WORKER_BROKEN"
+    advice = "Start it again. The log tells the cause, which is a defect of ours: please report it."
 
 
 class HandlerInvalid(FerrymanError):

@@ -46,6 +46,9 @@ REGISTRY: Mapping[str, str] = {
     "park.committed": "Tasks have parked; no doorbell has rung for them.",
     "renew.before": "Leases are about to be renewed.",
     "drain.begun": "A worker was told to stop and has stopped claiming.",
+    "fire.held": "A worker holds schedules that are due and has fired nothing.",
+    "fire.written": "Schedules have fired in an open transaction that has not committed.",
+    "fire.committed": "Schedules have fired; no doorbell has rung for their tasks.",
     "watchdog.found": "A watchdog's rule has locked what it found and has done nothing about it.",
     "watchdog.acted": "A watchdog's rule has acted; its transaction has not committed.",
 }

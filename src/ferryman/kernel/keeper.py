@@ -13,6 +13,7 @@ slow cancellation must not cost the other leases; it is looked at again in the n
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
 import time
@@ -23,13 +24,11 @@ from uuid import UUID
 
 from ferryman.kernel import errors, faults
 from ferryman.kernel.hold import Holding
+from ferryman.kernel.lease import patience
 from ferryman.kernel.loop import RECONNECT
 from ferryman.kernel.pool import Line
 
 log = logging.getLogger("ferryman.keeper")
-
-# However short the lease, a busy machine is given this long to answer.
-ROUND_LEAST = 1.0
 
 # Answers for each that is still ours whether it was renewed; false where somebody is writing it at this moment.
 Renew = Callable[[Line, Sequence[UUID], Sequence[int]], Awaitable[Mapping[UUID, bool]]]
@@ -56,18 +55,22 @@ class Keeper:
         self._beat = beat
         self._refused = refused
         self._third = lease.total_seconds() / 3
+        self._patience = patience(lease).total_seconds()
         self._home: asyncio.AbstractEventLoop | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._look: asyncio.Event | None = None
         self._stopping = False
         self._all = False
         self._next_beat = 0.0
-        self._thread = threading.Thread(target=self._main, name="ferryman-keeper", daemon=True)
+        self._over: asyncio.Future[None] | None = None
 
-    def start(self) -> None:
-        """Begin; called on the loop that the handlers run on."""
+    def start(self) -> asyncio.Future[None]:
+        """Begin; called on the loop that the handlers run on. What is returned is done when the thread has ended."""
         self._home = asyncio.get_running_loop()
-        self._thread.start()
+        over: asyncio.Future[None] = self._home.create_future()
+        threading.Thread(target=self._main, args=(over,), name="ferryman-keeper", daemon=True).start()
+        self._over = over
+        return over
 
     def check(self) -> None:
         """Look at every lease now: somebody may have cancelled a task that is held here."""
@@ -78,15 +81,22 @@ class Keeper:
         """End the thread; nothing is renewed after that."""
         self._stopping = True
         self._rouse()
-        await asyncio.get_running_loop().run_in_executor(None, self._thread.join, 5.0)
+        if self._over is not None:
+            await asyncio.wait([self._over], timeout=5.0)
 
     def _rouse(self) -> None:
         loop, look = self._loop, self._look
         if loop is not None and look is not None and not loop.is_closed():
             loop.call_soon_threadsafe(look.set)
 
-    def _main(self) -> None:
-        asyncio.run(self._keep())
+    def _main(self, over: asyncio.Future[None]) -> None:
+        failure: BaseException | None = None
+        try:
+            asyncio.run(self._keep())
+        except BaseException as error:  # noqa: BLE001 - told to the worker, which cannot go on without its keeper
+            failure = error
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits
+            over.get_loop().call_soon_threadsafe(_end, over, failure)
 
     async def _keep(self) -> None:
         self._loop, self._look = asyncio.get_running_loop(), asyncio.Event()
@@ -95,7 +105,7 @@ class Keeper:
         try:
             while not self._stopping:
                 try:
-                    await asyncio.wait_for(self._round(line), max(self._third, ROUND_LEAST))
+                    await asyncio.wait_for(self._round(line), self._patience)
                     failures = 0
                 except Exception as error:  # noqa: BLE001 - tried again: without this thread every lease is lost
                     failures += 1
@@ -158,3 +168,11 @@ class Keeper:
         still = [each.item.id for each in lost if self._held.get(each.item.id) is each]
         if still:
             self._refused(still)
+
+
+def _end(over: asyncio.Future[None], failure: BaseException | None) -> None:
+    if failure is None:
+        over.set_result(None)
+    else:
+        over.set_exception(failure)
+        over.exception()  # seen: a worker that has stopped does not ask

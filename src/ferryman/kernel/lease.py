@@ -10,3 +10,12 @@ from datetime import timedelta
 
 SHORTEST = timedelta(seconds=2)
 MARGIN = timedelta(seconds=5)
+LEAST_PATIENCE = timedelta(seconds=1)
+
+
+def patience(lease: timedelta) -> timedelta:
+    """Return how long a holder waits for the database before it tries anew: two more tries fit into the lease.
+
+    However short the lease, a busy machine is given a second to answer.
+    """
+    return max(lease / 3, LEAST_PATIENCE)

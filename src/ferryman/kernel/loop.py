@@ -19,10 +19,11 @@ let go but not forgotten: only its lease ends that claim, and an attempt is used
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Coroutine, Sequence
 from datetime import timedelta
-from typing import Generic
+from typing import Any, Generic
 from uuid import UUID
 
 from ferryman.kernel import errors, faults, retry, telemetry
@@ -75,6 +76,8 @@ class Pump(Generic[Item, Outcome]):
         self._sight = Sight()
         self._failures = 0
         self._turns: set[asyncio.Task[None]] = set()
+        # Whoever rings may stand in a handler's context: turns, and what they start, must not inherit it.
+        self._context = contextvars.copy_context()
 
     def look(self) -> None:
         """Somebody rang: there may be something to claim."""
@@ -103,7 +106,7 @@ class Pump(Generic[Item, Outcome]):
         """Begin turns when whatever is running now has had its say: what finishes together is settled together."""
         if not self._roused:
             self._roused = True
-            asyncio.get_running_loop().call_soon(self._go)
+            asyncio.get_running_loop().call_soon(self._go, context=self._context)
 
     def _go(self) -> None:
         self._roused = False
@@ -119,7 +122,7 @@ class Pump(Generic[Item, Outcome]):
         self.look()
 
     def _done(self) -> bool:
-        return self._stopping and not (self.held or self._turns)
+        return self._stopping and not (self.held or self._turns or self._sight.lost)
 
     async def stop(self, grace: float) -> int:
         """Stop claiming, let running work finish within the grace period, hand back the rest at once; say how many."""
@@ -138,6 +141,14 @@ class Pump(Generic[Item, Outcome]):
         self._rouse()
         return len(rest)
 
+    async def drained(self, seconds: float) -> bool:
+        """Wait until every claim has had its answer and none is unknown, for so long at most; tell whether that was so."""
+        try:
+            await asyncio.wait_for(self._ended.wait(), seconds)
+        except TimeoutError:
+            return False
+        return True
+
     async def close(self) -> None:
         """End whatever is still under way: nothing of a stopped pump lives on."""
         tasks = [*self._turns, *(holding.task for holding in self.held.values() if holding.task is not None)]
@@ -154,9 +165,14 @@ class Pump(Generic[Item, Outcome]):
             this = object()
             if room:
                 self._sight.claims(this)
-            turn = asyncio.get_running_loop().create_task(self._turn(self._idle.pop(), outcomes, room, this))
-            self._turns.add(turn)
-            turn.add_done_callback(self._turn_ended)
+            self._begin(self._turn(self._idle.pop(), outcomes, room, this))
+        if self._stopping and self._sight.lost and not self._turns and self._idle:
+            self._begin(self._look_back(self._idle.pop()))
+
+    def _begin(self, coming: Coroutine[Any, Any, None]) -> None:
+        turn = asyncio.get_running_loop().create_task(coming)
+        self._turns.add(turn)
+        turn.add_done_callback(self._turn_ended)
 
     def _turn_ended(self, turn: asyncio.Task[None]) -> None:
         self._turns.discard(turn)
@@ -224,17 +240,30 @@ class Pump(Generic[Item, Outcome]):
 
     async def _after_success(self, line: Line, this: object) -> None:
         self._failures = 0
-        if not self._sight.allows_reclaim(this):
-            return
+        if self._sight.allows_reclaim(this):
+            await self._reclaim(line)
+
+    async def _look_back(self, line: Line) -> None:
+        """Before the end, hand back what may have been claimed unseen; nobody else would for a lease."""
+        try:
+            if not await self._reclaim(line):
+                self._failures += 1
+                await asyncio.sleep(RECONNECT.delay(self._failures).total_seconds())
+        finally:
+            self._idle.append(line)
+
+    async def _reclaim(self, line: Line) -> bool:
         self._sight.reclaiming = True
         try:
             handed_back = await self._crew.reclaim(line, self._hold.known())
         except Exception as error:  # the next turn that succeeds tries again
             known = isinstance(error, errors.FerrymanError)
             log.warning("could not look for lost claims: %s", error, exc_info=None if known else error)
+            return False
         else:
             self._sight.regain()
             log.info("the database is back", extra={"handed_back": handed_back})
+            return True
         finally:
             self._sight.reclaiming = False
 

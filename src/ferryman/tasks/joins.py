@@ -66,11 +66,16 @@ async def end(
     expired: bool = False,
     code: str | None = None,
     reason: str | None = None,
+    owed: Collection[tuple[str, str | None]] | None = None,
     after: Aftermath | None = None,
 ) -> Sequence[Row]:
-    """Cancel in the caller's transaction, settle what the ends owe, parents first, and end the children."""
+    """Cancel in the caller's transaction, settle what the ends owe, parents first, and end the children.
+
+    Whom the ends are owed to is asked, unless the caller has read it with the tasks: it never changes.
+    """
     after = after or Aftermath()
-    owed = await store.callbacks(tx, ids, tenant=tenant)
+    if owed is None:
+        owed = await store.callbacks(tx, ids, tenant=tenant)
     if any(kind == CHILD for kind, _ref in owed):
         # Parents and what is cancelled are rows of one table: locked together, in one order.
         owed = [*owed, *((CHILD, str(id)) for id in ids)]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from ferryman.tasks.states import TASK, TaskState
+from ferryman.tasks.states import TASK, ScheduleState, TaskState
 
 
 class NewTask(NamedTuple):
@@ -64,6 +64,8 @@ class TaskRecord(NamedTuple):
     result: str | None
     progress: int | None = None
     progress_message: str | None = None
+    schedule: UUID | None = None
+    fire_time: datetime | None = None
 
     @property
     def terminal(self) -> bool:
@@ -81,7 +83,7 @@ SHOWN = tuple(name for name in TaskRecord._fields if name not in {"payload", "re
 def _plain(value: object) -> object:
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
-    if isinstance(value, TaskState):
+    if isinstance(value, TaskState | ScheduleState):
         return value.value
     return str(value) if isinstance(value, UUID) else value
 
@@ -220,3 +222,111 @@ class Ended:
     result: str | None
     callback: str
     callback_ref: str | None
+
+
+class NewSchedule(NamedTuple):
+    """One schedule to be born; its rhythm is a cron expression in a time zone, or an interval."""
+
+    id: UUID
+    tenant: str
+    queue: str
+    name: str
+    payload: str
+    priority: int
+    timeout_ms: int
+    max_retries: int
+    schedule_type: str
+    cron_expr: str | None
+    timezone: str | None
+    interval_ms: int | None
+    catch_up: str
+    overlap: str
+    ends_at: datetime | None
+    schedule_id: str | None
+    idempotency_key: str | None
+    idempotency_scope: str | None
+    backoff: str | None
+    declared: bool = False
+
+
+class ScheduleDraft(NamedTuple):
+    """A checked request: the schedule to be born, and which of the compared fields the request named (T12)."""
+
+    schedule: NewSchedule
+    given: frozenset[str]
+
+
+class ScheduleRecord(NamedTuple):
+    """A schedule as callers see it, in the order of the columns read."""
+
+    id: UUID
+    schedule_id: str
+    tenant: str
+    name: str
+    queue: str
+    priority: int
+    schedule_type: str
+    cron_expr: str | None
+    timezone: str | None
+    interval_ms: int | None
+    catch_up: str
+    overlap: str
+    state: ScheduleState
+    next_run_at: datetime | None
+    last_run_at: datetime | None
+    ends_at: datetime | None
+    fired: int
+    missed: int
+    skipped: int
+    timeout_ms: int
+    max_retries: int
+    idempotency_key: str | None
+    idempotency_scope: str | None
+    declared: bool
+    created_at: datetime
+    updated_at: datetime
+    ended_at: datetime | None
+    payload: str
+
+    @property
+    def interval(self) -> timedelta:
+        """How far its firings are apart, if that is its rhythm."""
+        return timedelta(milliseconds=self.interval_ms or 0)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the record with its times as text; the payload stays JSON text and is left to the caller."""
+        return {name: _plain(getattr(self, name)) for name in self._fields if name != "payload"}
+
+    def as_task_json(self) -> dict[str, Any]:
+        """Return the record with the fields that every create of the source answers with; what only a try has is null."""
+        return {
+            "task_id": self.schedule_id,
+            **dict.fromkeys(("attempt", "last_error_code", "last_error_reason", "started_at", "finished_at")),
+            **self.as_json(),
+        }
+
+
+class ScheduleCreated(NamedTuple):
+    """The answer to every create of a schedule: what exists now, and whether it was there before."""
+
+    schedule: ScheduleRecord
+    idempotent_hit: bool
+
+
+class Firing(NamedTuple):
+    """One task of a schedule, in short; in the order of the columns read."""
+
+    id: UUID
+    task_id: str
+    fire_time: datetime
+    state: TaskState
+    attempt: int
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    last_error_code: str | None
+    last_error_reason: str | None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it with its times as text."""
+        return {name: _plain(getattr(self, name)) for name in self._fields}

@@ -45,6 +45,36 @@ TASK_INVARIANTS: tuple[Invariant, ...] = (
     declare(_HERE, "one_tenant", "A task and its events belong to one tenant.", deep=True),
 )
 
+SCHEDULE_INVARIANTS: tuple[Invariant, ...] = (
+    declare(_HERE, "schedules_are_bounded", "Every active schedule has a time at which it is fired."),
+    declare(_HERE, "one_task_per_firing", "One firing of a schedule has made one task.", deep=True),
+    declare(_HERE, "schedule_and_log_agree", "A schedule's row and its last move tell the same state.", deep=True),
+    declare(_HERE, "firings_have_one_tenant", "A task belongs to the tenant of the schedule that fired it.", deep=True),
+)
+
+
+# Retention walks this many rows at a look, this often; when it has seen all, it rests.
+SPAN = 5000
+PACE = timedelta(seconds=5)
+REST = timedelta(minutes=1)
+
+
+def retention(*, kept: timedelta, failed_kept: timedelta) -> Rule:
+    """Return the rule by which finished tasks leave (T20)."""
+
+    async def forget(tx: Tx, past: Sequence[Row]) -> int:
+        return await store.forget(tx, [row["id"] for row in past])
+
+    return Rule(
+        name="T20",
+        finds="a task that ended longer ago than such tasks are kept",
+        does="deletes it, with its progress and its log lines",
+        setting="worker.watchdog_interval_seconds",
+        every=PACE,
+        find=partial(store.walk, kept=kept, failed_kept=failed_kept, span=SPAN, pace=PACE, rest=REST),
+        act=forget,
+    )
+
 
 def rules(owners: Owners, doorbell: Doorbell, *, sweep: timedelta, interval: timedelta) -> list[Rule]:
     """Return the rules that end every task whose worker or time is gone."""
@@ -55,8 +85,9 @@ def rules(owners: Owners, doorbell: Doorbell, *, sweep: timedelta, interval: tim
 
     async def expire(tx: Tx, waiting: Sequence[Row]) -> int:
         ids = [row["id"] for row in waiting]
+        owed = [(row["callback"], row["callback_ref"]) for row in waiting if row["callback"] is not None]
         code = errors.TaskExpired.code
-        rows = await end(tx, owners, ids, expired=True, code=code, reason="still waiting at its ends_at")
+        rows = await end(tx, owners, ids, expired=True, code=code, reason="still waiting at its ends_at", owed=owed)
         if rows:
             log.warning("tasks expired", extra={"count": len(rows), "first": str(rows[0]["id"])})
         return _counted(rows)

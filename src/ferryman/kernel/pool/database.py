@@ -13,7 +13,7 @@ from ferryman.kernel import errors
 from ferryman.kernel.db import SCHEMA
 from ferryman.kernel.pool.said import sentence, translated
 from ferryman.kernel.pool.session import Session
-from ferryman.kernel.pool.terms import COMMAND_TIMEOUT_SECONDS, CONNECT_TIMEOUT_SECONDS, POOL_SETTINGS
+from ferryman.kernel.pool.terms import CONNECT_TIMEOUT_SECONDS, PATIENCE, POOL_SETTINGS
 
 
 class Database:
@@ -41,7 +41,7 @@ class Database:
                 min_size=0,
                 max_size=self._size,
                 timeout=CONNECT_TIMEOUT_SECONDS,
-                command_timeout=COMMAND_TIMEOUT_SECONDS,
+                command_timeout=PATIENCE.total_seconds(),
                 server_settings=settings,
                 # No session state is ever set, so there is nothing to reset: it would cost a round trip a release.
                 reset=_nothing_to_reset,

@@ -1,10 +1,16 @@
-"""One connection of one part of the machinery."""
+"""One connection of one part of the machinery.
+
+A connection whose packets are lost looks alive to both ends. So a statement that does not come back within the line's patience
+is given up together with the connection. The server is told to give up a little earlier: when the line tries again, what it
+tried before is over, done or not.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any
 
 import asyncpg
@@ -13,20 +19,31 @@ from ferryman.kernel import errors, telemetry
 from ferryman.kernel.db import SCHEMA, Row
 from ferryman.kernel.pool.said import sentence, translated
 from ferryman.kernel.pool.session import Session
-from ferryman.kernel.pool.terms import COMMAND_TIMEOUT_SECONDS, CONNECT_TIMEOUT_SECONDS, LINE_SETTINGS
+from ferryman.kernel.pool.terms import CONNECT_TIMEOUT_SECONDS, LINE_SETTINGS, PATIENCE
 
 # A plan made on an empty table can be wrong for a full one: it is made anew now and then, whoever analyses when.
 STATEMENT_LIFETIME_SECONDS = 60
+# Of the patience of a line: what the server has for a statement.
+SERVER_SHARE = 0.8
 
 
 class Line:
     """One connection of our own that heals itself."""
 
-    def __init__(self, url: str, *, schema: str = SCHEMA, settings: dict[str, str] | None = None) -> None:
-        """Remember where to connect; the first use connects."""
+    def __init__(
+        self,
+        url: str,
+        *,
+        schema: str = SCHEMA,
+        settings: dict[str, str] | None = None,
+        patience: timedelta | None = None,
+    ) -> None:
+        """Remember where to connect, and how long to wait for a statement; the first use connects."""
         self.url = url
         self.schema = schema
-        self._settings = LINE_SETTINGS | (settings or {})
+        self._patience = (patience or PATIENCE).total_seconds()
+        bound = {} if patience is None else {"statement_timeout": f"{self._patience * SERVER_SHARE * 1000:.0f}ms"}
+        self._settings = LINE_SETTINGS | bound | (settings or {})
         self._connection: asyncpg.Connection[Any] | None = None
         self._turn = asyncio.Lock()
         self._listening: dict[str, Callable[[str], None]] = {}
@@ -39,11 +56,20 @@ class Line:
             with translated():
                 if connection is not None:
                     telemetry.reconnected("line")
-                connection = self._connection = await _connect(self.url, self._settings)
-                connection.add_termination_listener(self._terminated)
-                for channel in self._listening:
-                    await connection.add_listener(channel, self._heard)
+                connection = await _connect(self.url, self._settings, patience=self._patience)
+                await self._take_up(connection)
         return Session(connection, self.schema)
+
+    async def _take_up(self, connection: asyncpg.Connection[Any]) -> None:
+        """Keep a connection once it listens: one that does not would look whole."""
+        try:
+            for channel in self._listening:
+                await connection.add_listener(channel, self._heard)
+        except BaseException:
+            connection.terminate()
+            raise
+        connection.add_termination_listener(self._terminated)
+        self._connection = connection
 
     async def fetch(self, query: str, /, *args: Any) -> Sequence[Row]:
         """Run one statement that commits itself."""
@@ -100,7 +126,7 @@ class Line:
             connection.terminate()
 
 
-async def _connect(url: str, settings: dict[str, str]) -> asyncpg.Connection[Any]:
+async def _connect(url: str, settings: dict[str, str], *, patience: float) -> asyncpg.Connection[Any]:
     """Connect; where a pooler in between refuses our settings, go without them."""
     wanted: dict[str, str] | None = settings
     while True:
@@ -108,7 +134,7 @@ async def _connect(url: str, settings: dict[str, str]) -> asyncpg.Connection[Any
             return await asyncpg.connect(
                 url,
                 timeout=CONNECT_TIMEOUT_SECONDS,
-                command_timeout=COMMAND_TIMEOUT_SECONDS,
+                command_timeout=patience,
                 server_settings=wanted,
                 max_cached_statement_lifetime=STATEMENT_LIFETIME_SECONDS,
             )

@@ -1,7 +1,9 @@
 """What our own connections ask of the server, and how long they wait for it."""
 
+from datetime import timedelta
+
 CONNECT_TIMEOUT_SECONDS = 5.0
-COMMAND_TIMEOUT_SECONDS = 60.0
+PATIENCE = timedelta(seconds=60)  # with a statement of a caller, or of a part that has no hurry
 
 # Plans: hot statements find their rows by index whatever the statistics say
 # (a plan made while the table was empty must not scan it when it is full), and jit would be switched on by the price that

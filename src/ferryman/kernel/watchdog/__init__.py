@@ -37,6 +37,7 @@ LATE_INTERVALS = 2
 # For the watchdog's own line: a statement that hangs on one finding fails by itself, inside the rule's time budget, so that
 # the set can be halved. Through a pooler that refuses these the budget alone holds.
 SETTINGS = {"statement_timeout": "4s", "lock_timeout": "2s"}
+PATIENCE = timedelta(seconds=5)
 
 AWAY = retry.Backoff(base=timedelta(milliseconds=200), cap=timedelta(seconds=5), jitter=0.5)
 

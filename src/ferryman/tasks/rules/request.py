@@ -13,11 +13,9 @@ from ferryman.tasks.model import Draft, NewTask, TaskRecord
 from ferryman.tasks.rules import ending
 
 AT = "at"
-# Kinds of schedule that are not built yet, and the fields that belong to them.
-NOT_BUILT = ("cron", "daily", "every")
-NOT_BUILT_FIELDS = frozenset(
-    {"cron_expr", "timezone", "every", "interval", "interval_ms", "time_of_day", "catch_up", "overlap"}
-)
+# Kinds of request that make a schedule (rules/standing.py), and the fields that belong to them alone.
+RECURRING = ("cron", "daily", "every")
+RECURRING_FIELDS = frozenset({"cron_expr", "timezone", "interval", "time_of_day", "catch_up", "overlap"})
 DEFAULT_NAME = "default"
 # Compared with an existing task when the request names them; the payload is not compared.
 COMPARED = ("schedule_type", "scheduled_at", "timeout_ms", "max_retries")
@@ -145,18 +143,28 @@ def schedule(schedule_type: object, scheduled_at: object) -> datetime | None:
     if schedule_type is None:
         if scheduled_at is None:
             return None
-        raise _unfit("schedule_type", "expected 'at' beside scheduled_at, got none")
-    _refuse_unbuilt(schedule_type)
+        raise unfit("schedule_type", "expected 'at' beside scheduled_at, got none")
+    _refuse_recurring(schedule_type)
     if schedule_type != AT:
-        raise _unfit("schedule_type", f"expected 'at' or none, got {_shown(schedule_type)}")
+        kinds = ", ".join(repr(kind) for kind in (AT, *RECURRING))
+        raise unfit("schedule_type", f"expected {kinds} or none, got {shown(schedule_type)}")
     if scheduled_at is None:
-        raise _unfit("scheduled_at", "expected a time for schedule_type 'at', got none")
+        raise unfit("scheduled_at", "expected a time for schedule_type 'at', got none")
     return moment(scheduled_at, "scheduled_at", errors.TaskInvalidSchedule)
 
 
-def _refuse_unbuilt(schedule_type: object) -> None:
-    if isinstance(schedule_type, str) and schedule_type in NOT_BUILT:
-        raise _unfit("schedule_type", f"{schedule_type!r} is not built yet, expected 'at' or none")
+def recurring(request: object) -> bool:
+    """Tell whether a request asks for a schedule, and not for one task."""
+    kind = request.get("schedule_type") if isinstance(request, Mapping) else None
+    return isinstance(kind, str) and kind in RECURRING
+
+
+def _refuse_recurring(schedule_type: object) -> None:
+    if isinstance(schedule_type, str) and schedule_type in RECURRING:
+        raise unfit(
+            "schedule_type",
+            f"{schedule_type!r} makes a schedule, not a task: give the request to app.accept, or use app.schedules",
+        )
 
 
 def moment(
@@ -169,9 +177,9 @@ def moment(
         try:
             value = datetime.fromisoformat(value)
         except ValueError:
-            raise refusal(f"{field}: expected a time in ISO 8601, got {_shown(value)}.", field=field) from None
+            raise refusal(f"{field}: expected a time in ISO 8601, got {shown(value)}.", field=field) from None
     if not isinstance(value, datetime):
-        raise refusal(f"{field}: expected a time, got {_shown(value)}.", field=field)
+        raise refusal(f"{field}: expected a time, got {shown(value)}.", field=field)
     if value.utcoffset() is None:
         raise refusal(
             f"{field}: expected a time with its UTC offset (such as {value.isoformat()}Z), got a naive one.",
@@ -180,7 +188,7 @@ def moment(
     try:
         utc = value.astimezone(UTC)
     except OverflowError:
-        raise refusal(f"{field}: expected a time that exists in UTC, got {_shown(value)}.", field=field) from None
+        raise refusal(f"{field}: expected a time that exists in UTC, got {shown(value)}.", field=field) from None
     if utc.year >= YEAR_MAX:
         raise refusal(f"{field}: expected a time before the year {YEAR_MAX}, got {utc.isoformat()}.", field=field)
     return utc
@@ -197,7 +205,7 @@ def milliseconds(timeout: Any) -> int | None:
         or not seconds > 0
         or seconds * 1000 > TIMEOUT_MS_MAX
     ):
-        raise errors.TaskInvalidRequest(f"timeout: expected more than 0 s, got {_shown(timeout)}.", field="timeout")
+        raise errors.TaskInvalidRequest(f"timeout: expected more than 0 s, got {shown(timeout)}.", field="timeout")
     return max(1, round(seconds * 1000))
 
 
@@ -209,7 +217,7 @@ def whole(value: object, field: str, least: int, most: int) -> int:
     """Return the value if it is a whole number within these bounds."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise errors.TaskInvalidRequest(
-            f"{field}: expected a whole number from {least} to {most}, got {_shown(value)}.", field=field
+            f"{field}: expected a whole number from {least} to {most}, got {shown(value)}.", field=field
         )
     return value
 
@@ -217,18 +225,18 @@ def whole(value: object, field: str, least: int, most: int) -> int:
 def reason(given: object) -> str | None:
     """Return why somebody cancels, as it can be stored."""
     if given is not None and not isinstance(given, str):
-        raise errors.TaskInvalidRequest(f"reason: expected text, got {_shown(given)}.", field="reason")
+        raise errors.TaskInvalidRequest(f"reason: expected text, got {shown(given)}.", field="reason")
     return None if given is None else ending.readable(given)
 
 
 def fields(request: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a request from outside; an unknown one is refused by name."""
     if not isinstance(request, Mapping):
-        raise errors.TaskInvalidRequest(f"Expected an object, got {_shown(request)}.")
+        raise errors.TaskInvalidRequest(f"Expected an object, got {shown(request)}.")
     unknown = sorted(str(field) for field in request if field not in FIELDS)
-    _refuse_unbuilt(request.get("schedule_type"))
-    if unknown and unknown[0] in NOT_BUILT_FIELDS:
-        raise _unfit(unknown[0], f"it belongs to a schedule of {', '.join(NOT_BUILT)}, which are not built yet")
+    _refuse_recurring(request.get("schedule_type"))
+    if unknown and unknown[0] in RECURRING_FIELDS:
+        raise unfit(unknown[0], f"expected only beside schedule_type {', '.join(RECURRING)}")
     if unknown:
         raise errors.TaskInvalidRequest(
             f"{unknown[0]}: expected one of {', '.join(sorted(FIELDS))}; this field is unknown.", field=unknown[0]
@@ -243,10 +251,12 @@ def conflicts(asked: Draft, existing: TaskRecord) -> list[str]:
     ]
 
 
-def _unfit(field: str, what: str) -> errors.TaskInvalidSchedule:
+def unfit(field: str, what: str) -> errors.TaskInvalidSchedule:
+    """Make the refusal of a field that says when."""
     return errors.TaskInvalidSchedule(f"{field}: {what}.", field=field)
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """Return how a value that is refused is shown."""
     text = ascii(value)
     return text if len(text) <= 60 else f"{text[:60]}…"

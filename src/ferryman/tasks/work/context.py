@@ -1,10 +1,14 @@
-"""What a running handler can know and say of its task."""
+"""What a running handler can know and say of its task.
+
+The context variable follows the handler into what it awaits, the tasks it starts and the thread it runs in. The doors of the
+app whose worker runs it look here for the tenant they serve (K12).
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from typing import Any
 from uuid import UUID
 
@@ -26,11 +30,12 @@ _current: ContextVar[Context] = ContextVar("ferryman_context")
 class Context(Durable):
     """The task that runs here."""
 
-    __slots__ = ("_desk", "_report", "_say", "_told", "main", "memory", "spoke", "task")
+    __slots__ = ("_desk", "_report", "_say", "_told", "home", "main", "memory", "spoke", "task")
 
-    def __init__(self, task: Claimed, *, report: Report, say: Say, desk: Desk) -> None:
-        """Belong to one claim."""
+    def __init__(self, task: Claimed, *, report: Report, say: Say, desk: Desk, home: object = None) -> None:
+        """Belong to one claim; `home` tells the app whose worker runs it from others."""
         self.task = task
+        self.home = home
         self._report = report
         self._say = say
         self._desk = desk
@@ -117,6 +122,17 @@ def current() -> Context:
         raise errors.NotOpen("There is no running task here: current() is for handlers.") from None
 
 
-def enter(context: Context) -> None:
-    """Make a context the current one, in the handler's own task or thread."""
-    _current.set(context)
+def tenant_in(home: object) -> str | None:
+    """Return the tenant of the task that is running here, if a worker of this app runs it."""
+    told = _current.get(None)
+    return told.tenant if told is not None and told.home is home else None
+
+
+def enter(context: Context) -> Token[Context]:
+    """Make a context the current one, for the handler and whatever it starts."""
+    return _current.set(context)
+
+
+def leave(token: Token[Context]) -> None:
+    """Be nobody's context again."""
+    _current.reset(token)

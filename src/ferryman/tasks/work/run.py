@@ -29,10 +29,19 @@ class Runner:
     """Call handlers; each in its own error boundary."""
 
     def __init__(
-        self, handlers: Mapping[str, Handler], words: Words, desk: Desk, *, owner: UUID, limit: int, concurrency: int
+        self,
+        handlers: Mapping[str, Handler],
+        words: Words,
+        desk: Desk,
+        *,
+        owner: UUID,
+        limit: int,
+        concurrency: int,
+        home: object = None,
     ) -> None:
-        """Run for one worker; `limit` bounds the size of a result."""
+        """Run for one worker of one app (`home`); `limit` bounds the size of a result."""
         self._handlers = handlers
+        self._home = home
         self._owner = owner
         self._limit = limit
         self._words = words
@@ -42,7 +51,7 @@ class Runner:
 
     async def run(self, task: Claimed) -> Outcome | None:
         """Run a task to the end of this attempt; what it has said is written before its outcome, or soon after."""
-        told = context.Context(task, report=self._words.report, say=self._words.say, desk=self._desk)
+        told = context.Context(task, report=self._words.report, say=self._words.say, desk=self._desk, home=self._home)
         outcome = await self._attempt(task, told)
         if outcome is not None and told.memory is not None and told.memory.bore:
             outcome = outcome._replace(bore=True)
@@ -89,17 +98,19 @@ class Runner:
     async def _call(self, handler: Handler, arguments: dict[str, Any], told: context.Context) -> Any:
         if handler.context is not None:
             arguments[handler.context] = told
-        match handler.kind:
-            case Kind.ASYNC:
-                context.enter(told)
-                return await handler.function(**arguments)
-            case Kind.THREAD:
-                context.enter(told)
-                return await self._threads.run(functools.partial(handler.function, **arguments))
-            case Kind.PROCESS:
-                return await child.run(handler.function, told.task.payload)
-            case other:
-                assert_never(other)
+        token = context.enter(told)
+        try:
+            match handler.kind:
+                case Kind.ASYNC:
+                    return await handler.function(**arguments)
+                case Kind.THREAD:
+                    return await self._threads.run(functools.partial(handler.function, **arguments))
+                case Kind.PROCESS:
+                    return await child.run(handler.function, told.task.payload)
+                case other:
+                    assert_never(other)
+        finally:
+            context.leave(token)
 
     def _won(self, task: Claimed, result: Any) -> Outcome:
         try:

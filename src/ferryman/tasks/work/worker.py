@@ -10,9 +10,9 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from ferryman.kernel import ids
+from ferryman.kernel import errors, ids
 from ferryman.kernel.db import Tx
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.keeper import Keeper
@@ -27,6 +27,7 @@ from ferryman.tasks.work.due import Sweep
 from ferryman.tasks.work.durable import Desk, Drafts
 from ferryman.tasks.work.handlers import Handler
 from ferryman.tasks.work.run import Runner
+from ferryman.tasks.work.scheduler import Scheduler
 from ferryman.tasks.work.scribe import Scribe
 from ferryman.tasks.work.words import Words
 
@@ -45,7 +46,7 @@ class Terms(NamedTuple):
     poll: timedelta
     result_limit: int
     version: str
-    ends_after: timedelta
+    ends_after: timedelta = timedelta(days=30)
 
 
 class Worker:
@@ -61,10 +62,15 @@ class Worker:
         session: Callable[[], AbstractAsyncContextManager[Tx]],
         drafts: Drafts,
         terms: Terms,
+        home: object = None,
     ) -> None:
-        """Hold leases under a boot id of its own; `line` makes connections, `session` borrows one from the pool."""
+        """Hold leases under a boot id of its own; `line` makes connections, `session` borrows one from the pool.
+
+        `home` is the app it works for: inside a handler that app's doors serve the tenant of the running task.
+        """
         self.boot_id = ids.boot_id()
         self._handlers = handlers
+        self._owners = owners
         self._doorbell = doorbell
         self._terms = terms
         self._words = Words(session, doorbell)
@@ -77,6 +83,7 @@ class Worker:
             owner=self.boot_id,
             limit=terms.result_limit,
             concurrency=terms.concurrency,
+            home=home,
         )
         self._crew = TaskCrew(
             handlers,
@@ -96,7 +103,12 @@ class Worker:
             claim_max=terms.claim_max,
             poll=terms.poll.total_seconds(),
         )
-        self._sweep = Sweep(self._lines[0], doorbell, poll=terms.poll.total_seconds())
+        self._sweep = Sweep(
+            self._lines[0],
+            doorbell,
+            poll=terms.poll.total_seconds(),
+            scheduler=Scheduler(self._lines[0], doorbell, ends_after=terms.ends_after),
+        )
         self._keeper = Keeper(
             line,
             held=self.pump.held,
@@ -106,38 +118,45 @@ class Worker:
             lease=terms.lease,
         )
 
-    async def run(self, stop: asyncio.Event) -> None:
-        """Work until told to stop; then finish what runs, within the grace period, and hand back the rest."""
+    async def run(self, stop: asyncio.Event, *, beside: Mapping[str, asyncio.Future[Any]] | None = None) -> None:
+        """Work until told to stop; then finish what runs, within the grace period, and hand back the rest.
+
+        None of its parts ends by itself, nor of those that run `beside` it. If one does, the worker stops as if told to, and
+        says that it is broken: half a worker would hold leases, or claim, and never end what it should.
+        """
         hushes = [self._doorbell.listen("ready", self._ready), self._doorbell.listen("cancel", self._cancelled)]
-        self._keeper.start()
-        sweep = asyncio.create_task(self._sweep.run())
-        pump = asyncio.create_task(self.pump.run())
+        own = {"sweep": asyncio.create_task(self._sweep.run()), "pump": asyncio.create_task(self.pump.run())}
+        parts = {**own, "keeper": self._keeper.start(), **(beside or {})}
         log.info("working", extra={"boot_id": str(self.boot_id), "queues": list(self._terms.queues)})
         waiter = asyncio.create_task(stop.wait())
         try:
-            await asyncio.wait([waiter, pump, sweep], return_when=asyncio.FIRST_COMPLETED)
-            await self._drain(pump, self._terms.grace)
+            await asyncio.wait([waiter, *parts.values()], return_when=asyncio.FIRST_COMPLETED)
+            broken = None if stop.is_set() else _broken(parts)
+            await self._drain(self._terms.grace)
+            if broken is not None:
+                raise broken
         except asyncio.CancelledError:
             # No time is left: what runs is handed back at once instead of waiting for its lease to pass.
-            await self._drain(pump, timedelta(0))
+            await self._drain(timedelta(0))
             raise
         finally:
             waiter.cancel()
             for hush in hushes:
                 hush()
-            for task in (sweep, pump):
+            for task in own.values():
                 task.cancel()
-            await asyncio.gather(sweep, pump, return_exceptions=True)
+            await asyncio.gather(*own.values(), return_exceptions=True)
             await self.pump.close()
             await self._close()
 
-    async def _drain(self, pump: asyncio.Task[None], grace: timedelta) -> None:
-        if pump.done():
-            pump.result()  # a pump never ends by itself: let its error out
+    async def _drain(self, grace: timedelta) -> None:
         handed_back = await self.pump.stop(grace.total_seconds())
-        # The rest is one settling turn; if the database is away, leases end what could not be handed back.
-        await asyncio.wait([pump], timeout=self._terms.lease.total_seconds())
-        log.info("stopped", extra={"boot_id": str(self.boot_id), "handed_back": handed_back})
+        # The rest is one settling turn. If the database is away for longer than a lease, there is nothing left to hand back.
+        if await self.pump.drained(self._terms.lease.total_seconds()):
+            log.info("stopped", extra={"boot_id": str(self.boot_id), "handed_back": handed_back})
+        else:
+            told = {"boot_id": str(self.boot_id), "held": len(self.pump.held)}
+            log.warning("stopped without the database: leases end what could not be handed back", extra=told)
 
     async def _close(self) -> None:
         await self._keeper.stop()
@@ -168,7 +187,24 @@ class Worker:
             queues=list(self._terms.queues),
             handlers=sorted(self._handlers),
             settings=json.dumps(
-                {"lease_seconds": self._terms.lease.total_seconds(), "concurrency": self._terms.concurrency}
+                {
+                    "lease_seconds": self._terms.lease.total_seconds(),
+                    "concurrency": self._terms.concurrency,
+                    "callbacks": self._owners.kinds,
+                }
             ),
             lease=self._terms.lease,
         )
+
+
+def _broken(parts: Mapping[str, asyncio.Future[Any]]) -> errors.WorkerBroken | None:
+    """Return what to say of the first part that has ended by itself."""
+    for name, part in parts.items():
+        if part.done():
+            cause = None if part.cancelled() else part.exception()
+            log.critical("the %s of this worker has died: the worker stops", name, exc_info=cause)
+            why = "it ended by itself" if cause is None else errors.said(cause)
+            broken = errors.WorkerBroken(f"The {name} of this worker has died ({why}); it has stopped.", part=name)
+            broken.__cause__ = cause
+            return broken
+    return None
