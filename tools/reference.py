@@ -15,18 +15,21 @@ from typing import Any
 
 import ferryman
 from ferryman import testing
-from ferryman.app.blocking import BlockingHandle
+from ferryman.app.blocking import BlockingHandle, BlockingQueues
+from ferryman.app.queues import Queues
 from ferryman.kernel import errors, telemetry
 from ferryman.kernel.events import Event
 from ferryman.kernel.settings import Settings
+from ferryman.tasks.intake.flow import Retried
+from ferryman.tasks.intake.queues import Holder, Queue
 from ferryman.tasks.intake.read import LogLine
 from ferryman.tasks.intake.result import Progress
 
 WIDTH = 110
 # Not for users to make, but in the answers they get.
-ANSWERS = (BlockingHandle, Event, LogLine, Progress)
+ANSWERS = (BlockingHandle, BlockingQueues, Event, Holder, LogLine, Progress, Queue, Queues, Retried)
 # Given to users ready made: how they are made is not their matter.
-GIVEN = (BlockingHandle, ferryman.Context, ferryman.Handle, ferryman.Tasks)
+GIVEN = (BlockingHandle, BlockingQueues, Queues, ferryman.Context, ferryman.Handle, ferryman.Tasks)
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef
 
