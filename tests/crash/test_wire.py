@@ -269,6 +269,18 @@ async def test_settings_that_a_pooler_refuses_are_left_out(database_url: str) ->
 
 
 @pytest.mark.contract("K24")
+async def test_no_statement_is_kept_behind_a_pooler_that_may_change_servers(database_url: str) -> None:
+    kept = "select name from pg_prepared_statements"
+    async with wired(database_url, strict=True) as (_, url), opened(url, doorbell="none") as (app, _):
+        line = Line(url)
+        for _ in range(2):
+            assert list(await line.fetch(kept)) == []
+            async with app.database.session() as tx:
+                assert list(await tx.fetch(kept)) == []
+        await line.close()
+
+
+@pytest.mark.contract("K24")
 async def test_nothing_is_left_in_a_session_that_another_client_could_meet(database_url: str) -> None:
     line = Line(database_url)
     async with opened(database_url, doorbell="none") as (app, _), app.worker():
