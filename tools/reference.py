@@ -15,18 +15,27 @@ from typing import Any
 
 import ferryman
 from ferryman import testing
-from ferryman.app.blocking import BlockingHandle
+from ferryman.app.blocking import BlockingHandle, BlockingSchedules
 from ferryman.kernel import errors, telemetry
 from ferryman.kernel.events import Event
 from ferryman.kernel.settings import Settings
 from ferryman.tasks.intake.read import LogLine
 from ferryman.tasks.intake.result import Progress
+from ferryman.tasks.model import Firing
 
 WIDTH = 110
 # Not for users to make, but in the answers they get.
-ANSWERS = (BlockingHandle, Event, LogLine, Progress)
+ANSWERS = (BlockingHandle, BlockingSchedules, Event, Firing, LogLine, Progress)
 # Given to users ready made: how they are made is not their matter.
-GIVEN = (BlockingHandle, ferryman.Context, ferryman.Handle, ferryman.Tasks)
+GIVEN = (
+    BlockingHandle,
+    BlockingSchedules,
+    ferryman.Context,
+    ferryman.Handle,
+    ferryman.Schedule,
+    ferryman.Schedules,
+    ferryman.Tasks,
+)
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef
 

@@ -5,6 +5,7 @@ import logging
 import threading
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -154,7 +155,8 @@ async def test_a_worker_full_of_deaf_threads_is_a_finding_of_the_doctor(crowd: C
 async def test_what_was_claimed_before_there_was_no_room_is_handed_back(crowd: Crowd) -> None:
     app = crowd.app
     words = Words(app.database.session, NoDoorbell())
-    runner = Runner(app._handlers.handlers, words, owner=uuid4(), limit=1, concurrency=1)
+    desk: Any = None  # no handler here asks for it
+    runner = Runner(app._handlers.handlers, words, desk, owner=uuid4(), limit=1, concurrency=1)
     for _ in range(LEFT_MAX):
         await leave(runner._threads, crowd.release.wait)
     claimed = Claimed(uuid4(), 1, "default", None, "default", "quick", 1, 0, 1000, None, None, None, None, "{}")

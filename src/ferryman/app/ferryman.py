@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from datetime import timedelta
+from datetime import datetime, time, timedelta
 from types import TracebackType
 from typing import Any, Self, TypeVar, overload
 
 from ferryman.app import wiring
+from ferryman.app.handle import Handle
+from ferryman.app.queues import Queues
 from ferryman.app.registry import Registry
+from ferryman.app.schedules import Declared, Schedule, Schedules
 from ferryman.app.tasks import Tasks
 from ferryman.kernel import errors, migrate
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.pool import Database
 from ferryman.kernel.settings import Settings
+from ferryman.tasks.joins import CHILD, Joins
 from ferryman.tasks.ports import Owners, Settles
-from ferryman.tasks.rules.request import DEFAULT_NAME, Defaults
+from ferryman.tasks.rules.request import DEFAULT_NAME, Defaults, recurring
 
 log = logging.getLogger("ferryman")
 
@@ -50,6 +54,7 @@ class Ferryman:
         self._handlers = Registry(
             Defaults(timeout_ms=_ms(self.settings.tasks.timeout), max_retries=self.settings.tasks.max_retries)
         )
+        self._declared = Declared(self._handlers)
         self._settlers: dict[str, Settles] = {}
         self._given_doorbell = doorbell
         self._opened: wiring.Opened | None = None
@@ -70,6 +75,10 @@ class Ferryman:
         timeout: timedelta | float | None = None,
         max_retries: int | None = None,
         backoff: Any = None,
+        limit_key: Any = None,
+        singleton: Any = None,
+        debounce: timedelta | float | None = None,
+        debounce_key: Any = None,
         process: bool = False,
         default: bool = False,
     ) -> Callable[[Handled], Handled]: ...
@@ -85,14 +94,19 @@ class Ferryman:
         timeout: timedelta | float | None = None,
         max_retries: int | None = None,
         backoff: Any = None,
+        limit_key: Any = None,
+        singleton: Any = None,
+        debounce: timedelta | float | None = None,
+        debounce_key: Any = None,
         process: bool = False,
         default: bool = False,
     ) -> Any:
         """Register a function as the handler of tasks; it stays an ordinary function.
 
         An async function runs on the worker's event loop, a plain one in a thread or, with `process=True`, in a child
-        process. `default=True` makes it the handler of requests that name none. The other options are those of `create`
-        and hold for each task of this name that does not say otherwise.
+        process. `default=True` makes it the handler of requests that name none. Keys are made of each task's payload: by a
+        text such as "customer-{customer}", or by a function of the payload; `singleton=True` is one for the name. The other
+        options are those of `create` and hold for each task of this name that does not say otherwise.
         """
 
         def register(given: Handled) -> Handled:
@@ -105,10 +119,60 @@ class Ferryman:
                 timeout=timeout,
                 max_retries=max_retries,
                 backoff=backoff,
+                limit_key=limit_key,
+                singleton=singleton,
+                debounce=debounce,
+                debounce_key=debounce_key,
             )
             return given
 
         return register if function is None else register(function)
+
+    def schedule(
+        self, payload: Any = None, /, *, name: str | None = None, cron: str | None = None,
+        daily: time | str | None = None, every: timedelta | float | str | None = None, timezone: str | None = None,
+        catch_up: str | None = None, overlap: str | None = None, ends_at: datetime | None = None, **options: Any,
+    ) -> Callable[[Handled], Handled]:  # fmt: skip
+        """Let a handler's tasks be made by a schedule: stands above `@app.task`, as often as there are schedules.
+
+        One of `cron`, `daily` and `every` says when; `timezone` is UTC if not given. A worker brings the database up to what
+        stands here when it starts: a schedule is known by its name, by default the handler's, and keeps its next time as
+        long as its rhythm is the same.
+        """
+
+        def register(function: Handled) -> Handled:
+            self._declared.add(
+                function, payload, name=name, cron=cron, daily=daily, every=every, timezone=timezone,
+                catch_up=catch_up, overlap=overlap, ends_at=ends_at, **options,
+            )  # fmt: skip
+            return function
+
+        return register
+
+    def queue(
+        self,
+        name: str,
+        *,
+        weight: int = 1,
+        concurrency: int | None = None,
+        key_concurrency: int | None = None,
+        rate: str | None = None,
+        burst: int | None = None,
+        max_depth: int | None = None,
+        at_limit: str | None = None,
+    ) -> None:
+        """Declare a queue; it is stored when a worker starts. An app that declares queues refuses tasks for others.
+
+        `concurrency` tasks run at once, over all workers; of those with one `limit_key`, `key_concurrency` (else 1). `rate`
+        such as "100/minute" bounds the starts, `burst` how many of them may come at one moment. `weight` is the queue's share
+        of a worker beside other queues. At `max_depth` tasks of a tenant that wait or run, `at_limit` says what becomes of the
+        next: "refuse_newest", "cancel_oldest" or "coalesce" (answer with the newest that waits).
+        """
+        given = {
+            "weight": weight, "concurrency": concurrency, "key_concurrency": key_concurrency, "rate": rate, "burst": burst,
+            "max_depth": max_depth, "at_limit": at_limit,
+        }  # fmt: skip
+        self._handlers.queue(name, {field: value for field, value in given.items() if value is not None})
 
     def declare(self, name: str, **options: Any) -> None:
         """Know of a handler that runs in other processes, so that its tasks can be created here."""
@@ -134,7 +198,7 @@ class Ferryman:
             await wiring.patiently(self.open, unless)
         elif self._opened is None:
             self._opened = await wiring.open_app(
-                self.settings, self._handlers, Owners(self._settlers), doorbell=self._given_doorbell
+                self.settings, self._handlers, Owners({**self._settlers, CHILD: Joins()}), doorbell=self._given_doorbell
             )
         return self
 
@@ -166,6 +230,20 @@ class Ferryman:
         return self._open.tasks
 
     @property
+    def queues(self) -> Queues:
+        """The door to queues."""
+        return self._open.queues
+
+    @property
+    def schedules(self) -> Schedules:
+        """The door to schedules."""
+        return self._open.schedules
+
+    async def accept(self, asked: Mapping[str, Any]) -> Handle | Schedule:
+        """Do what a request in the form of the source asks for: a task, or with cron, daily or every a schedule."""
+        return await (self.schedules.accept(asked) if recurring(asked) else self.tasks.accept(asked))
+
+    @property
     def database(self) -> Database:
         """The pool behind the doors; a handler may use it for its own tables."""
         return self._open.database
@@ -179,13 +257,19 @@ class Ferryman:
         """Bring the database's tables up to this version; return what was applied."""
         return await migrate.migrate(await wiring.address(self.settings), schema=self.settings.schema)
 
+    async def declare_queues(self) -> Sequence[str]:
+        """Store what this app declares of its queues, as a worker does when it starts; name those that changed."""
+        return await wiring.declare_queues(self._open)
+
     # Working
 
     async def work(self, *, stop: asyncio.Event | None = None, **terms: Any) -> None:
         """Run a worker, with its watchdog, until `stop` is set or the caller is cancelled.
 
-        Terms are those of the settings' section `worker`, such as concurrency=20 or queues=["mail"].
+        Terms are those of the settings' section `worker`, such as concurrency=20 or queues=["mail"]. The schedules that stand
+        in the code are brought into the database first.
         """
+        await self.schedules.declare(self._declared)
         await wiring.work(self._open, stop or asyncio.Event(), **terms)
 
     @asynccontextmanager

@@ -13,19 +13,24 @@ from itertools import islice
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
+from ferryman.app.flows import Flows
 from ferryman.app.handle import Handle, Handles
+from ferryman.app.lent import SET, Lent
 from ferryman.kernel import errors, events, faults, ids, payload, telemetry
 from ferryman.kernel.doorbell import Doorbell, Inside
 from ferryman.kernel.gather import Gather
 from ferryman.kernel.loop import RECONNECT
 from ferryman.kernel.pool import Database, Line, Session, spoken
-from ferryman.tasks.intake import cancel, create, read
+from ferryman.tasks.intake import cancel, create, read, signal
 from ferryman.tasks.intake.create import Alike
+from ferryman.tasks.intake.explain import Explanation, explain
+from ferryman.tasks.intake.flow import Retried
 from ferryman.tasks.intake.result import End, Progress, Waiting
+from ferryman.tasks.joins import Aftermath
 from ferryman.tasks.model import Created, Draft, TaskRecord
 from ferryman.tasks.ports import Owners
-from ferryman.tasks.rules import request
-from ferryman.tasks.states import CANCELLED, READY
+from ferryman.tasks.rules import keys, request
+from ferryman.tasks.states import CANCELLED, READY, RUNNING
 from ferryman.tasks.work import context
 from ferryman.tasks.work.handlers import Handler
 from ferryman.tasks.work.lanes import named
@@ -33,14 +38,15 @@ from ferryman.tasks.work.lanes import named
 Function = Callable[..., Any]
 Value = TypeVar("Value")
 
-SET = 1000
-
 
 class Known(Protocol):
     """What the door must know of the app's handlers."""
 
     def find(self, task: str | Function | None) -> tuple[str, Handler | None, request.Defaults]:
         """Return the name of a handler, the handler if it is here, and its defaults; refuse one that nobody declared."""
+
+    def serves(self, name: str) -> None:
+        """Refuse a queue that an app which declares its queues has not declared."""
 
 
 class Tasks:
@@ -55,11 +61,13 @@ class Tasks:
         *,
         creates: Line,
         cancels: Line,
+        flows: Line,
         tenant: str,
         ends_after: timedelta,
         payload_limit: int,
         poll: timedelta,
         patience: timedelta,
+        rings_within: bool = False,
     ) -> None:
         """Serve one tenant, and inside a handler that of its task; creates that come at one time share a line.
 
@@ -80,6 +88,10 @@ class Tasks:
         self._poll = poll.total_seconds()
         self._waiting: dict[str, Waiting] = {}
         self._creates: Gather[Draft, Created] = Gather(self._create_set)
+        self.flows = Flows(db, doorbell, flows, self._patiently, ends_after=ends_after)
+        self._lent = Lent(
+            owners, self.flows, schema=db.schema, tenant=tenant, ends_after=ends_after, rings=rings_within
+        )
 
     @property
     def tenant(self) -> str:
@@ -111,11 +123,19 @@ class Tasks:
         idempotency_key: str | None = None,
         idempotency_scope: str | None = None,
         ends_at: datetime | None = None,
+        limit_key: str | None = None,
+        singleton: str | bool | None = None,
+        debounce: timedelta | float | None = None,
+        debounce_key: str | None = None,
+        connection: object = None,
         **arguments: Any,
     ) -> Handle:
         """Create a task, and answer when it is stored.
 
-        The payload is given whole, or as keyword arguments. `at` lets it wait for its time.
+        The payload is given whole, or as keyword arguments. `at` lets it wait for its time. Tasks of one queue and
+        `limit_key` share slots; while one with the same `singleton` lives, that one is the answer; `debounce` lets it wait so
+        long, and each call with the same key begins the wait anew, with the newest payload. With `connection`, an open
+        transaction of the caller's, it is stored if and when the caller commits.
         """
         draft = self._draft(
             task,
@@ -131,14 +151,23 @@ class Tasks:
             idempotency_key=idempotency_key,
             idempotency_scope=idempotency_scope,
             ends_at=ends_at,
+            limit_key=limit_key,
+            singleton=singleton,
+            debounce=debounce,
+            debounce_key=debounce_key,
         )
-        return Handle(self, await self._creates(draft))
+        return Handle(self, await self._store(draft, connection))
 
-    async def accept(self, asked: Mapping[str, Any]) -> Handle:
+    async def accept(self, asked: Mapping[str, Any], *, connection: object = None) -> Handle:
         """Create a task from a request in the form of the source: `{"schedule_type": "at", "scheduled_at": …}`."""
         fields = request.fields(asked)
         draft = self._draft(fields.pop("name", None), _or_empty(fields.pop("payload", None)), **fields)
-        return Handle(self, await self._creates(draft))
+        return Handle(self, await self._store(draft, connection))
+
+    def _store(self, draft: Draft, connection: object) -> Awaitable[Created]:
+        if connection is not None:
+            return self._lent.create(connection, draft)
+        return self.flows.create(draft) if self.flows.looks(draft) else self._creates(draft)
 
     async def create_many(
         self,
@@ -154,6 +183,8 @@ class Tasks:
         ends_at: datetime | None = None,
         idempotency_keys: Iterable[str] | None = None,
         idempotency_scope: str | None = None,
+        limit_key: str | None = None,
+        connection: object = None,
     ) -> Sequence[Handle]:
         """Create many tasks of one name, all or none; the options hold for each, the keys one by one.
 
@@ -171,10 +202,18 @@ class Tasks:
             backoff=backoff,
             ends_at=ends_at,
         )
-        handler = self._known.find(task)[1]
-        if idempotency_keys is not None or idempotency_scope is not None:
-            texts = self._alike(handler, payloads).payloads
-            return await self._create_keyed(request.keyed(like, texts, idempotency_keys, idempotency_scope))
+        _, handler, defaults = self._known.find(task)
+        keyed = idempotency_keys is not None or idempotency_scope is not None
+        if keyed or limit_key is not None or defaults.keys is not None or self.flows.looks(like):
+            made_of = ((each, self._checked(handler, each)) for each in payloads)
+            drafts = self.flows.drafts(like, made_of, keys=defaults.keys, limit_key=limit_key)
+            if keyed:
+                drafts = request.keyed(drafts, idempotency_keys, idempotency_scope)
+            lent = connection is not None
+            created = self._lent.create_all(connection, drafts) if lent else self.flows.create_all(drafts)
+            return [Handle(self, each) for each in await created]
+        if connection is not None:
+            return Handles(self, await self._lent.create_many(connection, like, self._alike(handler, payloads)))
         waiting = iter(payloads)
         made: list[Alike] = []  # kept to be sent again if the answer is lost: their ids make the repeat harmless
 
@@ -186,15 +225,6 @@ class Tasks:
         sets = await self._patiently(lambda: self._create_sets(like, next_set))
         self._born([(first, len(alike.ids)) for alike, first in sets])
         return Handles(self, sets)
-
-    async def _create_keyed(self, drafts: Sequence[Draft]) -> Sequence[Handle]:
-        async def attempt() -> list[Created]:
-            async with self._db.transaction() as tx:
-                return await create.create_all(tx, drafts, ends_after=self._ends_after, most=SET)
-
-        made = await self._patiently(attempt)
-        self._born([(each.task, 1) for each in made if not each.idempotent_hit])
-        return [Handle(self, each) for each in made]
 
     async def _create_sets(self, like: Draft, next_set: Callable[[int], Alike]) -> list[tuple[Alike, TaskRecord]]:
         created: list[tuple[Alike, TaskRecord]] = []
@@ -213,6 +243,12 @@ class Tasks:
                 alike = following
         return created
 
+    def _checked(self, handler: Handler | None, given: Any) -> str:
+        text = payload.encode(given, limit=self._limit)
+        if handler is not None:
+            handler.fit(text)
+        return text
+
     def _alike(self, handler: Handler | None, payloads: Iterable[Any]) -> Alike:
         encode, limit = payload.encode, self._limit
         texts = [encode(each, limit=limit) for each in payloads]
@@ -227,10 +263,15 @@ class Tasks:
         if handler is not None and given is not None:
             handler.fit(text)
         asked = {field: value for field, value in fields.items() if value is not None}
+        keyed = {field: asked.pop(field) for field in keys.FIELDS if field in asked} if asked else asked
         make = request.draft if asked else request.plain
-        return make(
+        draft = make(
             tenant=self.tenant, name=name, payload=text, defaults=defaults, traceparent=telemetry.carry(), **asked
         )
+        self._known.serves(draft.task.queue)
+        if keyed or (defaults.keys is not None and given is not None):
+            draft = draft._replace(flow=keys.flow(defaults.keys, keyed, given, name=name))
+        return draft
 
     async def _create_set(self, drafts: list[Draft]) -> Sequence[Created | Exception]:
         ring = self._ring_inside(drafts)
@@ -341,6 +382,14 @@ class Tasks:
         async with self._session() as tx:
             return await read.logs(tx, id, tenant=self.tenant, after=after, limit=limit)
 
+    async def explain(self, task_id: str | UUID) -> Explanation:
+        """Say what a task is doing, why it is not running, and what ends it and when."""
+        async with self._session() as tx:
+            told = await explain(tx, task_id, tenant=self.tenant)
+        if told is None:
+            raise errors.TaskNotFound(f"There is no task {task_id} for tenant {self.tenant}.", task_id=str(task_id))
+        return told
+
     async def end(self, id: UUID) -> End:
         """Wait until a task has ended."""
         return await self._waits().end(id)
@@ -357,22 +406,57 @@ class Tasks:
             self._waiting[tenant] = Waiting(self._session, self._doorbell, tenant=tenant, poll=self._poll)
         return self._waiting[tenant]
 
+    # What is sent to a task
+
+    async def send_event(self, task_id: str | UUID, name: str, given: Any = None, /) -> int:
+        """Send an event to a task that has not ended, and return its number; `ctx.wait_event(name)` there takes it.
+
+        It is kept until then. A send whose answer was lost may be kept twice if it is sent again.
+        """
+        text = None if given is None else payload.encode(given, limit=self._limit)
+        with spoken():
+            sent = await signal.send(self._cancelling, task_id, name, text, tenant=self.tenant)
+        if sent.lane is not None:
+            self._doorbell.ring("ready", [sent.lane])
+        return sent.number
+
     # What is stopped
 
-    async def cancel(self, *task_ids: str | UUID, reason: str | None = None) -> Sequence[UUID]:
-        """Cancel tasks that have not ended; return those that were cancelled now."""
+    async def cancel(
+        self, *task_ids: str | UUID, reason: str | None = None, connection: object = None
+    ) -> Sequence[UUID]:
+        """Cancel tasks that have not ended; return those that were cancelled now, or will be when the caller commits."""
         reason = request.reason(reason)
+        if connection is not None:
+            return await self._lent.cancel(connection, task_ids, reason=reason)
         wanted = [await self._id(each) for each in task_ids]
+        after = Aftermath()
         rows = await self._patiently(
-            lambda: cancel.cancel(self._cancelling, self._owners, wanted, tenant=self.tenant, reason=reason)
+            lambda: cancel.cancel(
+                self._cancelling, self._owners, wanted, tenant=self.tenant, reason=reason, after=after
+            )
         )
         told = [row["id"] for row in rows]
         if told:
-            hints = [str(id) for id in told]
+            hints = [str(id) for id in (*told, *after.cancelled)]
             self._doorbell.ring("cancel", hints)
             self._doorbell.ring("done", hints)
-            telemetry.ended("task", CANCELLED.value, None, len(told))
+            freed = {row["queue"] for row in rows if row["from_state"] == RUNNING.value}
+            if freed:
+                self._doorbell.ring("ready", [named(queue, "", keyed=True) for queue in freed])
+            telemetry.ended("task", CANCELLED.value, None, len(hints))
+        if after.lanes:
+            self._doorbell.ring("ready", after.lanes)
         return told
+
+    async def retry(self, *task_ids: str | UUID, untried: bool = False) -> Sequence[Retried]:
+        """Try failed or cancelled tasks anew: each as a new task, whose `retry_of` names the old one.
+
+        Tasks that live, have succeeded or are being retried are left out of the answer; with `untried` also those that
+        were tried anew before.
+        """
+        wanted = [await self._id(each) for each in task_ids]
+        return await self.flows.retry(wanted, tenant=self.tenant, untried=untried)
 
     async def _id(self, task_id: str | UUID) -> UUID:
         if isinstance(task_id, UUID):
@@ -382,6 +466,7 @@ class Tasks:
     async def close(self) -> None:
         """Send what is under way; let nobody wait any more."""
         await self._creates.drain()
+        await self.flows.close()
         for waiting in list(self._waiting.values()):
             await waiting.close()
         await self._creating.close()

@@ -242,6 +242,9 @@ _FAILURES: dict[str, type[errors.FerrymanError]] = {
         errors.TaskInvalidPayload,
         errors.TaskInvalidResult,
         errors.TaskUnknownHandler,
+        errors.TaskReplayMismatch,
+        errors.TaskStepAmbiguous,
+        errors.TaskWaitTooLong,
     )
 }
 

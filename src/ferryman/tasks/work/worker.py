@@ -24,8 +24,11 @@ from ferryman.tasks.model import Claimed, Outcome
 from ferryman.tasks.ports import Owners
 from ferryman.tasks.work.crew import TaskCrew
 from ferryman.tasks.work.due import Sweep
+from ferryman.tasks.work.durable import Desk, Drafts
 from ferryman.tasks.work.handlers import Handler
 from ferryman.tasks.work.run import Runner
+from ferryman.tasks.work.scheduler import Scheduler
+from ferryman.tasks.work.scribe import Scribe
 from ferryman.tasks.work.words import Words
 
 log = logging.getLogger("ferryman.worker")
@@ -43,6 +46,7 @@ class Terms(NamedTuple):
     poll: timedelta
     result_limit: int
     version: str
+    ends_after: timedelta = timedelta(days=30)
 
 
 class Worker:
@@ -56,6 +60,7 @@ class Worker:
         *,
         line: Callable[[], Line],
         session: Callable[[], AbstractAsyncContextManager[Tx]],
+        drafts: Drafts,
         terms: Terms,
         home: object = None,
     ) -> None:
@@ -65,12 +70,16 @@ class Worker:
         """
         self.boot_id = ids.boot_id()
         self._handlers = handlers
+        self._owners = owners
         self._doorbell = doorbell
         self._terms = terms
         self._words = Words(session, doorbell)
+        self._lines = [line() for _ in range(terms.lanes + 2)]
+        self._scribe = Scribe(self._lines[1], doorbell, owner=self.boot_id, ends_after=terms.ends_after)
         self._runner = Runner(
             handlers,
             self._words,
+            Desk(self._scribe, drafts, limit=terms.result_limit),
             owner=self.boot_id,
             limit=terms.result_limit,
             concurrency=terms.concurrency,
@@ -86,16 +95,21 @@ class Worker:
             lease=terms.lease,
             margin=MARGIN,
         )
-        self._lines = [line() for _ in range(terms.lanes + 1)]
         self.pump: Pump[Claimed, Outcome] = Pump(
             self._crew,
-            self._lines[1:],
+            self._lines[2:],
             domain="task",
             concurrency=terms.concurrency,
             claim_max=terms.claim_max,
             poll=terms.poll.total_seconds(),
         )
-        self._sweep = Sweep(self._lines[0], doorbell, poll=terms.poll.total_seconds())
+        self._crew.look = self.pump.look
+        self._sweep = Sweep(
+            self._lines[0],
+            doorbell,
+            poll=terms.poll.total_seconds(),
+            scheduler=Scheduler(self._lines[0], doorbell, ends_after=terms.ends_after),
+        )
         self._keeper = Keeper(
             line,
             held=self.pump.held,
@@ -111,7 +125,11 @@ class Worker:
         None of its parts ends by itself, nor of those that run `beside` it. If one does, the worker stops as if told to, and
         says that it is broken: half a worker would hold leases, or claim, and never end what it should.
         """
-        hushes = [self._doorbell.listen("ready", self._ready), self._doorbell.listen("cancel", self._cancelled)]
+        hushes = [
+            self._doorbell.listen("ready", self._ready),
+            self._doorbell.listen("cancel", self._cancelled),
+            self._doorbell.listen("queues", lambda _hints: self._ready(frozenset())),
+        ]
         own = {"sweep": asyncio.create_task(self._sweep.run()), "pump": asyncio.create_task(self.pump.run())}
         parts = {**own, "keeper": self._keeper.start(), **(beside or {})}
         log.info("working", extra={"boot_id": str(self.boot_id), "queues": list(self._terms.queues)})
@@ -179,6 +197,7 @@ class Worker:
                     "lease_seconds": self._terms.lease.total_seconds(),
                     "concurrency": self._terms.concurrency,
                     "short_of": sorted({*self._handlers} - {*self._runner.names}),
+                    "callbacks": self._owners.kinds,
                 }
             ),
             lease=self._terms.lease,
