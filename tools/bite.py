@@ -33,6 +33,8 @@ SOURCES = ROOT / "src" / "ferryman"
 MOVES = ["tests/sql/test_matrix.py", "tests/sql/test_guards.py", "tests/sql/test_sweeps.py", "tests/sql/test_races.py"]
 READS = ["tests/sql/test_reading.py"]
 LOCKS = ["tests/sql/test_lock_order.py"]
+FLOWS = ["tests/tasks/test_queues.py"]
+GATES = ["tests/sql/test_gates.py", "tests/property/test_gates.py", *FLOWS]
 TESTS: dict[str, list[str]] = {
     "tasks/tasks/turn": [*MOVES, *LOCKS],
     "tasks/tasks/settle": [*MOVES, *LOCKS, "tests/tasks/test_callbacks.py"],
@@ -59,6 +61,12 @@ TESTS: dict[str, list[str]] = {
     "tasks/schedules/due": ["tests/sql/test_schedules.py", "tests/tasks/test_schedules_firing.py"],
     "tasks/schedules/fire": ["tests/sql/test_schedules.py", "tests/tasks/test_schedules_firing.py"],
     "tasks/schedules/take": ["tests/sql/test_schedules.py", "tests/property/test_schedules.py"],
+    "tasks/queues": GATES,
+    "tasks/tasks/create_flowing": FLOWS,
+    "tasks/tasks/standing": FLOWS,
+    "tasks/tasks/postpone": FLOWS,
+    "tasks/tasks/retry": FLOWS,
+    "tasks/tasks/lanes": READS,
     "tasks/task_progress": READS,
     "tasks/task_logs": READS,
     "tasks/workers": READS,

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from uuid import UUID
 
+from ferryman.app.flows import Flows, rings
 from ferryman.kernel import doorbell_pg, errors, ids, telemetry
 from ferryman.kernel.borrow import borrow
 from ferryman.kernel.db import Tx
@@ -30,15 +31,19 @@ SET = 1000
 class Lent:
     """Create and cancel tasks in callers' transactions."""
 
-    def __init__(self, owners: Owners, *, schema: str, ends_after: timedelta, rings: bool) -> None:
+    def __init__(self, owners: Owners, flows: Flows, *, schema: str, ends_after: timedelta, rings: bool) -> None:
         """Know to whom ends are owed; `rings` says whether the doorbell is PostgreSQL's and may ring from within."""
         self._owners = owners
+        self._flows = flows
         self._schema = schema
         self._ends_after = ends_after
         self._rings = rings
 
     async def create(self, connection: object, draft: Draft) -> Created:
         """Create a task, or answer with the one that is there."""
+        if self._flows.looks(draft):
+            [created] = await self.create_all(connection, [draft])
+            return created
         tx = borrow(connection, schema=self._schema)
         [answer] = await create.create(tx, [draft], ends_after=self._ends_after)
         if isinstance(answer, errors.TaskDuplicate):
@@ -57,6 +62,13 @@ class Lent:
         if created:
             await self._born(tx, created[0][1], len(alike.ids))
         return created
+
+    async def create_all(self, connection: object, drafts: Sequence[Draft]) -> list[Created]:
+        """Create tasks that must look before they are stored."""
+        tx = borrow(connection, schema=self._schema)
+        flowed = await self._flows.store(tx, drafts)
+        await self._ring(tx, {topic: _hints(hints) for topic, hints in rings(flowed).items()})
+        return [each for each in flowed.answers if isinstance(each, Created)]
 
     async def _born(self, tx: Tx, task: TaskRecord, count: int) -> None:
         # Counted though the caller may still roll back: what is never counted would be missed more.

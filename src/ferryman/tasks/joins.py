@@ -84,10 +84,9 @@ async def end(
     rows = await store.cancel(tx, ids, tenant=tenant, expired=expired, code=code, reason=reason)
     if owed:
         after.lanes += await owners.settle(tx, [store.ended(row) for row in rows if row["callback"] is not None])
-    # What was never claimed has no children.
-    begun = [row["id"] for row in rows if row["epoch"] > 0]
-    if begun:
-        await end_children(tx, owners, begun, after=after)
+    bore = [row["id"] for row in rows if row["bore"]]
+    if bore:
+        await end_children(tx, owners, bore, after=after)
     return rows
 
 

@@ -32,6 +32,7 @@ TASK = Machine(
         move("complete", out_of=[RUNNING], to=SUCCEEDED, fenced=True),
         move("fail", out_of=[RUNNING], to=FAILED, fenced=True),
         move("retry", out_of=[RUNNING], to=READY, fenced=True),
+        move("park", out_of=[RUNNING], to=READY, fenced=True),
         move("cancel", out_of=[PENDING, READY, RUNNING], to=CANCELLED),
     ],
     present={
