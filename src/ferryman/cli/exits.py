@@ -35,6 +35,7 @@ _CODES: Final[tuple[tuple[type[errors.FerrymanError], int], ...]] = (
     (errors.TaskNotFound, NOT_FOUND),
     (errors.ScheduleNotFound, NOT_FOUND),
     (errors.TaskDuplicate, CONFLICT),
+    (errors.TaskEnded, CONFLICT),
     (errors.ScheduleBusy, CONFLICT),
     (errors.InvalidTransition, CONFLICT),
     (errors.TaskInvalidPayload, USAGE),
