@@ -153,6 +153,7 @@ HOT = [
         steps._ANSWER,
         {"children": IDS, "states": ["done"] * 100, "results": ["1"] * 100},
         BY_KEY | {"task_steps_children", "task_waits_pkey"},
+        anywhere=False,
     ),
     Hot(
         steps._PARK,
