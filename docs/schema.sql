@@ -234,6 +234,11 @@ CREATE TABLE ferryman.tasks (
     schedule uuid,
     fire_time timestamp with time zone,
     roused boolean,
+    limit_key text,
+    slot boolean,
+    singleton text,
+    debounce text,
+    retry_of uuid,
     CONSTRAINT tasks_finished_at_present CHECK (((state = ANY (ARRAY['succeeded'::text, 'failed'::text, 'cancelled'::text])) = (finished_at IS NOT NULL))),
     CONSTRAINT tasks_lease_owner_present CHECK (((state = 'running'::text) = (lease_owner IS NOT NULL))),
     CONSTRAINT tasks_leased_until_present CHECK (((state = 'running'::text) = (leased_until IS NOT NULL))),
@@ -257,6 +262,16 @@ COMMENT ON COLUMN ferryman.tasks.task_id IS 'Given by the caller; null means: th
 COMMENT ON COLUMN ferryman.tasks.schedule IS 'The schedule that fired it; together with fire_time the name of one firing.';
 
 COMMENT ON COLUMN ferryman.tasks.roused IS 'Something has come while it ran: the next park does not wait. Null: nothing.';
+
+COMMENT ON COLUMN ferryman.tasks.limit_key IS 'Tasks of one queue, tenant and key share key_concurrency slots.';
+
+COMMENT ON COLUMN ferryman.tasks.slot IS 'Claimed through a gate: counted by its limits as long as it is leased.';
+
+COMMENT ON COLUMN ferryman.tasks.singleton IS 'One live task of a tenant for each.';
+
+COMMENT ON COLUMN ferryman.tasks.debounce IS 'One pending task of a tenant for each.';
+
+COMMENT ON COLUMN ferryman.tasks.retry_of IS 'The ended task that somebody tried anew with this one.';
 
 CREATE FUNCTION ferryman.draft_task(asked jsonb, place integer, known jsonb) RETURNS ferryman.tasks
     LANGUAGE plpgsql
@@ -1062,6 +1077,47 @@ UNION ALL
 
 COMMENT ON VIEW ferryman.overdue IS 'Live objects past the time by which a rule should have acted on them; empty by invariant.';
 
+CREATE TABLE ferryman.paused_names (
+    name text NOT NULL,
+    paused_at timestamp with time zone DEFAULT ferryman.clock() NOT NULL
+);
+
+COMMENT ON TABLE ferryman.paused_names IS 'Handlers whose waiting tasks no worker takes.';
+
+CREATE TABLE ferryman.queues (
+    name text NOT NULL,
+    tenant text DEFAULT '*'::text NOT NULL,
+    weight integer DEFAULT 1 NOT NULL,
+    concurrency integer,
+    key_concurrency integer,
+    rate_count integer,
+    rate_interval interval,
+    burst integer,
+    max_depth integer,
+    at_limit text DEFAULT 'refuse_newest'::text NOT NULL,
+    paused_at timestamp with time zone,
+    open_at timestamp with time zone DEFAULT to_timestamp((0)::double precision) NOT NULL,
+    declared jsonb,
+    created_at timestamp with time zone DEFAULT ferryman.clock() NOT NULL,
+    updated_at timestamp with time zone DEFAULT ferryman.clock() NOT NULL,
+    open boolean GENERATED ALWAYS AS (((paused_at IS NULL) AND (concurrency IS NULL) AND (rate_count IS NULL) AND (max_depth IS NULL))) STORED NOT NULL,
+    CONSTRAINT queues_at_limit CHECK ((at_limit = ANY (ARRAY['refuse_newest'::text, 'cancel_oldest'::text, 'coalesce'::text]))),
+    CONSTRAINT queues_concurrency CHECK ((concurrency > 0)),
+    CONSTRAINT queues_key_concurrency CHECK ((key_concurrency > 0)),
+    CONSTRAINT queues_max_depth CHECK ((max_depth > 0)),
+    CONSTRAINT queues_rate CHECK ((((rate_count IS NULL) = (rate_interval IS NULL)) AND ((rate_count IS NULL) = (burst IS NULL)) AND (rate_count > 0) AND (rate_interval > '00:00:00'::interval) AND (burst > 0))),
+    CONSTRAINT queues_weight CHECK (((weight >= 1) AND (weight <= 1000)))
+)
+WITH (fillfactor='50');
+
+COMMENT ON TABLE ferryman.queues IS 'What is agreed for a queue: for all tenants together (tenant *), and further for one. Absent: no limit.';
+
+COMMENT ON COLUMN ferryman.queues.open_at IS 'Rate: the time up to which starts are spent. A start is free while it lies less than burst starts ahead of now.';
+
+COMMENT ON COLUMN ferryman.queues.declared IS 'What an app last declared; a declaration that has not changed leaves the row alone.';
+
+COMMENT ON COLUMN ferryman.queues.open IS 'Claimed by lanes, without a look at this row''s limits.';
+
 CREATE TABLE ferryman.retention (
     domain text NOT NULL,
     after_id uuid DEFAULT '00000000-0000-0000-0000-000000000000'::uuid NOT NULL,
@@ -1176,6 +1232,12 @@ ALTER TABLE ONLY ferryman.consumers
 ALTER TABLE ONLY ferryman.migrations
     ADD CONSTRAINT migrations_pkey PRIMARY KEY (version);
 
+ALTER TABLE ONLY ferryman.paused_names
+    ADD CONSTRAINT paused_names_pkey PRIMARY KEY (name);
+
+ALTER TABLE ONLY ferryman.queues
+    ADD CONSTRAINT queues_pkey PRIMARY KEY (name, tenant);
+
 ALTER TABLE ONLY ferryman.retention
     ADD CONSTRAINT retention_pkey PRIMARY KEY (domain);
 
@@ -1231,6 +1293,8 @@ CREATE INDEX task_signals_task ON ferryman.task_signals USING btree (task, name,
 
 CREATE INDEX task_steps_children ON ferryman.task_steps USING btree (child) WHERE ((child IS NOT NULL) AND (state = 'open'::text));
 
+CREATE UNIQUE INDEX tasks_debounce ON ferryman.tasks USING btree (tenant, debounce) WHERE ((debounce IS NOT NULL) AND (state = 'pending'::text));
+
 CREATE INDEX tasks_ending ON ferryman.tasks USING btree (ends_at) WHERE ((finished_at IS NULL) AND (leased_until IS NULL));
 
 CREATE UNIQUE INDEX tasks_firing ON ferryman.tasks USING btree (schedule, fire_time) WHERE (schedule IS NOT NULL);
@@ -1239,9 +1303,19 @@ CREATE INDEX tasks_firing_live ON ferryman.tasks USING btree (schedule) WHERE ((
 
 CREATE UNIQUE INDEX tasks_idempotency ON ferryman.tasks USING btree (tenant, idempotency_key, idempotency_scope) NULLS NOT DISTINCT WHERE (idempotency_key IS NOT NULL);
 
+CREATE INDEX tasks_keyed ON ferryman.tasks USING btree (queue, tenant, limit_key, rank, id) WHERE ((rank IS NOT NULL) AND (limit_key IS NOT NULL));
+
 CREATE INDEX tasks_leased ON ferryman.tasks USING btree (leased_until) WHERE (leased_until IS NOT NULL);
 
-CREATE INDEX tasks_ready ON ferryman.tasks USING btree (queue, tenant, rank, id) WHERE (rank IS NOT NULL);
+CREATE INDEX tasks_ready ON ferryman.tasks USING btree (queue, tenant, rank, id) WHERE ((rank IS NOT NULL) AND (limit_key IS NULL));
+
+CREATE INDEX tasks_retries ON ferryman.tasks USING btree (retry_of) WHERE (retry_of IS NOT NULL);
+
+CREATE UNIQUE INDEX tasks_retry_of ON ferryman.tasks USING btree (retry_of) WHERE ((retry_of IS NOT NULL) AND (finished_at IS NULL));
+
+CREATE UNIQUE INDEX tasks_singleton ON ferryman.tasks USING btree (tenant, singleton) WHERE ((singleton IS NOT NULL) AND (finished_at IS NULL));
+
+CREATE INDEX tasks_slots ON ferryman.tasks USING btree (queue, tenant, limit_key) WHERE (slot AND (leased_until IS NOT NULL));
 
 CREATE UNIQUE INDEX tasks_task_id ON ferryman.tasks USING btree (tenant, task_id) WHERE (task_id IS NOT NULL);
 

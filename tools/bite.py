@@ -34,6 +34,8 @@ MOVES = ["tests/sql/test_matrix.py", "tests/sql/test_guards.py", "tests/sql/test
 READS = ["tests/sql/test_reading.py"]
 LOCKS = ["tests/sql/test_lock_order.py"]
 STEPS = ["tests/sql/test_steps.py"]
+FLOWS = ["tests/tasks/test_queues.py"]
+GATES = ["tests/sql/test_gates.py", "tests/property/test_gates.py", *FLOWS]
 TESTS: dict[str, list[str]] = {
     "tasks/tasks/turn": [*MOVES, *LOCKS],
     "tasks/tasks/settle": [*MOVES, *LOCKS, "tests/tasks/test_callbacks.py"],
@@ -60,6 +62,12 @@ TESTS: dict[str, list[str]] = {
     "tasks/schedules/due": ["tests/sql/test_schedules.py", "tests/tasks/test_schedules_firing.py"],
     "tasks/schedules/fire": ["tests/sql/test_schedules.py", "tests/tasks/test_schedules_firing.py"],
     "tasks/schedules/take": ["tests/sql/test_schedules.py", "tests/property/test_schedules.py"],
+    "tasks/queues": GATES,
+    "tasks/tasks/create_flowing": FLOWS,
+    "tasks/tasks/standing": FLOWS,
+    "tasks/tasks/postpone": FLOWS,
+    "tasks/tasks/retry": FLOWS,
+    "tasks/tasks/lanes": READS,
     "tasks/task_progress": READS,
     "tasks/task_logs": READS,
     "tasks/workers": READS,
@@ -118,6 +126,10 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ("tasks/tasks/promote", "order by task.wake_at"): _SORTED,
     ("tasks/tasks/promote", "and task.state = 'pending'"): _LOCKED,
     ("tasks/tasks/promote", "and task.state = 'ready'"): _LOCKED,
+    ("tasks/retention/walk", "order by task.id"): _SORTED,
+    ("tasks/retention/walk", "limit :span"): "said twice: for each stretch, and for the page",
+    ("tasks/retention/walk", "order by part.stretch, part.id"): _SORTED,
+    ("tasks/retention/walk", "order by page.stretch, page.id"): _SORTED,
     ("tasks/tasks/reclaim", "where mine.leased_until is not null"): "names the index of leases (test_plans.py)",
     ("tasks/tasks/reclaim", "and mine.lease_owner = :owner"): "said twice: what is locked, and what is written",
     ("tasks/tasks/reclaim", "and task.lease_owner = :owner"): "said twice: what is locked, and what is written",

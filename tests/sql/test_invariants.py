@@ -243,8 +243,48 @@ async def test_a_park_that_breaks_it_is_reported(open_tx: Session, name: str) ->
     assert name not in await broken(open_tx)
 
 
+# What is agreed for a queue of which two tasks run, and the change that makes it one too many.
+LIMITS = {
+    "slots_within_limits": "concurrency",
+    "keys_within_limits": "key_concurrency",
+}
+
+
+@pytest.mark.parametrize("name", LIMITS)
+async def test_more_slots_held_than_were_agreed_are_reported(open_tx: Session, name: str) -> None:
+    await open_tx.execute(f"insert into ferryman.queues (name, {LIMITS[name]}) values ('default', 2), ('other', 1)")
+    for _ in range(2):
+        await plant(open_tx, "running")
+    key = "'k'" if name == "keys_within_limits" else "null"
+    await open_tx.execute(f"update ferryman.tasks set slot = true, limit_key = {key}, started_at = ferryman.clock()")
+    await plant(open_tx, "running")
+    assert await broken(open_tx) == {}
+
+    await open_tx.execute(f"update ferryman.queues set {LIMITS[name]} = 1")
+
+    assert (await broken(open_tx))[name].rows[0]["held"] == 2
+
+
+async def test_a_limit_that_was_lowered_lets_go_on_what_runs(open_tx: Session) -> None:
+    for _ in range(2):
+        await plant(open_tx, "running")
+    await open_tx.execute("update ferryman.tasks set slot = true, limit_key = 'k'")
+    await open_tx.execute("insert into ferryman.queues (name, concurrency) values ('default', 1)")
+
+    assert await broken(open_tx) == {}
+
+
+async def test_a_limit_of_one_tenant_is_not_for_the_others(open_tx: Session) -> None:
+    await open_tx.execute("insert into ferryman.queues (name, tenant, concurrency) values ('default', 'acme', 1)")
+    for _ in range(2):
+        await plant(open_tx, "running")
+    await open_tx.execute("update ferryman.tasks set slot = true, started_at = ferryman.clock()")
+
+    assert await broken(open_tx) == {}
+
+
 def test_every_invariant_has_a_violation_to_show_and_a_sentence() -> None:
-    assert {*DEEDS, *TALES, *PARKS, "one_row_per_key"} == {invariant.name for invariant in ALL}
+    assert {*DEEDS, *TALES, *PARKS, *LIMITS, "one_row_per_key"} == {invariant.name for invariant in ALL}
     assert all(invariant.says.endswith(".") for invariant in ALL)
 
 

@@ -21,7 +21,7 @@ from ferryman.kernel.db import Row, Statement
 from ferryman.kernel.pool import LINE_SETTINGS
 from ferryman.tasks import store
 from ferryman.tasks.model import NewTask
-from ferryman.tasks.store import births, moves, reads, retention, schedules, steps, words
+from ferryman.tasks.store import births, flows, gates, moves, reads, retention, schedules, steps, words
 from ferryman.testing import Cluster
 
 ROWS = 50_000
@@ -47,6 +47,16 @@ select gen_random_uuid(), state, 'mail', '{}', now(), now() + (n % 100) * interv
 from generate_series(1, $1::integer) as n,
     lateral (select (array['ready', 'pending', 'running', 'succeeded', 'succeeded'])[n % 5 + 1] as state) as chosen
 """
+# A queue with limits, behind which a thousand keys wait and run.
+KEYED = """
+insert into ferryman.tasks (id, state, name, payload, due_at, ends_at, created_at, updated_at, timeout_ms, max_retries, rank,
+    leased_until, lease_owner, started_at, epoch, tenant, queue, limit_key, slot)
+select gen_random_uuid(), state, 'mail', '{}', now(), now() + interval '1 day', now(), now(), 300000, 3,
+    case state when 'ready' then now() end, case state when 'running' then now() + interval '1 hour' end,
+    case state when 'running' then gen_random_uuid() end, now(), 1, 'tenant' || n % 3, 'keyed', 'key' || n % 1000, true
+from generate_series(1, $1::integer) as n, lateral (select (array['ready', 'ready', 'running'])[n % 3 + 1] as state) as chosen
+"""
+AGREED = "insert into ferryman.queues (name, concurrency) values ('default', 100), ('keyed', 5000)"
 LOG = """
 insert into ferryman.events (at, subject, attempt, tenant, kind, from_state, to_state)
 select now(), gen_random_uuid(), 1, 'acme', 'task', 'pending', 'ready' from generate_series(1, $1::integer)
@@ -94,7 +104,7 @@ HOT = [
             "queues": ["default"] * 3, "tenants": ["tenant0", "tenant1", "tenant2"], "rooms": [30] * 3, "names": ["mail"],
             "kinds": [], "lease": TERM, "margin": TERM,
         },
-        {"tasks_pkey", "tasks_ready"},
+        {"tasks_pkey", "tasks_ready", "queues_pkey"},
     ),
     Hot(births._CREATE, said(births._CREATE, store.create(Ear(), NEW, ends_after=TERM)), set()),
     Hot(
@@ -161,7 +171,33 @@ HOT = [
             {"id": str(id), "epoch": 1, "owner": str(id), "open": None, "children": [], "names": []} for id in IDS])},
         BY_KEY,
     ),
-    Hot(moves._LANES, {"queues": ["default", "slow"], "limit": 1000}, {"tasks_ready"}),
+    Hot(
+        moves._LANES,
+        {"queues": ["default", "slow"], "afters": ["", ""], "limit": 1000},
+        {"tasks_ready", "tasks_keyed", "queues_pkey", "paused_names_pkey"},
+    ),
+    Hot(gates._LOCK, {"queues": ["default", "keyed"]}, {"queues_pkey"}),
+    Hot(
+        gates._CLAIM,
+        {
+            "queues": ["default", "keyed", "keyed"], "tenants": ["tenant0", "tenant1", "tenant2"], "rooms": [100] * 3,
+            "afters": ["", "", "key500"], "locked": ["default", "keyed"], "room": 100, "keys": 50, "owner": IDS[0],
+            "names": ["mail"], "kinds": [], "lease": TERM, "margin": TERM,
+        },
+        {"tasks_pkey", "tasks_ready", "tasks_keyed", "tasks_slots", "queues_pkey"},
+    ),
+    Hot(
+        flows._STANDING,
+        {"tenants": ["acme"] * 100, "singletons": ["s"] * 100, "debounces": ["d"] * 100},
+        {"tasks_pkey", "tasks_singleton", "tasks_debounce"},
+    ),
+    Hot(
+        flows._LINE,
+        {"queues": ["default", "keyed"], "tenants": ["tenant0", "tenant1"], "bounds": [100, 100]},
+        {"tasks_ready", "tasks_keyed", "tasks_slots"},
+    ),
+    Hot(flows._OLDEST, {"queue": "keyed", "tenant": "tenant0", "limit": 10}, {"tasks_ready", "tasks_keyed", "tasks_slots"}),
+    Hot(flows._NEWEST, {"queue": "keyed", "tenant": "tenant0"}, {"tasks_ready", "tasks_keyed"}),
     Hot(moves._LAPSED, {"limit": 500, "kinds": []}, {"tasks_leased"}),
     Hot(moves._EXPIRED, {"limit": 500, "kinds": []}, {"tasks_ending"}),
     Hot(moves._PROMOTE, {"limit": 1000}, {"tasks_pkey", "tasks_waking", "schedules_due"}, anywhere=False),
@@ -182,7 +218,7 @@ HOT = [
     Hot(
         retention._WALK,
         {"limit": 500, "kept": TERM, "failed_kept": TERM, "span": 5000, "pace": TERM, "rest": TERM},
-        BY_KEY,
+        BY_KEY | {"retention_pkey"},
         anywhere=False,
     ),
     Hot(retention._FORGET, {"ids": IDS}, BY_KEY),
@@ -192,8 +228,8 @@ HOT = [
 CONNECTIONS = {"line": LINE_SETTINGS | {"idle_in_transaction_session_timeout": "0"}, "plain": {"jit": "off"}}
 NEVER_ANALYSED = ["kept since empty", "never analysed", "dead rows", "analysed"]
 ANALYSED_EMPTY = ["kept since analysed empty", "analysed empty"]
-# One row each, or as many as there are processes or domains.
-SMALL = {"clock_shift", "workers", "watchdog", "task_progress", "retention"}
+# One row each, or as many as there are processes, domains or queues.
+SMALL = {"clock_shift", "workers", "watchdog", "task_progress", "retention", "queues", "paused_names"}
 
 Plans = dict[tuple[str, str, str], list[dict[str, Any]]]
 
@@ -217,6 +253,8 @@ async def live(url: str, admin: Any, found: Plans, whens: list[str]) -> None:
         await read(connection, found, "empty", name)
     await admin.execute("set session_replication_role = replica")  # which writes past the guard of births
     await admin.execute(FILL, ROWS)
+    await admin.execute(KEYED, ROWS)
+    await admin.execute(AGREED)
     await admin.execute(LOG, ROWS)
     for name, connection in early.items():
         await read(connection, found, whens[0], name)

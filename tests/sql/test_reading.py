@@ -80,10 +80,57 @@ async def test_the_lanes_are_the_pairs_with_something_to_claim(given: Session) -
     await plant(given, TASK, READY, queue="slow")
     await plant(given, TASK, READY, queue="unserved")
 
-    assert await store.lanes(given, ["default", "slow"], limit=10) == [
-        ("default", "acme"), ("slow", "default"), ("default", "zeta"),
+    assert await lanes(given, {"default": "", "slow": ""}) == [
+        ("lane", "default", "acme"), ("lane", "slow", "default"), ("lane", "default", "zeta"),
     ]  # fmt: skip
-    assert len(await store.lanes(given, ["default", "slow"], limit=2)) == 2
+    assert len(await lanes(given, {"default": "", "slow": ""}, limit=2)) == 2
+
+
+@pytest.mark.contract("K5", "T17")
+async def test_a_look_at_the_lanes_goes_on_behind_a_tenant(given: Session) -> None:
+    for tenant in ("acme", "beta", "zeta"):
+        await plant(given, TASK, READY, tenant=tenant)
+        await plant(given, TASK, READY, tenant=tenant, limit_key="k")
+
+    assert await lanes(given, {"default": "acme"}) == [
+        ("lane", "default", "beta"), ("lane", "default", "zeta"), ("keyed", "default", "beta"), ("keyed", "default", "zeta"),
+    ]  # fmt: skip
+    assert len(await lanes(given, {"default": ""}, limit=1)) == 2
+
+
+@pytest.mark.contract("T17")
+async def test_tasks_with_a_key_are_lanes_of_their_own(given: Session) -> None:
+    await plant(given, TASK, READY, tenant="acme", limit_key="k")
+    await plant(given, TASK, READY, tenant="beta", limit_key="k", rank=None, wake_at=HOUR)
+    await plant(given, TASK, READY, tenant="dora", limit_key="k", queue="unserved")
+    await plant(given, TASK, RUNNING, tenant="zeta", limit_key="k")
+
+    assert await lanes(given, {"default": ""}) == [("keyed", "default", "acme")]
+
+
+@pytest.mark.contract("T17")
+async def test_a_look_at_the_lanes_tells_what_is_agreed_for_the_queues_and_what_is_paused(given: Session) -> None:
+    await given.execute(
+        "insert into ferryman.queues (name, tenant, weight, concurrency, paused_at)"
+        " values ('default', '*', 3, null, null), ('slow', '*', 1, 5, null), ('slow', 'acme', 1, null, now()),"
+        " ('other', '*', 1, 1, null);"
+        "insert into ferryman.paused_names values ('mail')"
+    )
+
+    rows = await store.lanes(given, {"default": "", "slow": ""}, limit=10)
+
+    told = sorted(
+        (row["kind"], row["queue"], row["tenant"], row["weight"], row["open"], row["paused"]) for row in rows[:-1]
+    )
+    assert told == [
+        ("queue", "default", "*", 3, True, False), ("queue", "slow", "*", 1, False, False),
+        ("queue", "slow", "acme", 1, False, True),
+    ]  # fmt: skip
+    assert (rows[-1]["kind"], rows[-1]["queue"]) == ("name", "mail")
+
+
+async def lanes(tx: Session, afters: dict[str, str], *, limit: int = 10) -> list[tuple[str, str, str]]:
+    return [(row["kind"], row["queue"], row["tenant"]) for row in await store.lanes(tx, afters, limit=limit)]
 
 
 @pytest.mark.contract("K6")

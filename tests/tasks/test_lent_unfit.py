@@ -113,6 +113,19 @@ async def test_the_pool_of_the_app_lends_its_transactions(app: Ferryman) -> None
             await app.tasks.create("mail", {}, connection=session)
 
 
+@pytest.mark.contract("K16", "K12")
+async def test_a_door_of_another_tenant_stays_one_in_a_lent_transaction(app: Ferryman) -> None:
+    acme = app.tasks.of("acme")
+    async with app.database.transaction() as tx:
+        await app.tasks.create("mail", {}, task_id="mine", connection=tx)
+        theirs = await acme.create("mail", {}, task_id="mine", connection=tx)
+        cancelled = await acme.cancel("mine", connection=tx)
+
+    assert cancelled == [theirs.id]
+    assert theirs.task.tenant == "acme"
+    assert [task.state for task in await app.tasks.list()] == ["ready"]
+
+
 @pytest.mark.contract("K16", "K20")
 async def test_a_transaction_that_failed_before_is_told_as_that(dock: Dock, app: Ferryman) -> None:
     await dock.lender.begin()

@@ -151,6 +151,35 @@ async def test_a_walk_goes_on_where_it_stopped_and_begins_anew_when_it_has_seen_
 
 
 @pytest.mark.contract("T20")
+async def test_what_is_too_young_by_its_id_is_not_walked(db: Database) -> None:
+    async with db.session() as tx:
+        past = await ended(tx, ago=WEEK + DAY)
+        for _ in range(5):
+            await ended(tx, ago=DAY)
+
+        found = await store.walk(tx, 9, kept=WEEK, failed_kept=MONTH, span=3, pace=DAY, rest=DAY)
+        [row] = await tx.fetch("select after_id from ferryman.retention")
+
+    assert [each["id"] for each in found] == [past]
+    assert row["after_id"] == UUID(int=0)  # the walk is over: nothing was left to look at
+
+
+@pytest.mark.contract("T20")
+async def test_each_domain_has_a_place_of_its_own(db: Database) -> None:
+    async with db.session() as tx:
+        past = await ended(tx, ago=WEEK + DAY)
+        await tx.fetch("insert into ferryman.retention (domain, after_id) values ('other', $1)", past)
+
+        found = await store.walk(tx, 9, kept=WEEK, failed_kept=MONTH, span=9, pace=DAY, rest=DAY)
+        untouched = await tx.fetch(
+            "select domain from ferryman.retention where after_id = $1 and next_at = '-infinity'", past
+        )
+
+    assert [each["id"] for each in found] == [past]
+    assert [row["domain"] for row in untouched] == ["other"]
+
+
+@pytest.mark.contract("T20")
 async def test_a_full_set_is_followed_at_once_and_a_page_after_its_pace(db: Database) -> None:
     async with db.session() as tx:
         for _ in range(4):

@@ -13,10 +13,13 @@ from uuid import UUID
 
 from ferryman.app.ferryman import Ferryman
 from ferryman.app.handle import Handle
+from ferryman.app.queues import Queues
 from ferryman.app.schedules import Schedules
 from ferryman.kernel import errors
 from ferryman.kernel.borrow import borrow_plain, drive
 from ferryman.tasks.intake.explain import Explanation
+from ferryman.tasks.intake.flow import Retried
+from ferryman.tasks.intake.queues import Holder, Queue
 from ferryman.tasks.intake.result import Progress
 from ferryman.tasks.model import Firing, ScheduleRecord, TaskRecord
 
@@ -124,9 +127,67 @@ class Client:
         """The door to schedules."""
         return BlockingSchedules(self, self._app.schedules)
 
+    def retry(self, *task_ids: str | UUID, untried: bool = False) -> Sequence[Retried]:
+        """Try failed or cancelled tasks anew, each as a new task."""
+        return self._run(self._app.tasks.retry(*task_ids, untried=untried))
+
+    @property
+    def queues(self) -> BlockingQueues:
+        """The door to queues."""
+        return BlockingQueues(self)
+
+    @property
+    def app(self) -> Ferryman:
+        """The app behind this client."""
+        return self._app
+
     def run(self, work: Coroutine[Any, Any, Value]) -> Value:
         """Run any coroutine of the app's and wait for it."""
         return self._run(work)
+
+
+class BlockingQueues:
+    """Ask about queues, agree on their limits, pause and resume them."""
+
+    def __init__(self, client: Client) -> None:
+        """Wrap the async door."""
+        self._client = client
+
+    @property
+    def _door(self) -> Queues:
+        return self._client.app.queues
+
+    def list(self) -> Sequence[Queue]:
+        """Read every queue that was declared or has something live."""
+        return self._client.run(self._door.list())
+
+    def get(self, name: str) -> Queue:
+        """Read one queue."""
+        return self._client.run(self._door.get(name))
+
+    def holders(self, name: str) -> Sequence[Holder]:
+        """Read who holds the slots of a queue, and until when."""
+        return self._client.run(self._door.holders(name))
+
+    def set(self, name: str, **terms: Any) -> Queue:
+        """Change what is agreed; the terms are those of `app.queues.set`."""
+        return self._client.run(self._door.set(name, **terms))
+
+    def pause(self, name: str, *, tenant: str | None = None) -> None:
+        """Let nothing of a queue start from now on; what runs goes on."""
+        self._client.run(self._door.pause(name, tenant=tenant))
+
+    def resume(self, name: str, *, tenant: str | None = None) -> None:
+        """Let a paused queue go on."""
+        self._client.run(self._door.resume(name, tenant=tenant))
+
+    def pause_task(self, name: str) -> None:
+        """Let no worker take tasks of this handler."""
+        self._client.run(self._door.pause_task(name))
+
+    def resume_task(self, name: str) -> None:
+        """Let workers take tasks of this handler again."""
+        self._client.run(self._door.resume_task(name))
 
 
 class BlockingHandle:

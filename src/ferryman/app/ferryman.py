@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, time, timedelta
 from types import TracebackType
@@ -12,6 +12,7 @@ from typing import Any, Self, TypeVar, overload
 
 from ferryman.app import wiring
 from ferryman.app.handle import Handle
+from ferryman.app.queues import Queues
 from ferryman.app.registry import Registry
 from ferryman.app.schedules import Declared, Schedule, Schedules
 from ferryman.app.tasks import Tasks
@@ -74,6 +75,10 @@ class Ferryman:
         timeout: timedelta | float | None = None,
         max_retries: int | None = None,
         backoff: Any = None,
+        limit_key: Any = None,
+        singleton: Any = None,
+        debounce: timedelta | float | None = None,
+        debounce_key: Any = None,
         process: bool = False,
         default: bool = False,
     ) -> Callable[[Handled], Handled]: ...
@@ -89,14 +94,19 @@ class Ferryman:
         timeout: timedelta | float | None = None,
         max_retries: int | None = None,
         backoff: Any = None,
+        limit_key: Any = None,
+        singleton: Any = None,
+        debounce: timedelta | float | None = None,
+        debounce_key: Any = None,
         process: bool = False,
         default: bool = False,
     ) -> Any:
         """Register a function as the handler of tasks; it stays an ordinary function.
 
         An async function runs on the worker's event loop, a plain one in a thread or, with `process=True`, in a child
-        process. `default=True` makes it the handler of requests that name none. The other options are those of `create`
-        and hold for each task of this name that does not say otherwise.
+        process. `default=True` makes it the handler of requests that name none. Keys are made of each task's payload: by a
+        text such as "customer-{customer}", or by a function of the payload; `singleton=True` is one for the name. The other
+        options are those of `create` and hold for each task of this name that does not say otherwise.
         """
 
         def register(given: Handled) -> Handled:
@@ -109,6 +119,10 @@ class Ferryman:
                 timeout=timeout,
                 max_retries=max_retries,
                 backoff=backoff,
+                limit_key=limit_key,
+                singleton=singleton,
+                debounce=debounce,
+                debounce_key=debounce_key,
             )
             return given
 
@@ -134,6 +148,31 @@ class Ferryman:
             return function
 
         return register
+
+    def queue(
+        self,
+        name: str,
+        *,
+        weight: int = 1,
+        concurrency: int | None = None,
+        key_concurrency: int | None = None,
+        rate: str | None = None,
+        burst: int | None = None,
+        max_depth: int | None = None,
+        at_limit: str | None = None,
+    ) -> None:
+        """Declare a queue; it is stored when a worker starts. An app that declares queues refuses tasks for others.
+
+        `concurrency` tasks run at once, over all workers; of those with one `limit_key`, `key_concurrency` (else 1). `rate`
+        such as "100/minute" bounds the starts, `burst` how many of them may come at one moment. `weight` is the queue's share
+        of a worker beside other queues. At `max_depth` tasks of a tenant that wait or run, `at_limit` says what becomes of the
+        next: "refuse_newest", "cancel_oldest" or "coalesce" (answer with the newest that waits).
+        """
+        given = {
+            "weight": weight, "concurrency": concurrency, "key_concurrency": key_concurrency, "rate": rate, "burst": burst,
+            "max_depth": max_depth, "at_limit": at_limit,
+        }  # fmt: skip
+        self._handlers.queue(name, {field: value for field, value in given.items() if value is not None})
 
     def declare(self, name: str, **options: Any) -> None:
         """Know of a handler that runs in other processes, so that its tasks can be created here."""
@@ -191,6 +230,11 @@ class Ferryman:
         return self._open.tasks
 
     @property
+    def queues(self) -> Queues:
+        """The door to queues."""
+        return self._open.queues
+
+    @property
     def schedules(self) -> Schedules:
         """The door to schedules."""
         return self._open.schedules
@@ -212,6 +256,10 @@ class Ferryman:
     async def migrate(self) -> list[str]:
         """Bring the database's tables up to this version; return what was applied."""
         return await migrate.migrate(await wiring.address(self.settings), schema=self.settings.schema)
+
+    async def declare_queues(self) -> Sequence[str]:
+        """Store what this app declares of its queues, as a worker does when it starts; name those that changed."""
+        return await wiring.declare_queues(self._open)
 
     # Working
 

@@ -20,7 +20,7 @@ class Door(Protocol):
     """What a handle asks of the door it came from."""
 
     def of(self, tenant: str) -> Door:
-        """Give the door of a tenant."""
+        """Return the same door for one tenant, whatever task is running."""
 
     async def record(self, task_id: str | UUID) -> TaskRecord:
         """Read a task as it is now."""

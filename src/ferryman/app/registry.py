@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
 from ferryman.kernel import errors, ids
+from ferryman.tasks.rules import keys, queue
 from ferryman.tasks.rules.request import DEFAULT_NAME, Defaults, draft, milliseconds, spelled
 from ferryman.tasks.work.handlers import Handler, declare
 
@@ -22,6 +23,18 @@ class Registry:
         self.handlers: dict[str, Handler] = {}
         self._elsewhere: dict[str, Defaults] = {}
         self._names: dict[Function, str] = {}
+        self.queues: dict[str, dict[str, Any]] = {}
+
+    def queue(self, name: str, terms: Mapping[str, Any]) -> None:
+        """Declare a queue and what is agreed for it."""
+        self.queues[ids.check_name(name, "queue")] = queue.columns(terms)
+
+    def serves(self, name: str) -> None:
+        """Refuse a queue that an app which declares its queues has not declared."""
+        if self.queues and name not in self.queues and name != self._defaults.queue:
+            near = get_close_matches(name, self.queues, n=1)
+            hint = f"Did you mean {near[0]}?" if near else f"Declared here: {', '.join(sorted(self.queues)[:8])}."
+            raise errors.UnknownQueue(f"This app declares its queues, and none is named {name}. {hint}", queue=name)
 
     def add(self, function: Function, *, name: str | None, process: bool, **options: Any) -> None:
         """Register a function under a name; a name is given once."""
@@ -43,6 +56,7 @@ class Registry:
         timeout: Any = None,
         max_retries: int | None = None,
         backoff: Any = None,
+        **declared: Any,
     ) -> Defaults:
         checked = draft(
             tenant="",
@@ -61,6 +75,7 @@ class Registry:
             checked.timeout_ms,
             checked.max_retries,
             None if backoff is None else spelled(backoff),
+            keys.declared(**declared),
         )
 
     def find(self, task: str | Function | None) -> tuple[str, Handler | None, Defaults]:

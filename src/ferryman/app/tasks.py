@@ -13,6 +13,7 @@ from itertools import islice
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
+from ferryman.app.flows import Flows
 from ferryman.app.handle import Handle, Handles
 from ferryman.app.lent import SET, Lent
 from ferryman.kernel import errors, events, faults, ids, payload, telemetry
@@ -23,12 +24,13 @@ from ferryman.kernel.pool import Database, Line, Session, spoken
 from ferryman.tasks.intake import cancel, create, read, signal
 from ferryman.tasks.intake.create import Alike
 from ferryman.tasks.intake.explain import Explanation, explain
+from ferryman.tasks.intake.flow import Retried
 from ferryman.tasks.intake.result import End, Progress, Waiting
 from ferryman.tasks.joins import Aftermath
 from ferryman.tasks.model import Created, Draft, TaskRecord
 from ferryman.tasks.ports import Owners
-from ferryman.tasks.rules import request
-from ferryman.tasks.states import CANCELLED, READY
+from ferryman.tasks.rules import keys, request
+from ferryman.tasks.states import CANCELLED, READY, RUNNING
 from ferryman.tasks.work import context
 from ferryman.tasks.work.handlers import Handler
 from ferryman.tasks.work.lanes import named
@@ -43,6 +45,9 @@ class Known(Protocol):
     def find(self, task: str | Function | None) -> tuple[str, Handler | None, request.Defaults]:
         """Return the name of a handler, the handler if it is here, and its defaults; refuse one that nobody declared."""
 
+    def serves(self, name: str) -> None:
+        """Refuse a queue that an app which declares its queues has not declared."""
+
 
 class Tasks:
     """Create tasks, and ask about them."""
@@ -56,6 +61,7 @@ class Tasks:
         *,
         creates: Line,
         cancels: Line,
+        flows: Line,
         tenant: str,
         ends_after: timedelta,
         payload_limit: int,
@@ -82,7 +88,8 @@ class Tasks:
         self._poll = poll.total_seconds()
         self._waiting: dict[str, Waiting] = {}
         self._creates: Gather[Draft, Created] = Gather(self._create_set)
-        self._lent = Lent(owners, schema=db.schema, tenant=tenant, ends_after=ends_after, rings=rings_within)
+        self.flows = Flows(db, doorbell, flows, self._patiently, ends_after=ends_after)
+        self._lent = Lent(owners, self.flows, schema=db.schema, ends_after=ends_after, rings=rings_within)
 
     @property
     def tenant(self) -> str:
@@ -114,12 +121,18 @@ class Tasks:
         idempotency_key: str | None = None,
         idempotency_scope: str | None = None,
         ends_at: datetime | None = None,
+        limit_key: str | None = None,
+        singleton: str | bool | None = None,
+        debounce: timedelta | float | None = None,
+        debounce_key: str | None = None,
         connection: object = None,
         **arguments: Any,
     ) -> Handle:
         """Create a task, and answer when it is stored.
 
-        The payload is given whole, or as keyword arguments. `at` lets it wait for its time. With `connection`, an open
+        The payload is given whole, or as keyword arguments. `at` lets it wait for its time. Tasks of one queue and
+        `limit_key` share slots; while one with the same `singleton` lives, that one is the answer; `debounce` lets it wait so
+        long, and each call with the same key begins the wait anew, with the newest payload. With `connection`, an open
         transaction of the caller's, it is stored if and when the caller commits.
         """
         draft = self._draft(
@@ -136,18 +149,23 @@ class Tasks:
             idempotency_key=idempotency_key,
             idempotency_scope=idempotency_scope,
             ends_at=ends_at,
+            limit_key=limit_key,
+            singleton=singleton,
+            debounce=debounce,
+            debounce_key=debounce_key,
         )
-        if connection is not None:
-            return Handle(self, await self._lent.create(connection, draft))
-        return Handle(self, await self._creates(draft))
+        return Handle(self, await self._store(draft, connection))
 
     async def accept(self, asked: Mapping[str, Any], *, connection: object = None) -> Handle:
         """Create a task from a request in the form of the source: `{"schedule_type": "at", "scheduled_at": …}`."""
         fields = request.fields(asked)
         draft = self._draft(fields.pop("name", None), _or_empty(fields.pop("payload", None)), **fields)
+        return Handle(self, await self._store(draft, connection))
+
+    def _store(self, draft: Draft, connection: object) -> Awaitable[Created]:
         if connection is not None:
-            return Handle(self, await self._lent.create(connection, draft))
-        return Handle(self, await self._creates(draft))
+            return self._lent.create(connection, draft)
+        return self.flows.create(draft) if self.flows.looks(draft) else self._creates(draft)
 
     async def create_many(
         self,
@@ -161,9 +179,15 @@ class Tasks:
         max_retries: int | None = None,
         backoff: Any = None,
         ends_at: datetime | None = None,
+        idempotency_keys: Iterable[str] | None = None,
+        idempotency_scope: str | None = None,
+        limit_key: str | None = None,
         connection: object = None,
     ) -> Sequence[Handle]:
-        """Create many tasks of one name, all or none; the options hold for each."""
+        """Create many tasks of one name, all or none; the options hold for each, the keys one by one.
+
+        A key that exists answers with its task; one whose task differs is a conflict, and nothing is created.
+        """
         like = self._draft(
             task,
             None,
@@ -176,7 +200,18 @@ class Tasks:
             backoff=backoff,
             ends_at=ends_at,
         )
-        handler = self._known.find(task)[1]
+        _, handler, defaults = self._known.find(task)
+        keyed = idempotency_keys is not None or idempotency_scope is not None
+        if keyed or limit_key is not None or defaults.keys is not None or self.flows.looks(like):
+            whole = list(payloads)
+            texts = [self._checked(handler, each) for each in whole]
+            drafts = (
+                request.keyed(like, texts, idempotency_keys, idempotency_scope) if keyed else request.many(like, texts)
+            )
+            drafts = keys.flowing(drafts, whole, defaults.keys, limit_key=limit_key)
+            lent = connection is not None
+            created = self._lent.create_all(connection, drafts) if lent else self.flows.create_all(drafts)
+            return [Handle(self, each) for each in await created]
         if connection is not None:
             return Handles(self, await self._lent.create_many(connection, like, self._alike(handler, payloads)))
         waiting = iter(payloads)
@@ -208,6 +243,12 @@ class Tasks:
                 alike = following
         return created
 
+    def _checked(self, handler: Handler | None, given: Any) -> str:
+        text = payload.encode(given, limit=self._limit)
+        if handler is not None:
+            handler.fit(text)
+        return text
+
     def _alike(self, handler: Handler | None, payloads: Iterable[Any]) -> Alike:
         encode, limit = payload.encode, self._limit
         texts = [encode(each, limit=limit) for each in payloads]
@@ -222,10 +263,15 @@ class Tasks:
         if handler is not None and given is not None:
             handler.fit(text)
         asked = {field: value for field, value in fields.items() if value is not None}
+        keyed = {field: asked.pop(field) for field in keys.FIELDS if field in asked} if asked else asked
         make = request.draft if asked else request.plain
-        return make(
+        draft = make(
             tenant=self.tenant, name=name, payload=text, defaults=defaults, traceparent=telemetry.carry(), **asked
         )
+        self._known.serves(draft.task.queue)
+        if keyed or (defaults.keys is not None and given is not None):
+            draft = draft._replace(flow=keys.flow(defaults.keys, keyed, given, name=name))
+        return draft
 
     async def _create_set(self, drafts: list[Draft]) -> Sequence[Created | Exception]:
         ring = self._ring_inside(drafts)
@@ -382,7 +428,7 @@ class Tasks:
         """Cancel tasks that have not ended; return those that were cancelled now, or will be when the caller commits."""
         reason = request.reason(reason)
         if connection is not None:
-            return await self._lent.cancel(connection, task_ids, reason=reason)
+            return await self._lent.cancel(connection, task_ids, tenant=self.tenant, reason=reason)
         wanted = [await self._id(each) for each in task_ids]
         after = Aftermath()
         rows = await self._patiently(
@@ -395,10 +441,22 @@ class Tasks:
             hints = [str(id) for id in (*told, *after.cancelled)]
             self._doorbell.ring("cancel", hints)
             self._doorbell.ring("done", hints)
+            freed = {row["queue"] for row in rows if row["from_state"] == RUNNING.value}
+            if freed:
+                self._doorbell.ring("ready", [named(queue, "", keyed=True) for queue in freed])
             telemetry.ended("task", CANCELLED.value, None, len(hints))
         if after.lanes:
             self._doorbell.ring("ready", after.lanes)
         return told
+
+    async def retry(self, *task_ids: str | UUID, untried: bool = False) -> Sequence[Retried]:
+        """Try failed or cancelled tasks anew: each as a new task, whose `retry_of` names the old one.
+
+        Tasks that live, have succeeded or are being retried are left out of the answer; with `untried` also those that
+        were tried anew before.
+        """
+        wanted = [await self._id(each) for each in task_ids]
+        return await self.flows.retry(wanted, tenant=self.tenant, untried=untried)
 
     async def _id(self, task_id: str | UUID) -> UUID:
         if isinstance(task_id, UUID):
@@ -408,6 +466,7 @@ class Tasks:
     async def close(self) -> None:
         """Send what is under way; let nobody wait any more."""
         await self._creates.drain()
+        await self.flows.close()
         for waiting in list(self._waiting.values()):
             await waiting.close()
         await self._creating.close()

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ferryman.app import tasks as doors
+from ferryman.app.queues import Queues
 from ferryman.app.registry import Registry
 from ferryman.app.schedules import Schedules
 from ferryman.kernel import db, errors, events, lease, migrate, payload, telemetry, watchdog
@@ -24,6 +25,7 @@ from ferryman.kernel.loop import RECONNECT
 from ferryman.kernel.pool import Database, Line
 from ferryman.kernel.settings import Settings
 from ferryman.tasks import watch
+from ferryman.tasks.intake import queues
 from ferryman.tasks.model import NewTask
 from ferryman.tasks.ports import Owners
 from ferryman.tasks.rules import request
@@ -49,6 +51,7 @@ class Opened:
     database: Database
     doorbell: Doorbell
     tasks: doors.Tasks
+    queues: Queues
     schedules: Schedules
 
     def line(self, patience: timedelta | None = None, **settings: str) -> Line:
@@ -111,6 +114,7 @@ async def open_app(settings: Settings, handlers: Registry, owners: Owners, *, do
         owners,
         creates=Line(url, schema=settings.schema, patience=PATIENCE),
         cancels=Line(url, schema=settings.schema, patience=PATIENCE),
+        flows=Line(url, schema=settings.schema, patience=PATIENCE),
         tenant=settings.tenant,
         ends_after=settings.tasks.ends_after,
         payload_limit=settings.tasks.payload_limit,
@@ -127,7 +131,13 @@ async def open_app(settings: Settings, handlers: Registry, owners: Owners, *, do
         ends_after=settings.tasks.ends_after,
         payload_limit=settings.tasks.payload_limit,
     )
-    return Opened(settings, url, handlers, owners, database, bell, tasks, schedules)
+    opened = Opened(settings, url, handlers, owners, database, bell, tasks, Queues(database, bell), schedules)
+    try:
+        await tasks.flows.open()
+    except BaseException:
+        await opened.close()
+        raise
+    return opened
 
 
 async def _hear(bell: Doorbell) -> None:
@@ -224,10 +234,15 @@ async def work(opened: Opened, stop: asyncio.Event, **terms: Any) -> None:
     line = opened.line(watchdog.PATIENCE, **watchdog.SETTINGS)
     values = json.dumps(in_force(opened.settings))
     try:
-        if await patiently(lambda: db.many(line, _KEEP, values=values), stop):
+        if await patiently(lambda: _begin(opened, line, values), stop):
             await _work(opened, stop, line, agreed)
     finally:
         await line.close()
+
+
+async def _begin(opened: Opened, line: Line, in_force: str) -> None:
+    await db.many(line, _KEEP, values=in_force)
+    await declare_queues(opened)
 
 
 async def _work(opened: Opened, stop: asyncio.Event, line: Line, agreed: Terms) -> None:
@@ -260,6 +275,17 @@ async def _work(opened: Opened, stop: asyncio.Event, line: Line, agreed: Terms) 
         await asyncio.wait([watching], timeout=5)
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
+
+
+async def declare_queues(opened: Opened) -> Sequence[str]:
+    """Store what the app declares of its queues; name those for which that is new."""
+    if not opened.handlers.queues:
+        return ()
+    async with opened.database.transaction() as tx:
+        changed = await queues.declare(tx, opened.handlers.queues)
+    if changed:
+        opened.doorbell.ring("queues")
+    return changed
 
 
 def rules(opened: Opened) -> list[watchdog.Rule]:

@@ -16,6 +16,7 @@ COMMANDS = {
     "migrate": "Bring the tables up to this version.",
     "task": "Create tasks, ask about them, stop them.",
     "schedule": "Create schedules, ask about them, pause and trigger them.",
+    "queue": "Ask about queues, agree on their limits, pause and resume them.",
     "explain": "Say why something is not running, and what ends it.",
     "events": "Show what happens, as it happens.",
     "doctor": "Look at everything that is worth knowing at 3 a.m.",

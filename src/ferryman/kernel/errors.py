@@ -233,6 +233,23 @@ class TaskInvalidRequest(FerrymanError):
         super().__init__(message, field=field, **details)
 
 
+class QueueInvalid(FerrymanError):
+    """What was asked of a queue is not allowed."""
+
+    code = "QUEUE_INVALID"
+    advice = "Mend the field named; nothing was changed."
+
+    def __init__(self, message: str | None = None, *, field: str | None = None, **details: Any) -> None:
+        super().__init__(message, field=field, **details)
+
+
+class UnknownQueue(FerrymanError):
+    """No queue has this name."""
+
+    code = "UNKNOWN_QUEUE"
+    advice = "See `ferryman queue list`; declare a new one with app.queue(), or by `ferryman queue set NAME --new`."
+
+
 class TaskQueueFull(FerrymanError):
     """The queue holds as many waiting tasks as it may."""
 

@@ -66,6 +66,8 @@ class TaskRecord(NamedTuple):
     progress_message: str | None = None
     schedule: UUID | None = None
     fire_time: datetime | None = None
+    limit_key: str | None = None
+    retry_of: UUID | None = None
 
     @property
     def terminal(self) -> bool:
@@ -88,11 +90,24 @@ def _plain(value: object) -> object:
     return str(value) if isinstance(value, UUID) else value
 
 
+class Flow(NamedTuple):
+    """How a task that is to be born meets others: under which keys, and how long it waits for another of its kind (T17)."""
+
+    limit_key: str | None = None
+    singleton: str | None = None
+    debounce: str | None = None
+    quiet: timedelta | None = None
+
+
 class Draft(NamedTuple):
-    """A checked request: the row to be born, and which of the compared fields the request named (T12)."""
+    """A checked request: the row to be born, and which of the compared fields the request named (T12).
+
+    With a flow it comes in by a way of its own (intake/flow.py), which looks at what is there before.
+    """
 
     task: NewTask
     given: frozenset[str]
+    flow: Flow | None = None
 
 
 class Created(NamedTuple):

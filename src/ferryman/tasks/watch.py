@@ -17,7 +17,7 @@ from ferryman.tasks.joins import PARENT_ENDED, end
 from ferryman.tasks.model import Outcome
 from ferryman.tasks.ports import Owners
 from ferryman.tasks.rules import ending
-from ferryman.tasks.store import steps
+from ferryman.tasks.store import agreements, steps
 from ferryman.tasks.work.settle import settle
 
 log = telemetry.logger("tasks")
@@ -30,6 +30,8 @@ TASK_INVARIANTS: tuple[Invariant, ...] = (
     declare(_HERE, "running_is_leased", "A task is running if and only if somebody holds its lease."),
     declare(_HERE, "claimed_has_a_fence", "Each claim was counted and fenced."),
     declare(_HERE, "live_has_a_clock", "Every live task has a time by which a rule ends it."),
+    declare(_HERE, "slots_within_limits", "No more tasks of a queue run than were agreed."),
+    declare(_HERE, "keys_within_limits", "No more tasks of a key run than were agreed."),
     declare(_HERE, "one_place_to_wait", "A live task is claimable, or waits for a time, or is leased.", deep=True),
     declare(_HERE, "ended_is_finished", "A task has a time of finishing if and only if it has ended.", deep=True),
     declare(_HERE, "attempts_within_cap", "No task has used more attempts than it was given.", deep=True),
@@ -94,6 +96,14 @@ def rules(owners: Owners, doorbell: Doorbell, *, sweep: timedelta, interval: tim
 
     ring = partial(_ring, doorbell)
 
+    async def find_idle(tx: Tx, limit: int) -> Sequence[Row]:
+        # What lanes claimed a moment before their queue got its limits is counted from here on.
+        await agreements.mark(tx, limit)
+        return await agreements.idle(tx, limit, patience=interval)
+
+    def ring_gates(_found: Sequence[Row]) -> None:
+        doorbell.ring("queues")
+
     async def count(tx: Tx, _limit: int) -> Sequence[Row]:
         depth = await store.depth(tx)
         telemetry.depth("task", [(row["queue"], row["state"], row["count"]) for row in depth])
@@ -130,6 +140,15 @@ def rules(owners: Owners, doorbell: Doorbell, *, sweep: timedelta, interval: tim
             act=expire,
             only_bound=True,
             after=ring,
+        ),
+        Rule(
+            name="T17",
+            finds="a task that stands before a gate with a free slot",
+            does="rings for the workers to look; lets what ran before a limit was set hold its slot",
+            setting="worker.watchdog_interval_seconds",
+            every=interval,
+            find=find_idle,
+            after=ring_gates,
         ),
         *_parted(owners, doorbell, interval),
     ]

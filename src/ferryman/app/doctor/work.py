@@ -67,7 +67,22 @@ async def workers(tx: Tx) -> list[Reading]:
     if gone := len(known) - len(alive):
         says = f"{_count(gone, 'worker')} went without a word in the last day: killed, or cut off."
         readings.append(Reading("lost workers", NOTE, says, "Their tasks were taken over when their leases ended."))
-    return readings + _disagreements(alive)
+    return readings + _short(alive) + _disagreements(alive)
+
+
+def _short(alive: Sequence[read.WorkerRecord]) -> list[Reading]:
+    """Name workers that have no room for some of their handlers."""
+    advice = "Their attempts are over: let them look at ctx.ended, or run them in a child process, and start it anew."
+    return [
+        Reading(
+            "threads",
+            BAD,
+            f"The worker {each.host}:{each.pid} takes no {', '.join(short)}: too many threads were left behind.",
+            advice,
+        )
+        for each in alive
+        if (short := each.settings.get("short_of"))
+    ]
 
 
 def _disagreements(alive: Sequence[read.WorkerRecord]) -> list[Reading]:

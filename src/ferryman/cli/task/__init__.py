@@ -7,7 +7,7 @@ from typing import Any
 
 from cyclopts import App
 
-from ferryman.cli.task import cancel, create, event, look, wait
+from ferryman.cli.task import cancel, create, event, look, retry, wait
 
 program = App(name="task", help="Create tasks, ask about them, stop them.", help_format="plaintext")
 
@@ -20,6 +20,7 @@ _COMMANDS: dict[str, Callable[..., Any]] = {
     "logs": look.logs,
     "event": event.event,
     "cancel": cancel.cancel,
+    "retry": retry.retry,
 }
 
 for _order, (_name, _function) in enumerate(_COMMANDS.items()):

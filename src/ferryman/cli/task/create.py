@@ -36,6 +36,8 @@ async def create(
     key: Annotated[str | None, says("Idempotency key: the same key answers with the task that exists.")] = None,
     scope: Annotated[str | None, says("Scope of the idempotency key.")] = None,
     ends_at: Annotated[str | None, says("Cancel it if it still waits then.")] = None,
+    limit_key: Annotated[str | None, says("Share slots with tasks of the same queue and key.")] = None,
+    singleton: Annotated[str | None, says("While one with this key lives, that one is the answer.")] = None,
     app: Annotated[
         str | None, says("The app, as module:attribute: checks the payload, brings the handler's defaults.")
     ] = None,
@@ -50,7 +52,7 @@ async def create(
     """
     fields = {
         "task_id": id, "queue": queue, "priority": priority, "max_retries": retries, "idempotency_key": key,
-        "idempotency_scope": scope, "ends_at": moment(ends_at, "--ends-at"),
+        "idempotency_scope": scope, "ends_at": moment(ends_at, "--ends-at"), "limit_key": limit_key, "singleton": singleton,
         "timeout_ms": milliseconds(timeout), "backoff": pauses(backoff),
     }  # fmt: skip
     if at is not None:

@@ -120,7 +120,8 @@ def _record(screen: Screen, task: TaskRecord, bound: dict[str, Any] | None) -> N
         ("state", task.state.value), ("attempt", f"{task.attempt} of {1 + task.max_retries}"), ("queue", task.queue),
         ("priority", task.priority or None), ("tenant", task.tenant), ("due", task.due_at), ("created", task.created_at),
         ("started", task.started_at), ("finished", task.finished_at), ("took", _took(task)),
-        ("timeout", spelling.seconds(task.timeout_ms / 1000)), ("key", task.idempotency_key), ("error", error),
+        ("timeout", spelling.seconds(task.timeout_ms / 1000)), ("key", task.idempotency_key),
+        ("limit key", task.limit_key), ("retry of", task.retry_of), ("error", error),
         ("progress", progress), ("leased until", task.leased_until), ("bound", ends),
         ("payload", _short(task.payload, 400)), ("result", _short(task.result or "", 400)),
     ])  # fmt: skip

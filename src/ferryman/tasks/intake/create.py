@@ -31,7 +31,7 @@ async def create(tx: Tx, drafts: Sequence[Draft], *, ends_after: timedelta, ring
         return await _create_alike(tx, drafts, ends_after=ends_after, ring=ring)
     answers: dict[int, Answer] = {}
     # By key: of two sets that share keys, one waits for the other's first and then for no more.
-    waiting = sorted(range(len(drafts)), key=lambda n: _place(drafts[n].task))
+    waiting = sorted(range(len(drafts)), key=lambda n: place(drafts[n].task))
     for _ in range(TRIES):
         born = await store.create(tx, [drafts[n].task for n in waiting], ends_after=ends_after, ring=ring)
         by_id = {row["id"]: row for row in born}
@@ -41,7 +41,7 @@ async def create(tx: Tx, drafts: Sequence[Draft], *, ends_after: timedelta, ring
             if row is None:
                 met.append(n)
             else:
-                answers[n] = Created(_newborn(drafts[n].task, row), idempotent_hit=False)
+                answers[n] = Created(newborn(drafts[n].task, row), idempotent_hit=False)
         waiting = met
         if waiting:
             waiting = await _meet(tx, drafts, waiting, answers)
@@ -77,7 +77,7 @@ async def create_alike(
     row = await store.create_alike(tx, like.task, alike.ids, alike.payloads, ends_after=ends_after, ring=ring)
     first = like.task._replace(id=alike.ids[0], payload=alike.payloads[0])
     if row["count"] == len(alike.ids):
-        return _newborn(first, row)
+        return newborn(first, row)
     # Sent twice, because the first answer was lost: what is there was made then.
     made = await store.get(tx, tenant=first.tenant, id=first.id, task_id=None)
     if made is None:
@@ -85,7 +85,8 @@ async def create_alike(
     return made
 
 
-def _place(task: NewTask) -> tuple[str, str, str]:
+def place(task: NewTask) -> tuple[str, str, str]:
+    """Return where a task stands in the order in which keys are taken."""
     return task.idempotency_key or "", task.idempotency_scope or "", task.task_id or ""
 
 
@@ -95,11 +96,12 @@ async def _meet(tx: Tx, drafts: Sequence[Draft], waiting: list[int], answers: di
     for place, hit, task in await store.existing(tx, [drafts[n].task for n in waiting]):
         found.setdefault(waiting[place], {})[hit] = task
     for n, hits in found.items():
-        answers[n] = _compare(drafts[n], hits)
+        answers[n] = compare(drafts[n], hits)
     return [n for n in waiting if n not in found]
 
 
-def _compare(draft: Draft, hits: dict[str, TaskRecord]) -> Answer:
+def compare(draft: Draft, hits: dict[str, TaskRecord]) -> Answer:
+    """Answer a create that met existing tasks: a hit, or a conflict."""
     by_id, by_key = hits.get("task_id"), hits.get("idempotency_key")
     existing = by_id or by_key
     assert existing is not None
@@ -116,7 +118,8 @@ def _compare(draft: Draft, hits: dict[str, TaskRecord]) -> Answer:
     return Created(existing, idempotent_hit=not repeated)
 
 
-def _newborn(task: NewTask, row: Row) -> TaskRecord:
+def newborn(task: NewTask, row: Row) -> TaskRecord:
+    """Return the record of a task that was just born."""
     born = row["created_at"]
     return TaskRecord(
         task.id, task.task_id or str(task.id), task.tenant, task.name, task.queue, task.priority, task.schedule_type,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -11,6 +11,7 @@ from uuid import UUID
 from ferryman.kernel import errors, ids, retry
 from ferryman.tasks.model import Draft, NewTask, TaskRecord
 from ferryman.tasks.rules import ending
+from ferryman.tasks.rules.keys import Keys
 
 AT = "at"
 # Kinds of request that make a schedule (rules/standing.py), and the fields that belong to them alone.
@@ -21,7 +22,7 @@ DEFAULT_NAME = "default"
 COMPARED = ("schedule_type", "scheduled_at", "timeout_ms", "max_retries")
 FIELDS = frozenset({
     "task_id", "name", "queue", "priority", "schedule_type", "scheduled_at", "timeout_ms", "max_retries", "backoff",
-    "idempotency_key", "idempotency_scope", "ends_at", "payload",
+    "idempotency_key", "idempotency_scope", "ends_at", "payload", "limit_key", "singleton", "debounce", "debounce_key",
 })  # fmt: skip
 
 NOTHING: frozenset[str] = frozenset()
@@ -42,6 +43,7 @@ class Defaults(NamedTuple):
     timeout_ms: int = 300_000
     max_retries: int = 3
     backoff: str | None = None
+    keys: Keys | None = None
 
 
 def draft(
@@ -102,6 +104,34 @@ def draft(
     if task_id is not None:
         given.add("task_id")
     return Draft(task, frozenset(given))
+
+
+def many(like: Draft, payloads: Sequence[str]) -> list[Draft]:
+    """Make the rows of many requests that differ in payload alone."""
+    return [Draft(like.task._replace(id=ids.new_id(), payload=payload), like.given) for payload in payloads]
+
+
+def keyed(like: Draft, payloads: Sequence[str], keys: Iterable[object] | None, scope: object) -> list[Draft]:
+    """Make the rows of many requests that differ in payload and key."""
+    given = [] if keys is None else list(keys)
+    if keys is None or len(given) != len(payloads):
+        raise errors.TaskInvalidRequest(
+            f"idempotency_keys: expected one for each of {len(payloads)} payloads, got {len(given)}.",
+            field="idempotency_keys",
+        )
+    within = None if scope is None else ids.check_key(scope, "idempotency_scope")
+    return [
+        Draft(
+            like.task._replace(
+                id=ids.new_id(),
+                payload=payload,
+                idempotency_key=ids.check_key(key, "idempotency_keys"),
+                idempotency_scope=within,
+            ),
+            like.given,
+        )
+        for payload, key in zip(payloads, given, strict=True)
+    ]
 
 
 def plain(*, tenant: str, name: str, payload: str, defaults: Defaults, traceparent: str | None) -> Draft:

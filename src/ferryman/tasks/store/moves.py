@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from uuid import UUID
 
@@ -23,9 +23,9 @@ _LAPSED = load("ferryman.tasks", "tasks/lapsed")
 _EXPIRED = load("ferryman.tasks", "tasks/expired")
 
 
-async def lanes(tx: Tx, queues: Sequence[str], *, limit: int) -> list[tuple[str, str]]:
-    """Find the (queue, tenant) pairs that have something to claim."""
-    return [(row["queue"], row["tenant"]) for row in await many(tx, _LANES, queues=list(queues), limit=limit)]
+async def lanes(tx: Tx, afters: Mapping[str, str], *, limit: int) -> Sequence[Row]:
+    """Find the (queue, tenant) pairs that have something to claim, from each queue's tenant on; and what is agreed."""
+    return await many(tx, _LANES, queues=list(afters), afters=list(afters.values()), limit=limit)
 
 
 async def turn(

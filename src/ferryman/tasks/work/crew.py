@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import random
 import time
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
 from uuid import UUID
 
@@ -17,13 +19,15 @@ from ferryman.tasks.joins import Aftermath
 from ferryman.tasks.model import Claimed, Outcome
 from ferryman.tasks.ports import Owners
 from ferryman.tasks.states import READY, TASK
-from ferryman.tasks.store import steps
-from ferryman.tasks.work.handlers import Handler
-from ferryman.tasks.work.lanes import Lanes
+from ferryman.tasks.store import gates, steps
+from ferryman.tasks.work.gates import KEYS
+from ferryman.tasks.work.lanes import LOOK_MAX, Lanes, named
 from ferryman.tasks.work.run import Runner
 from ferryman.tasks.work.settle import settle
 
-LANES_MAX = 1000
+# Somebody else stands at the gate: not for long.
+BUSY_SECONDS = 0.01
+SLOTS_MAX = 10_000
 
 
 class TaskCrew:
@@ -31,7 +35,6 @@ class TaskCrew:
 
     def __init__(
         self,
-        handlers: Mapping[str, Handler],
         runner: Runner,
         owners: Owners,
         doorbell: Doorbell,
@@ -46,11 +49,12 @@ class TaskCrew:
         self._owners = owners
         self._doorbell = doorbell
         self._owner = owner
-        self._queues = list(queues)
-        self._names = sorted(handlers)
         self._lease = lease
         self._margin = margin
         self.lanes = Lanes(queues)
+        self.look: Callable[[], None] = _nobody
+        self._slots: dict[UUID, tuple[str, str]] = {}  # what was claimed through gates, and in which lane it is
+        self._timers: set[str] = set()
         self.run = runner.run
         self.hand_back = runner.hand_back
         self.spoil = runner.spoil
@@ -64,35 +68,116 @@ class TaskCrew:
             left = await self._settle_others(line, [each for each in outcomes if not _plain(each)])
         if room > 0 and self.lanes.unsure:
             await self._find_lanes(line)
-        lanes = self.lanes.share(room)
-        if not plain and not lanes:
-            return Turned(left=left)
-        claimed, stale, busy = await store.turn(
-            line,
-            plain,
-            owner=self._owner,
-            lanes=lanes,
-            names=self._names,
-            kinds=self._owners.kinds,
-            lease=self._lease,
-            margin=self._margin,
-        )
+        names = self._names
+        lanes = self.lanes.share(room) if names else []
+        claimed: Sequence[Claimed] = ()
+        more = False
+        if plain or lanes:
+            claimed, stale, busy = await store.turn(
+                line,
+                plain,
+                owner=self._owner,
+                lanes=lanes,
+                names=names,
+                kinds=self._owners.kinds,
+                lease=self._lease,
+                margin=self._margin,
+            )
+            left |= busy
+            if plain:
+                faults.point("settle.committed")
+                self._tell([each for each in plain if each.id not in stale and each.id not in busy], fenced=len(stale))
+            more = self.lanes.claimed(lanes, [(task.queue, task.tenant) for task in claimed])
+        freed: Counter[str] = Counter()
+        if self._slots:
+            freed = self._free([each.id for each in outcomes if each.id not in left])
+        if self.lanes.gates.waiting and room > len(claimed) and names:
+            passed, more_behind = await self._pass(line, room - len(claimed), names)
+            freed -= Counter(task.queue for task in passed)
+            claimed, more = [*claimed, *passed], more or more_behind
+        if freed:
+            # Slots that were not taken here: whoever waits for one elsewhere looks.
+            self._doorbell.ring("ready", [named(queue, "", keyed=True) for queue in freed])
+        if not plain and not claimed:
+            return Turned(more=more, left=left)
         telemetry.turned("task", time.perf_counter() - began, settled=len(plain), claimed=len(claimed))
         for queue, count in Counter(task.queue for task in claimed).items():
             telemetry.claimed("task", queue, count)
-        if plain:
-            faults.point("settle.committed")
-            self._tell([each for each in plain if each.id not in stale and each.id not in busy], fenced=len(stale))
-        more = self.lanes.claimed(lanes, [(task.queue, task.tenant) for task in claimed])
-        return Turned(claimed, more=more, left=left | busy)
+        return Turned(claimed, more=more, left=left)
 
     async def _find_lanes(self, line: Line) -> None:
         self.lanes.unsure = False  # before the look: a ring that comes while it is under way asks for another
         try:
-            self.lanes.found(await store.lanes(line, self._queues, limit=LANES_MAX))
+            self.lanes.found(await store.lanes(line, self.lanes.afters, limit=LOOK_MAX))
         except BaseException:
             self.lanes.unsure = True
             raise
+
+    @property
+    def _names(self) -> Sequence[str]:
+        """The handlers that there is room for and that are not paused."""
+        names, paused = self._runner.names, self.lanes.agreed.paused_names
+        return [name for name in names if name not in paused] if paused else names
+
+    async def _pass(self, line: Line, room: int, names: Sequence[str]) -> tuple[Sequence[Claimed], bool]:
+        """Claim through gates: the lock and the claim are two statements of one transaction (store/gates.py)."""
+        asked = self.lanes.gates.share(room)
+        if not asked:
+            return (), False
+        queues = sorted({each.queue for each in asked})
+        missing = [queue for queue in queues if queue not in self.lanes.agreed.queues]
+        if missing:
+            await gates.ensure(line, missing)
+            self.lanes.agreed.queues.update(missing)
+        claimed: Sequence[Claimed] = ()
+        looked: Sequence[gates.Looked] = ()
+        async with line.transaction() as tx:
+            locked = await gates.lock(tx, queues)
+            if locked:
+                claimed, looked = await gates.pass_through(
+                    tx,
+                    [each for each in asked if each.queue in locked],
+                    locked=locked,
+                    room=room,
+                    keys=KEYS,
+                    owner=self._owner,
+                    names=names,
+                    kinds=self._owners.kinds,
+                    lease=self._lease,
+                    margin=self._margin,
+                )
+        self._hold(claimed)
+        more = self.lanes.gates.passed(asked, looked, [(task.queue, task.tenant) for task in claimed])
+        self._come_back(looked, busy=len(locked) < len(queues))
+        return claimed, more
+
+    def _hold(self, claimed: Sequence[Claimed]) -> None:
+        for task in claimed:
+            self._slots[task.id] = (task.queue, task.tenant)
+        while len(self._slots) > SLOTS_MAX:
+            del self._slots[next(iter(self._slots))]
+
+    def _free(self, ids: Sequence[UUID]) -> Counter[str]:
+        """Note that slots are free; tell how many, by queue."""
+        freed = Counter(self._slots.pop(id)[0] for id in ids if id in self._slots)
+        for queue in freed:
+            self.lanes.gates.freed(queue)
+        return freed
+
+    def _come_back(self, looked: Sequence[gates.Looked], *, busy: bool) -> None:
+        """Look again when the gate is likely to be free, and when a rate allows the next start."""
+        loop = asyncio.get_running_loop()
+        if busy:
+            loop.call_later(BUSY_SECONDS * random.uniform(0.5, 1.5), self.look)
+        for each in looked:
+            if each.open_seconds is not None and each.queue not in self._timers:
+                self._timers.add(each.queue)
+                loop.call_later(max(0.001, each.open_seconds), self._open, each.queue)
+
+    def _open(self, queue: str) -> None:
+        self._timers.discard(queue)
+        self.lanes.gates.freed(queue)
+        self.look()
 
     async def _settle_others(self, line: Line, outcomes: Sequence[Outcome]) -> set[UUID]:
         """Settle what a turn does not: those that park, and those that owe something or leave children behind."""
@@ -163,3 +248,7 @@ class TaskCrew:
 
 def _plain(outcome: Outcome) -> bool:
     return outcome.callback is None and outcome.park is None and not outcome.bore
+
+
+def _nobody() -> None:
+    """Stand in for the pump until there is one."""

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import functools
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, assert_never
 from uuid import UUID
 
@@ -19,7 +19,7 @@ from ferryman.tasks.work.deadlines import Deadline, Deadlines
 from ferryman.tasks.work.durable import Desk
 from ferryman.tasks.work.handlers import Handler, Kind
 from ferryman.tasks.work.scribe import Outlasting
-from ferryman.tasks.work.threads import Threads
+from ferryman.tasks.work.threads import Threads, TooManyLeftBehind
 from ferryman.tasks.work.words import Words
 
 log = logging.getLogger("ferryman.tasks")
@@ -38,16 +38,24 @@ class Runner:
         limit: int,
         concurrency: int,
         home: object = None,
+        freed: Callable[[], None] | None = None,
     ) -> None:
-        """Run for one worker of one app (`home`); `limit` bounds the size of a result."""
+        """Run for one worker of one app (`home`); `limit` bounds the size of a result; `freed` hears of new room."""
         self._handlers = handlers
         self._home = home
         self._owner = owner
         self._limit = limit
         self._words = words
         self._desk = desk
-        self._threads = Threads(concurrency)
+        self._threads = Threads(concurrency, freed=freed)
+        self._names = sorted(handlers)
+        self._others = sorted(name for name, handler in handlers.items() if handler.kind is not Kind.THREAD)
         self._deadlines = Deadlines()
+
+    @property
+    def names(self) -> list[str]:
+        """The handlers that there is room for now: none in threads while too many were left behind."""
+        return self._others if self._threads.full else self._names
 
     async def run(self, task: Claimed) -> Outcome | None:
         """Run a task to the end of this attempt; what it has said is written before its outcome, or soon after."""
@@ -78,6 +86,8 @@ class Runner:
             faults.point("handler.returned")
             # The handler may have caught its cancellation and returned, or raised something else, all the same.
             return self._cut_short(task, told, timer) or self._won(task, result)
+        except TooManyLeftBehind:
+            return self.hand_back(task)  # claimed a moment before there was no room any more
         except (child.UnfitResult, Outlasting) as error:
             return self._cut_short(task, told, timer) or self._unfit(task, error)
         except BaseException as error:  # noqa: BLE001 - SystemExit and KeyboardInterrupt of a handler end its task only

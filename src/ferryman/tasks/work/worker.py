@@ -84,9 +84,9 @@ class Worker:
             limit=terms.result_limit,
             concurrency=terms.concurrency,
             home=home,
+            freed=lambda: self._ready(frozenset()),
         )
         self._crew = TaskCrew(
-            handlers,
             self._runner,
             owners,
             doorbell,
@@ -103,6 +103,7 @@ class Worker:
             claim_max=terms.claim_max,
             poll=terms.poll.total_seconds(),
         )
+        self._crew.look = self.pump.look
         self._sweep = Sweep(
             self._lines[0],
             doorbell,
@@ -124,7 +125,11 @@ class Worker:
         None of its parts ends by itself, nor of those that run `beside` it. If one does, the worker stops as if told to, and
         says that it is broken: half a worker would hold leases, or claim, and never end what it should.
         """
-        hushes = [self._doorbell.listen("ready", self._ready), self._doorbell.listen("cancel", self._cancelled)]
+        hushes = [
+            self._doorbell.listen("ready", self._ready),
+            self._doorbell.listen("cancel", self._cancelled),
+            self._doorbell.listen("queues", lambda _hints: self._ready(frozenset())),
+        ]
         own = {"sweep": asyncio.create_task(self._sweep.run()), "pump": asyncio.create_task(self.pump.run())}
         parts = {**own, "keeper": self._keeper.start(), **(beside or {})}
         log.info("working", extra={"boot_id": str(self.boot_id), "queues": list(self._terms.queues)})
@@ -185,12 +190,14 @@ class Worker:
             pid=os.getpid(),
             version=self._terms.version,
             queues=list(self._terms.queues),
-            handlers=sorted(self._handlers),
+            # What it would take now: while it is full of threads left behind, others must be found for the rest.
+            handlers=self._runner.names,
             settings=json.dumps(
                 {
                     "lease_seconds": self._terms.lease.total_seconds(),
                     "concurrency": self._terms.concurrency,
                     "callbacks": self._owners.kinds,
+                    "short_of": sorted({*self._handlers} - {*self._runner.names}),
                 }
             ),
             lease=self._terms.lease,

@@ -18,7 +18,7 @@ promoted as (
     from clock
     where task.id = any(array(select due.id from due where due.state = 'pending'))
       and task.state = 'pending'
-    returning task.id, task.tenant, task.task_id, task.queue, task.attempt
+    returning task.id, task.tenant, task.task_id, task.queue, task.limit_key, task.attempt
 ),
 woken as (
     update ferryman.tasks as task
@@ -26,7 +26,7 @@ woken as (
     from clock
     where task.id = any(array(select due.id from due where due.state = 'ready'))
       and task.state = 'ready'
-    returning task.tenant, task.queue
+    returning task.tenant, task.queue, task.limit_key
 ),
 told as (
     insert into ferryman.events (at, subject, attempt, tenant, kind, from_state, to_state, subject_name)
@@ -34,8 +34,8 @@ told as (
     from promoted, clock
 )
 select (select count(*) from due) as count,
-       array(select distinct queue || chr(31) || tenant from (
-           select queue, tenant from promoted union all select queue, tenant from woken) as lane) as lanes,
+       array(select distinct queue || chr(31) || tenant || case when limit_key is null then '' else chr(31) end from (
+           select queue, tenant, limit_key from promoted union all select queue, tenant, limit_key from woken) as lane) as lanes,
        -- Not above 0 when a schedule is due: no task is, after this. `least` passes over what is null.
        least(
            (select extract(epoch from task.wake_at - clock.now)::float8

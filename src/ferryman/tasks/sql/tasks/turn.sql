@@ -1,6 +1,7 @@
 -- running -> succeeded | failed | ready, then ready -> running
 -- One turn of a lane: settle the set that has just run and claim the next, in one round trip and one commit.
 -- Both sides read by primary key or by the one index made for them; the lanes (queue, tenant, room) are chosen by the pump.
+-- A lane that is not open (it has limits, or is paused) is passed over: its tasks come through a gate (queues/claim.sql).
 -- The planner knows neither the length of `(select :ids)` nor the limit `(select …)`: it takes the set for one row, to be
 -- looked up by its key, whatever the statistics say, also in a plan made while the table was empty.
 -- Tasks are locked in the order of their ids, as everybody does. A row that somebody else is writing at this moment is
@@ -57,13 +58,20 @@ claimed as (
         select id, 'ready' as state
         from unnest(array(
             select pick.id
-            from clock, unnest(:queues::text[], :tenants::text[], :rooms::integer[]) as lane (queue, tenant, room)
+            from clock, (
+                select given.queue, given.tenant, given.room
+                from unnest(:queues::text[], :tenants::text[], :rooms::integer[]) as given (queue, tenant, room)
+                where not exists (select from ferryman.queues as agreed
+                                  where agreed.name = given.queue and agreed.tenant in ('*', given.tenant) and not agreed.open)
+                offset 0
+            ) as lane
             cross join lateral (
                 select ready.id
                 from ferryman.tasks as ready
                 where ready.queue = lane.queue
                   and ready.tenant = lane.tenant
                   and ready.rank is not null
+                  and ready.limit_key is null
                   and ready.name = any(:names::text[])
                   and ready.ends_at > clock.now
                   and (ready.callback is null or ready.callback = any(:kinds::text[]))

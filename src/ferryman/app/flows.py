@@ -1,0 +1,161 @@
+"""The side of the door to tasks that looks before it stores: keys, queues that may be full, tries anew.
+
+Creates that need nothing of it never come here. Those that do are combined like the others, in sets that are stored in a
+transaction each. Which queues may be full is read when the app opens and when a ring says that queues have changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+from uuid import UUID
+
+from ferryman.kernel import errors, telemetry
+from ferryman.kernel.db import Tx
+from ferryman.kernel.doorbell import Doorbell
+from ferryman.kernel.gather import Gather
+from ferryman.kernel.pool import Database, Line, spoken
+from ferryman.tasks.intake import flow, queues
+from ferryman.tasks.intake.create import place
+from ferryman.tasks.model import Created, Draft
+from ferryman.tasks.states import CANCELLED, READY
+from ferryman.tasks.work.lanes import named
+
+Patiently = Callable[[Callable[[], Awaitable[flow.Flowed]]], Awaitable[flow.Flowed]]
+
+SET = 500
+
+
+class Flows:
+    """Create tasks that meet others, and try ended ones anew."""
+
+    def __init__(
+        self, db: Database, doorbell: Doorbell, line: Line, patiently: Patiently, *, ends_after: timedelta
+    ) -> None:
+        """Store sets over a line of their own."""
+        self._db = db
+        self._doorbell = doorbell
+        self._line = line
+        self._patiently = patiently
+        self._ends_after = ends_after
+        self._bounded: frozenset[str] = frozenset()
+        self._learning: set[asyncio.Task[None]] = set()
+        self._hush: Callable[[], None] | None = None
+        self._creates: Gather[Draft, Created] = Gather(self._create_set, most=SET)
+
+    async def open(self) -> None:
+        """Learn which queues may be full, and listen for changes."""
+        await self.learn()
+        self._hush = self._doorbell.listen("queues", lambda _hints: self._learn_soon())
+
+    async def close(self) -> None:
+        """Send what is under way."""
+        if self._hush is not None:
+            self._hush()
+        await self._creates.drain()
+        for task in self._learning:
+            task.cancel()
+        await asyncio.gather(*self._learning, return_exceptions=True)
+        await self._line.close()
+
+    async def learn(self) -> None:
+        """Read which queues may be full."""
+        with spoken():
+            async with self._db.session() as tx:
+                self._bounded = await queues.bounded(tx)
+
+    def _learn_soon(self) -> None:
+        task = asyncio.get_running_loop().create_task(self.learn())
+        self._learning.add(task)
+        task.add_done_callback(self._learned)
+
+    def _learned(self, task: asyncio.Task[None]) -> None:
+        self._learning.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            telemetry.logger("tasks").warning("could not read which queues are bounded: %s", error)
+
+    def looks(self, draft: Draft) -> bool:
+        """Tell whether a create must look before it is stored."""
+        return draft.flow is not None or (bool(self._bounded) and draft.task.queue in self._bounded)
+
+    async def create(self, draft: Draft) -> Created:
+        """Create one task."""
+        return await self._creates(draft)
+
+    async def _create_set(self, drafts: list[Draft]) -> Sequence[Created | Exception]:
+        flowed = await self._patiently(lambda: self._store(drafts))
+        self._tell(flowed)
+        return flowed.answers
+
+    async def _store(self, drafts: list[Draft]) -> flow.Flowed:
+        async with self._line.transaction() as tx:
+            return await flow.create(tx, drafts, ends_after=self._ends_after)
+
+    async def create_all(self, drafts: Sequence[Draft]) -> list[Created]:
+        """Create many, all or none."""
+        flowed = await self._patiently(lambda: self._store_all(drafts))
+        self._tell(flowed)
+        return [each for each in flowed.answers if isinstance(each, Created)]
+
+    async def _store_all(self, drafts: Sequence[Draft]) -> flow.Flowed:
+        async with self._db.transaction() as tx:
+            return await self.store(tx, drafts)
+
+    async def store(self, tx: Tx, drafts: Sequence[Draft]) -> flow.Flowed:
+        """Store many in somebody's transaction; raise what stands against one of them."""
+        answers: dict[int, flow.Answer] = {}
+        displaced: list[UUID] = []
+        # By key over all sets: of two that share keys, one waits for the other's first and then for no more.
+        order = sorted(range(len(drafts)), key=lambda n: place(drafts[n].task))
+        for start in range(0, len(order), SET):
+            part = order[start : start + SET]
+            flowed = await flow.create(tx, [drafts[n] for n in part], ends_after=self._ends_after)
+            for n, each in zip(part, flowed.answers, strict=True):
+                if isinstance(each, errors.FerrymanError):
+                    raise each
+                answers[n] = each
+            displaced += flowed.displaced
+        return flow.Flowed([answers[n] for n in range(len(drafts))], displaced)
+
+    def _tell(self, flowed: flow.Flowed) -> None:
+        for topic, hints in rings(flowed).items():
+            self._doorbell.ring(topic, hints)
+
+    async def retry(self, wanted: Sequence[UUID], *, tenant: str, untried: bool) -> list[flow.Retried]:
+        """Try ended tasks anew."""
+        with spoken():
+            async with self._db.transaction() as tx:
+                retried = await self._retry(tx, wanted, tenant=tenant, untried=untried)
+        hints = {named(each.queue, tenant, keyed=each.limit_key is not None) for each in retried}
+        if hints:
+            self._doorbell.ring("ready", hints)
+        for each in retried:
+            telemetry.created("task", each.queue, 1)
+        return retried
+
+    async def _retry(self, tx: Tx, wanted: Sequence[UUID], *, tenant: str, untried: bool) -> list[flow.Retried]:
+        retried: list[flow.Retried] = []
+        for start in range(0, len(wanted), SET):
+            part = wanted[start : start + SET]
+            retried += await flow.retry(tx, part, tenant=tenant, untried=untried, ends_after=self._ends_after)
+        return retried
+
+
+def rings(flowed: flow.Flowed) -> dict[str, frozenset[str]]:
+    """Count what became of a set, and say what there is to ring for when it is committed."""
+    born = [each.task for each in flowed.answers if isinstance(each, Created) and not each.idempotent_hit]
+    for task in born:
+        telemetry.created("task", task.queue, 1)
+    told: dict[str, frozenset[str]] = {}
+    if any(isinstance(each, Created) and each.task.state is not READY for each in flowed.answers):
+        told["due"] = frozenset()
+    ready = frozenset(
+        named(task.queue, task.tenant, keyed=task.limit_key is not None) for task in born if task.state is READY
+    )
+    if ready:
+        told["ready"] = ready
+    if flowed.displaced:
+        told["cancel"] = told["done"] = frozenset(str(id) for id in flowed.displaced)
+        telemetry.ended("task", CANCELLED.value, errors.TaskQueueFull.code, len(flowed.displaced))
+    return told

@@ -1,0 +1,94 @@
+"""The door to queues: what users reach as `app.queues`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from ferryman.kernel.doorbell import Doorbell
+from ferryman.kernel.pool import Database, spoken
+from ferryman.tasks.intake import queues
+from ferryman.tasks.intake.queues import Holder, Queue
+
+
+class Queues:
+    """Ask about queues, agree on their limits, pause and resume them.
+
+    Queues are shared by all tenants. A change holds from the moment it is stored, for whatever starts after it.
+    """
+
+    def __init__(self, db: Database, doorbell: Doorbell) -> None:
+        """Tell workers of changes by the doorbell."""
+        self._db = db
+        self._doorbell = doorbell
+
+    async def list(self) -> Sequence[Queue]:
+        """Read every queue that was declared or has something live."""
+        with spoken():
+            async with self._db.session() as tx:
+                return await queues.read(tx)
+
+    async def get(self, name: str) -> Queue:
+        """Read one queue."""
+        return (await self.rows(name))[0]
+
+    async def rows(self, name: str) -> Sequence[Queue]:
+        """Read one queue: what is agreed for all tenants together, then for single ones."""
+        with spoken():
+            async with self._db.session() as tx:
+                return await queues.read(tx, name)
+
+    async def holders(self, name: str) -> Sequence[Holder]:
+        """Read who holds the slots of a queue, and until when."""
+        with spoken():
+            async with self._db.session() as tx:
+                return await queues.holders(tx, name)
+
+    async def set(self, name: str, *, tenant: str | None = None, new: bool = False, **terms: Any) -> Queue:
+        """Change what is agreed; terms are those of `app.queue`, and None takes one away.
+
+        With a tenant, for that one alone, within what holds for all. A queue that nobody knows is refused, unless `new`.
+        """
+        with spoken():
+            async with self._db.transaction() as tx:
+                await queues.change(tx, name, tenant=tenant, new=new, given=terms)
+        self._ring()
+        return await self.get(name)
+
+    async def pause(self, name: str, *, tenant: str | None = None) -> None:
+        """Let nothing of a queue start from now on; what runs goes on."""
+        await self._pause(name, tenant=tenant, paused=True)
+
+    async def resume(self, name: str, *, tenant: str | None = None) -> None:
+        """Let a paused queue go on."""
+        await self._pause(name, tenant=tenant, paused=False)
+
+    async def _pause(self, name: str, *, tenant: str | None, paused: bool) -> None:
+        with spoken():
+            async with self._db.transaction() as tx:
+                await queues.pause(tx, name, tenant=tenant, paused=paused)
+        self._ring()
+
+    async def pause_task(self, name: str) -> None:
+        """Let no worker take tasks of this handler; workers hear of it within a moment."""
+        await self._pause_name(name, paused=True)
+
+    async def resume_task(self, name: str) -> None:
+        """Let workers take tasks of this handler again."""
+        await self._pause_name(name, paused=False)
+
+    async def _pause_name(self, name: str, *, paused: bool) -> None:
+        with spoken():
+            async with self._db.transaction() as tx:
+                await queues.pause_name(tx, name, paused=paused)
+        self._ring()
+
+    async def paused_tasks(self) -> dict[str, datetime]:
+        """Read which handlers are paused, and since when."""
+        with spoken():
+            async with self._db.session() as tx:
+                return await queues.paused_names(tx)
+
+    def _ring(self) -> None:
+        self._doorbell.ring("queues")

@@ -1,0 +1,190 @@
+"""Creating tasks under flow control: singletons, debounced calls, keys, and queues that may be full (T17).
+
+In one transaction. First a task is looked for by whatever it could be met by, so that a repeat is answered however full the
+queue is; then the queues that bound their depth are locked and counted; then it is born. What was born by another meanwhile is
+met in the next round.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import NamedTuple
+from uuid import UUID
+
+from ferryman.kernel import errors, ids
+from ferryman.kernel.db import Row, Tx
+from ferryman.tasks import store
+from ferryman.tasks.intake.create import TRIES, compare, newborn, place
+from ferryman.tasks.model import Created, Draft, TaskRecord
+from ferryman.tasks.store import flows
+
+REFUSE, CANCEL, COALESCE = "refuse_newest", "cancel_oldest", "coalesce"
+MADE_ROOM = "made room for a newer task"
+
+
+Answer = Created | errors.FerrymanError
+
+
+class Flowed(NamedTuple):
+    """What became of a set: an answer for each, and which tasks were cancelled to make room."""
+
+    answers: list[Answer]
+    displaced: list[UUID]
+
+
+async def create(tx: Tx, drafts: Sequence[Draft], *, ends_after: timedelta) -> Flowed:
+    """Create tasks in the caller's transaction, and answer for each with what exists now."""
+    coming = _Coming(drafts)
+    for _ in range(TRIES):
+        await coming.meet(tx)
+        if coming.waiting:
+            await coming.find_room(tx)
+        if coming.waiting:
+            await coming.be_born(tx, ends_after)
+        if not coming.waiting:
+            break
+    for n in coming.waiting:
+        coming.answers[n] = errors.TaskDuplicate("A task with this key exists and cannot be shown.")
+    return Flowed([coming.answers[n] for n in range(len(drafts))], coming.displaced)
+
+
+class _Coming:
+    """A set of drafts on its way in."""
+
+    def __init__(self, drafts: Sequence[Draft]) -> None:
+        self._drafts = drafts
+        self.answers: dict[int, Answer] = {}
+        self.displaced: list[UUID] = []
+        # By key: of two sets that share keys, one waits for the other's first and then for no more.
+        self.waiting = sorted(range(len(drafts)), key=lambda n: (*_names(drafts[n]), *place(drafts[n].task)))
+        self._counted: dict[tuple[str, str], int] = {}
+
+    def _answer(self, n: int, answer: Answer) -> None:
+        self.answers[n] = answer
+        self.waiting.remove(n)
+
+    async def meet(self, tx: Tx) -> None:
+        """Answer those that meet an existing task: by their identity, then as singletons, then as calls to be debounced."""
+        drafts = self._drafts
+        hits: dict[int, dict[str, TaskRecord]] = {}
+        tried = list(self.waiting)
+        for at, hit, task in await store.existing(tx, [drafts[n].task for n in tried]):
+            hits.setdefault(tried[at], {})[hit] = task
+        for n, found in hits.items():
+            self._answer(n, compare(drafts[n], found))
+        await self._meet_others(tx)
+
+    async def _meet_others(self, tx: Tx) -> None:
+        tried = [n for n in self.waiting if any(_names(self._drafts[n]))]
+        if not tried:
+            return
+        found = await flows.standing(tx, [self._drafts[n] for n in tried])
+        calls: dict[UUID, tuple[int, TaskRecord]] = {}
+        for at, hit, task in found:
+            n = tried[at]
+            if n not in self.waiting:
+                continue
+            if hit == "singleton":
+                self._answer(n, Created(task, idempotent_hit=True))
+            else:
+                calls[task.id] = (n, task)  # of several calls in one set the last one counts
+        if calls:
+            await self._postpone(tx, calls, {at: task for at, hit, task in found if hit == "debounce"}, tried)
+
+    async def _postpone(
+        self, tx: Tx, calls: dict[UUID, tuple[int, TaskRecord]], found: dict[int, TaskRecord], tried: list[int]
+    ) -> None:
+        said = []
+        for id, (n, _task) in sorted(calls.items()):
+            flow = self._drafts[n].flow
+            assert flow is not None
+            assert flow.quiet is not None
+            said.append((id, self._drafts[n].task.payload, flow.quiet))
+        moved = await flows.postpone(tx, said)
+        for at, task in found.items():
+            n = tried[at]
+            if n in self.waiting and task.id in moved:
+                payload = self._drafts[calls[task.id][0]].task.payload
+                later = task._replace(due_at=moved[task.id]["due_at"], payload=payload)
+                self._answer(n, Created(later, idempotent_hit=True))
+
+    async def find_room(self, tx: Tx) -> None:
+        """Refuse, answer or make room for those whose queue is full."""
+        lanes = Counter((self._drafts[n].task.queue, self._drafts[n].task.tenant) for n in self.waiting)
+        agreed = {(row["name"], row["tenant"]): row for row in await flows.deep(tx, sorted({q for q, _ in lanes}))}
+        bounded = {lane: row for lane in lanes if (row := _bound(agreed, lane)) is not None}
+        if not bounded:
+            return
+        most = [(*lane, row["max_depth"] + lanes[lane]) for lane, row in bounded.items()]
+        depth = await flows.line(tx, most)
+        for lane, row in bounded.items():
+            over = depth[lane] + lanes[lane] - row["max_depth"]
+            if over > 0:
+                await self._full(tx, lane, row, over=over)
+
+    async def _full(self, tx: Tx, lane: tuple[str, str], row: Row, *, over: int) -> None:
+        queue, tenant = lane
+        late = [n for n in sorted(self.waiting) if self._lane(n) == lane][-over:]
+        if row["at_limit"] == CANCEL:
+            wanted = await flows.oldest(tx, queue, tenant=tenant, limit=over)
+            gone = await store.cancel(tx, wanted, tenant=tenant, code=errors.TaskQueueFull.code, reason=MADE_ROOM)
+            self.displaced += [each["id"] for each in gone]
+            late = late[len(gone) :]
+        met = None
+        if late and row["at_limit"] == COALESCE:
+            found = await flows.newest(tx, queue, tenant=tenant)
+            met = None if found is None else await store.get(tx, tenant=tenant, id=found, task_id=None)
+        for n in late:
+            full = errors.TaskQueueFull(
+                f"Queue {queue} holds {row['max_depth']} tasks of tenant {tenant} and takes no more.",
+                queue=queue,
+                max_depth=row["max_depth"],
+            )
+            self._answer(n, full if met is None else Created(met, idempotent_hit=True))
+
+    def _lane(self, n: int) -> tuple[str, str]:
+        task = self._drafts[n].task
+        return task.queue, task.tenant
+
+    async def be_born(self, tx: Tx, ends_after: timedelta) -> None:
+        """Give birth to those that are left; who met somebody else's at the last moment waits for the next round."""
+        born = await flows.create(tx, [self._drafts[n] for n in self.waiting], ends_after=ends_after)
+        by_id = {row["id"]: row for row in born}
+        for n in list(self.waiting):
+            draft = self._drafts[n]
+            row = by_id.get(draft.task.id)
+            if row is not None:
+                flow = draft.flow
+                made = newborn(draft.task, row)._replace(limit_key=None if flow is None else flow.limit_key)
+                self._answer(n, Created(made, idempotent_hit=False))
+
+
+def _names(draft: Draft) -> tuple[str, str]:
+    flow = draft.flow
+    return ("", "") if flow is None else (flow.singleton or "", flow.debounce or "")
+
+
+def _bound(agreed: dict[tuple[str, str], Row], lane: tuple[str, str]) -> Row | None:
+    """Return the agreement that bounds a lane: the tenant's own, else that of all."""
+    for row in (agreed.get(lane), agreed.get((lane[0], "*"))):
+        if row is not None and row["max_depth"] is not None:
+            return row
+    return None
+
+
+class Retried(NamedTuple):
+    """An ended task, and the new one that tries it anew."""
+
+    old: UUID
+    new: UUID
+    queue: str
+    limit_key: str | None
+
+
+async def retry(tx: Tx, old: Sequence[UUID], *, tenant: str, untried: bool, ends_after: timedelta) -> list[Retried]:
+    """Try failed or cancelled tasks of a tenant anew; those that live, succeeded or are being retried are left alone."""
+    new = [ids.new_id() for _ in old]
+    rows = await flows.retry(tx, old, new, tenant=tenant, untried=untried, ends_after=ends_after)
+    return [Retried(row["retry_of"], row["id"], row["queue"], row["limit_key"]) for row in rows]

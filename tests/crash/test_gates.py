@@ -1,0 +1,54 @@
+"""R1: the slots of a worker that was killed are free when its leases are, and not before."""
+
+import os
+import signal
+from itertools import accumulate
+from typing import Any
+
+import pytest
+
+from ferryman.kernel.pool import Database
+from ferryman.tasks.store import agreements
+from tests.crash import cargo, judge
+from tests.crash.conftest import Launch
+from tests.crash.yard import LEASE_SECONDS, until
+
+SLOTS = 2
+
+
+@pytest.mark.contract("R1", "T17")
+async def test_the_slots_of_a_killed_worker_are_free_when_its_leases_are(database_url: str, ship: Launch) -> None:
+    db = Database(database_url)
+    await db.open()
+    async with db.transaction() as tx:
+        await agreements.add(tx, "default", tenant="*")
+        await agreements.change(tx, "default", tenant="*", changes={"concurrency": SLOTS})
+    acknowledged = await cargo.load(database_url, 12, hold=0.2)
+    first, second = ship(database_url).start(), ship(database_url).start()
+    await first.seen("start")
+    os.kill(first.pid, signal.SIGKILL)
+    await until(lambda: not first.alive(), "the end of the first")
+
+    await judge.all_ended(database_url)
+
+    lines = [*first.lines(), *second.lines()]
+    await judge.judge(database_url, acknowledged, lines)
+    assert await cargo.broken(database_url) == []
+    assert overlap(lines) <= SLOTS
+    # What the dead one held was begun again when its lease was over: not before, and soon after.
+    dead = {line["task"] for line in first.lines("start")} - {line["task"] for line in first.lines("end")}
+    died = max(line["at"] for line in first.lines())
+    for task in dead:
+        again = min(line["at"] for line in second.lines("start") if line["task"] == task)
+        assert LEASE_SECONDS / 2 < again - died < LEASE_SECONDS + 6
+    await db.close()
+
+
+def overlap(lines: list[dict[str, Any]]) -> int:
+    """Return how many ran at once, by what the processes wrote. What was killed has no end and is left out."""
+    ends = {(line["task"], line["epoch"]): line["at"] for line in lines if line["what"] in ("end", "abort")}
+    moments = []
+    for line in lines:
+        if line["what"] == "start" and (line["task"], line["epoch"]) in ends:
+            moments += [(line["at"], 1), (ends[line["task"], line["epoch"]], -1)]
+    return max(accumulate(step for _, step in sorted(moments)))
