@@ -34,7 +34,7 @@ MOVES = ["tests/sql/test_matrix.py", "tests/sql/test_guards.py", "tests/sql/test
 READS = ["tests/sql/test_reading.py"]
 LOCKS = ["tests/sql/test_lock_order.py"]
 FLOWS = ["tests/tasks/test_queues.py"]
-GATES = ["tests/sql/test_gates.py", "tests/property/test_gates.py", *FLOWS]
+GATES = ["tests/sql/test_gates.py"]
 TESTS: dict[str, list[str]] = {
     "tasks/tasks/turn": [*MOVES, *LOCKS],
     "tasks/tasks/settle": [*MOVES, *LOCKS, "tests/tasks/test_callbacks.py"],
@@ -53,7 +53,9 @@ TESTS: dict[str, list[str]] = {
         "tests/sql/test_races.py",
     ],
     "tasks/tasks": [*READS, "tests/tasks/test_tenancy.py", "tests/tasks/test_birth.py"],
-    "tasks/queues": GATES,
+    "tasks/queues": [*GATES, *FLOWS],
+    "tasks/queues/claim": GATES,
+    "tasks/queues/lock": [*GATES, "tests/property/test_gates.py"],
     "tasks/tasks/create_flowing": FLOWS,
     "tasks/tasks/standing": FLOWS,
     "tasks/tasks/postpone": FLOWS,
