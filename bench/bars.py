@@ -200,6 +200,11 @@ def all_due_at_once(results: Results) -> Checks:
     ]
 
 
+@pytest.mark.contract("P7")
+def workflows(results: Results) -> Checks:
+    return [Ratio("10-step workflows, /s", "steps.rate", "absurd", bar=5, goal=20)]
+
+
 @pytest.mark.contract("P8")
 def cost(results: Results) -> Checks:
     return [
@@ -243,6 +248,7 @@ BARS: dict[str, Callable[[Results], Checks]] = {
     "P4": drain,
     "P5": latency,
     "P6": all_due_at_once,
+    "P7": workflows,
     "P8": cost,
     "P9": join,
     "P13": growth,

@@ -158,6 +158,22 @@ def join(stage: Stage) -> Figures:
     return {"p50": 1000 * statistics.median(times), "batches": len(times)}
 
 
+def steps(stage: Stage) -> Figures:
+    """Workflows of ten durable steps that are there already: from GO until every end is in the database."""
+    stage.fresh()
+    count = stage.count("steps")
+    stage.client("steps", count)
+    stage.server.settle(stage.database)
+    with stage.crew(1) as crew:
+        before, cpu, store = stage.server.counters(stage.database), crew.cpu(), stage.server.cpu()
+        begun = stage.marks.go()
+        await_starts(stage, count, begun + DRAIN_WITHIN)
+        took = await_ends(stage, count, begun + DRAIN_WITHIN) - begun
+        cpu, store = crew.cpu() - cpu, stage.server.cpu() - store
+        spent = stage.server.counters(stage.database) - before
+    return {"rate": count / took, "cpu": (cpu + store) / count * 10_000, "wal": spent.wal / count}
+
+
 def schedule(stage: Stage, lead: float = LEAD) -> Figures:
     """Jobs that all fall due at one instant, created before it: how late they begin."""
     stage.fresh()
@@ -213,6 +229,7 @@ WORKLOADS: dict[str, Callable[[Stage], Figures]] = {
     "drain2": lambda stage: drain(stage, 2),
     "latency": latency,
     "join": join,
+    "steps": steps,
     "schedule": schedule,
     "deep": deep,
 }

@@ -29,6 +29,7 @@ SLOTS = 200_000
 GO = 0
 READY = 8
 WARM = 20
+STEPS = 10
 WARM_LATENCY = 10
 ANSWER = "ANSWER "
 
@@ -79,6 +80,7 @@ class Sizes:
     drain: int = 10_000
     schedule: int = 10_000
     join: int = 10
+    steps: int = 200
     deep: int = 20_000
 
 
@@ -141,6 +143,10 @@ class Peer:
 
     async def join(self, size: int) -> None:
         """Fan out `size` jobs and return when all of them are done."""
+        raise NotImplementedError
+
+    async def create_workflows(self, jobs: range) -> None:
+        """Create workflows of STEPS durable steps each; `marks.start` is called first in each."""
         raise NotImplementedError
 
     async def work(self) -> None:
@@ -207,12 +213,18 @@ async def _join(peer: Peer, order: Order) -> dict[str, Any]:
     return {"times": times}
 
 
+async def _steps(peer: Peer, order: Order) -> dict[str, Any]:
+    await peer.create_workflows(range(order.count))
+    return {}
+
+
 OPERATIONS: dict[str, Callable[[Peer, Order], Awaitable[dict[str, Any]]]] = {
     "single": _single,
     "flight": _flight,
     "bulk": _bulk,
     "latency": _latency,
     "join": _join,
+    "steps": _steps,
 }
 
 

@@ -22,6 +22,8 @@ FIGURES = (
     ("durable end p50, ms", "latency.end_p50"),
     ("durable end p99, ms", "latency.end_p99"),
     ("fan out 100 and join, ms", "join.p50"),
+    ("10-step workflows, /s", "steps.rate"),
+    ("WAL of a 10-step workflow, B", "steps.wal"),
     ("all due at once, jobs", "schedule.jobs"),
     ("last start, ms", "schedule.last"),
     ("last start, ms per 1,000", "schedule.last_per_1000"),

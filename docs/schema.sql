@@ -2,6 +2,70 @@
 
 CREATE SCHEMA ferryman;
 
+CREATE FUNCTION ferryman.backoff_in(asked jsonb, place integer) RETURNS jsonb
+    LANGUAGE plpgsql
+    AS $_$
+declare
+    code constant text := 'TASK_INVALID_REQUEST';
+    year constant numeric := 31536000;
+    given jsonb := case jsonb_typeof(asked -> 'backoff')
+        when 'number' then jsonb_build_object('kind', 'fixed', 'base_seconds', asked -> 'backoff')
+        when 'array' then jsonb_build_object('kind', 'list', 'delays_seconds', asked -> 'backoff')
+        else asked -> 'backoff'
+    end;
+    whole jsonb;
+    wrong record;
+begin
+    if given is null or given = 'null' then
+        return null;
+    end if;
+    if jsonb_typeof(given) <> 'object' then
+        perform ferryman.refuse_field(code, 'backoff', 'seconds, a list of seconds or an object', given, place);
+    end if;
+    whole := case coalesce(given ->> 'kind', 'exponential')
+        when 'fixed' then '{"jitter": 0.1, "base_seconds": 1}'
+        when 'list' then '{"jitter": 0.1, "delays_seconds": []}'
+        when 'exponential' then '{"jitter": 0.1, "base_seconds": 1, "factor": 2.0, "cap_seconds": 60, "kind": "exponential"}'
+    end;
+    if whole is null then
+        perform ferryman.refuse_field(code, 'backoff.kind', 'fixed, exponential or list', given -> 'kind', place);
+    end if;
+    select key into wrong from jsonb_object_keys(given) as key where not (whole ? key) and key <> 'kind' order by key limit 1;
+    if found then
+        perform ferryman.refuse_field(code, 'backoff.' || wrong.key, 'no such field in this kind of backoff', given -> wrong.key, place);
+    end if;
+    if not given ? 'cap_seconds' and whole ? 'cap_seconds' and jsonb_typeof(given -> 'base_seconds') = 'number' then
+        whole := whole || jsonb_build_object('cap_seconds', greatest(60, (given ->> 'base_seconds')::numeric));
+    end if;
+    whole := whole || given;
+    if whole ? 'delays_seconds' and (jsonb_typeof(whole -> 'delays_seconds') <> 'array' or whole -> 'delays_seconds' = '[]'
+                                     or jsonb_path_exists(whole, '$.delays_seconds[1000]')) then
+        perform ferryman.refuse_field(code, 'backoff.delays', '1 to 1000 delays in seconds', whole -> 'delays_seconds', place);
+    end if;
+    select number.named, number.low, number.high, number.value into wrong
+    from (
+        select part.named, part.low, part.high, whole -> part.field as value
+        from (values ('jitter', 'jitter', 0, 1), ('base', 'base_seconds', 0, year), ('factor', 'factor', 1, 1000),
+                     ('cap', 'cap_seconds', 0, year)) as part (named, field, low, high)
+        where whole ? part.field
+        union all
+        select format('delays[%s]', delay.nth - 1), 0, year, delay.value
+        from jsonb_array_elements(coalesce(whole -> 'delays_seconds', '[]')) with ordinality as delay (value, nth)
+    ) as number
+    where case jsonb_typeof(number.value) when 'number' then number.value::numeric not between number.low and number.high else true end
+    limit 1;
+    if found then
+        perform ferryman.refuse_field(
+            code, case when jsonb_typeof(asked -> 'backoff') = 'number' then 'backoff' else 'backoff.' || wrong.named end,
+            format('a number between %s and %s', wrong.low, wrong.high), wrong.value, place);
+    end if;
+    if (whole ->> 'cap_seconds')::numeric < (whole ->> 'base_seconds')::numeric then
+        perform ferryman.refuse_field(code, 'backoff.cap', 'at least the base', whole -> 'cap_seconds', place);
+    end if;
+    return whole;
+end
+$_$;
+
 CREATE FUNCTION ferryman.clock() RETURNS timestamp with time zone
     LANGUAGE plpgsql STABLE PARALLEL SAFE
     AS $$
@@ -9,6 +73,286 @@ begin
     return clock_timestamp() + (select shift from ferryman.clock_shift);
 end
 $$;
+
+CREATE FUNCTION ferryman.create_tasks(asked jsonb) RETURNS TABLE(place integer, id uuid, task_id text, idempotent_hit boolean, state text, due_at timestamp with time zone, ends_at timestamp with time zone, created_at timestamp with time zone)
+    LANGUAGE plpgsql
+    AS $$
+#variable_conflict use_column
+declare
+    most constant integer := 10000;
+    requests jsonb := case jsonb_typeof(asked) when 'array' then asked else jsonb_build_array(asked) end;
+    known jsonb := jsonb_build_object('tasks.timeout_ms', 300000, 'tasks.max_retries', 3, 'tasks.ends_after_seconds', 2592000,
+            'tasks.payload_limit', 1048576, 'now', ferryman.clock())
+        || coalesce((select jsonb_object_agg(setting.name, setting.value) from ferryman.settings as setting
+                     where setting.name like 'tasks.%'), '{}');
+    drafts ferryman.tasks[];
+    waiting integer[];
+    born integer[] := '{}';
+    hits integer[] := '{}';
+    met uuid[] := '{}';
+    made uuid[];
+    word record;
+    existing ferryman.tasks;
+    differing text[];
+begin
+    if asked is null or jsonb_array_length(requests) > most then
+        perform ferryman.refuse('TASK_INVALID_REQUEST', format('Expected a task or an array of at most %s.', most), '{"field": null}');
+    end if;
+    drafts := array(
+        select ferryman.draft_task(given.value, given.nth::integer, known)
+        from jsonb_array_elements(requests) with ordinality as given (value, nth) order by given.nth);
+    -- By key: of two sets that share keys, one waits for the other's first and then for no more.
+    waiting := array(
+        select draft.ordinality::integer from unnest(drafts) with ordinality as draft
+        order by coalesce(draft.idempotency_key, '') collate "C", coalesce(draft.idempotency_scope, '') collate "C",
+                 coalesce(draft.task_id, '') collate "C", draft.ordinality);
+    for attempt in 1 .. 3 loop
+        exit when waiting = '{}';
+        with inserted as (
+            insert into ferryman.tasks (
+                id, tenant, queue, name, payload, priority, timeout_ms, max_retries, schedule_type, scheduled_at, task_id,
+                idempotency_key, idempotency_scope, traceparent, backoff, due_at, ends_at, state, rank, wake_at, created_at, updated_at)
+            select draft.id, draft.tenant, draft.queue, draft.name, draft.payload, draft.priority, draft.timeout_ms, draft.max_retries,
+                   draft.schedule_type, draft.scheduled_at, draft.task_id, draft.idempotency_key, draft.idempotency_scope,
+                   draft.traceparent, draft.backoff, draft.due_at, draft.ends_at, draft.state, draft.rank, draft.wake_at,
+                   draft.created_at, draft.updated_at
+            from unnest(waiting) with ordinality as turn (place, nth)
+            join unnest(drafts) with ordinality as draft on draft.ordinality = turn.place
+            order by turn.nth
+            on conflict do nothing
+            returning id, tenant, task_id, state, created_at
+        ),
+        told as (
+            insert into ferryman.events (at, subject, attempt, tenant, kind, to_state, subject_name)
+            select created_at, id, 1, tenant, 'task', state, task_id from inserted
+        )
+        select array_agg(inserted.id) into made from inserted;
+        born := born || array(
+            select min(turn.place) from unnest(waiting) as turn (place)
+            join unnest(drafts) with ordinality as draft on draft.ordinality = turn.place
+            where draft.id = any(made) group by draft.id);
+        for word in
+            select turn.place, draft.*, requests -> (turn.place - 1) as asked
+            from unnest(waiting) as turn (place)
+            join unnest(drafts) with ordinality as draft on draft.ordinality = turn.place
+            where turn.place <> all(born)
+            order by turn.place
+        loop
+            existing := null;
+            select array_agg(distinct met.id) as ids into made
+            from (
+                select task.id from ferryman.tasks as task where task.id = word.id and task.tenant = word.tenant
+                union all
+                select task.id from ferryman.tasks as task where task.tenant = word.tenant and task.task_id = word.task_id
+                union all
+                select task.id from ferryman.tasks as task
+                where task.tenant = word.tenant and task.idempotency_key = word.idempotency_key
+                  and task.idempotency_scope is not distinct from word.idempotency_scope
+            ) as met;
+            select task.* into existing from ferryman.tasks as task where task.id = made[1];
+            continue when not found;
+            differing := case when cardinality(made) > 1 then array['task_id', 'idempotency_key'] else array(
+                select field from (values
+                    (1, 'schedule_type', existing.schedule_type is distinct from word.schedule_type),
+                    (2, 'scheduled_at', existing.scheduled_at is distinct from word.scheduled_at),
+                    (3, 'timeout_ms', existing.timeout_ms <> word.timeout_ms),
+                    (4, 'max_retries', existing.max_retries <> word.max_retries)) as compared (nth, field, differs)
+                where differs and word.asked ->> field is not null order by nth) end;
+            if differing <> '{}' then
+                perform ferryman.refuse('TASK_DUPLICATE',
+                    format('The existing task differs from the request in %s.', array_to_string(differing, ', ')),
+                    jsonb_build_object('place', word.place, 'conflict_fields', differing, 'existing', ferryman.shown(existing)));
+            end if;
+            hits := hits || word.place;
+            met := met || existing.id;
+        end loop;
+        waiting := array(select place from unnest(waiting) with ordinality as turn (place, nth)
+                         where place <> all(born) and place <> all(hits) order by nth);
+    end loop;
+    if waiting <> '{}' then
+        perform ferryman.refuse('TASK_DUPLICATE', 'A task with this task_id exists and cannot be shown.',
+            jsonb_build_object('place', waiting[1], 'conflict_fields', array['task_id']));
+    end if;
+    -- One ring for each topic, whatever the number of tasks; none if nothing was born.
+    perform ferryman.ring(case draft.state when 'ready' then 'ready' else 'due' end,
+                          array_agg(distinct draft.queue || chr(31) || draft.tenant) filter (where draft.state = 'ready'))
+    from unnest(drafts) with ordinality as draft
+    where draft.ordinality = any(born)
+    group by draft.state
+    order by draft.state desc;
+    return query
+        select answer.place, task.id, coalesce(task.task_id, task.id::text), answer.hit, task.state, task.due_at, task.ends_at, task.created_at
+        from (
+            select draft.ordinality::integer, draft.id, false
+            from unnest(drafts) with ordinality as draft
+            where draft.ordinality = any(born)
+            union all
+            select hit.place, hit.id, true from unnest(hits, met) as hit (place, id)
+        ) as answer (place, id, hit)
+        join ferryman.tasks as task on task.id = answer.id
+        order by answer.place;
+end
+$$;
+
+COMMENT ON FUNCTION ferryman.create_tasks(asked jsonb) IS 'Create one task, or an array of them, in this transaction; see docs/guide/transactions.md.';
+
+CREATE TABLE ferryman.tasks (
+    id uuid NOT NULL,
+    due_at timestamp with time zone NOT NULL,
+    ends_at timestamp with time zone NOT NULL,
+    rank timestamp with time zone,
+    wake_at timestamp with time zone,
+    leased_until timestamp with time zone,
+    created_at timestamp with time zone NOT NULL,
+    updated_at timestamp with time zone NOT NULL,
+    started_at timestamp with time zone,
+    finished_at timestamp with time zone,
+    scheduled_at timestamp with time zone,
+    epoch bigint DEFAULT 0 NOT NULL,
+    timeout_ms bigint NOT NULL,
+    attempt integer DEFAULT 1 NOT NULL,
+    max_retries integer NOT NULL,
+    lease_count integer DEFAULT 0 NOT NULL,
+    priority smallint DEFAULT 0 NOT NULL,
+    lease_owner uuid,
+    state text NOT NULL,
+    tenant text DEFAULT 'default'::text NOT NULL,
+    queue text DEFAULT 'default'::text NOT NULL,
+    name text NOT NULL,
+    schedule_type text,
+    task_id text,
+    idempotency_key text,
+    idempotency_scope text,
+    callback text,
+    callback_ref text,
+    traceparent text,
+    last_error_code text,
+    last_error_reason text,
+    backoff jsonb,
+    payload jsonb NOT NULL,
+    result jsonb,
+    schedule uuid,
+    fire_time timestamp with time zone,
+    roused boolean,
+    limit_key text,
+    slot boolean,
+    singleton text,
+    debounce text,
+    retry_of uuid,
+    CONSTRAINT tasks_finished_at_present CHECK (((state = ANY (ARRAY['succeeded'::text, 'failed'::text, 'cancelled'::text])) = (finished_at IS NOT NULL))),
+    CONSTRAINT tasks_lease_owner_present CHECK (((state = 'running'::text) = (lease_owner IS NOT NULL))),
+    CONSTRAINT tasks_leased_until_present CHECK (((state = 'running'::text) = (leased_until IS NOT NULL))),
+    CONSTRAINT tasks_one_place CHECK ((num_nonnulls(rank, wake_at, leased_until) =
+CASE
+    WHEN (finished_at IS NULL) THEN 1
+    ELSE 0
+END)),
+    CONSTRAINT tasks_state_known CHECK ((state = ANY (ARRAY['pending'::text, 'ready'::text, 'running'::text, 'succeeded'::text, 'failed'::text, 'cancelled'::text])))
+)
+WITH (autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
+
+COMMENT ON COLUMN ferryman.tasks.rank IS 'Place in the order of claiming: due time + priority x 60 s. Null: cannot be claimed now.';
+
+COMMENT ON COLUMN ferryman.tasks.wake_at IS 'When the sweep puts it into the order of claiming. Null: it is there, or runs, or has ended.';
+
+COMMENT ON COLUMN ferryman.tasks.epoch IS 'The fence: grows with every claim, compared by every write of a holder.';
+
+COMMENT ON COLUMN ferryman.tasks.task_id IS 'Given by the caller; null means: the text of id.';
+
+COMMENT ON COLUMN ferryman.tasks.schedule IS 'The schedule that fired it; together with fire_time the name of one firing.';
+
+COMMENT ON COLUMN ferryman.tasks.roused IS 'Something has come while it ran: the next park does not wait. Null: nothing.';
+
+COMMENT ON COLUMN ferryman.tasks.limit_key IS 'Tasks of one queue, tenant and key share key_concurrency slots.';
+
+COMMENT ON COLUMN ferryman.tasks.slot IS 'Claimed through a gate: counted by its limits as long as it is leased.';
+
+COMMENT ON COLUMN ferryman.tasks.singleton IS 'One live task of a tenant for each.';
+
+COMMENT ON COLUMN ferryman.tasks.debounce IS 'One pending task of a tenant for each.';
+
+COMMENT ON COLUMN ferryman.tasks.retry_of IS 'The ended task that somebody tried anew with this one.';
+
+CREATE FUNCTION ferryman.draft_task(asked jsonb, place integer, known jsonb) RETURNS ferryman.tasks
+    LANGUAGE plpgsql
+    AS $_$
+declare
+    fields constant text[] := array['tenant', 'task_id', 'name', 'queue', 'priority', 'schedule_type', 'scheduled_at', 'timeout_ms',
+        'max_retries', 'backoff', 'idempotency_key', 'idempotency_scope', 'ends_at', 'payload', 'traceparent'];
+    name constant text := '^[A-Za-z0-9_.:-]{1,200}$';
+    named constant text := '1 to 200 characters of letters, digits, _ . : -';
+    key constant text := '^(?=.*[^\s\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000])[^\u0001-\u001f\u007f-\u009f\u2028\u2029]{1,200}$';
+    keyed constant text := '1 to 200 printable characters';
+    draft ferryman.tasks;
+    stray text;
+begin
+    if jsonb_typeof(asked) <> 'object' then
+        perform ferryman.refuse('TASK_INVALID_REQUEST', format('Expected an object, got %s.', jsonb_typeof(asked)),
+            jsonb_build_object('field', null, 'place', place));
+    end if;
+    if asked ->> 'schedule_type' in ('cron', 'daily', 'every') then
+        perform ferryman.refuse_field('TASK_INVALID_SCHEDULE', 'schedule_type',
+            '''at'' or none (a schedule is not made by this function)', asked -> 'schedule_type', place);
+    end if;
+    select field into stray from jsonb_object_keys(asked) as field where field <> all (fields) order by field limit 1;
+    if stray is not null then
+        perform ferryman.refuse('TASK_INVALID_REQUEST',
+            format('%s: expected one of %s; this field is unknown.', stray, array_to_string(fields, ', ')),
+            jsonb_build_object('field', stray, 'place', place));
+    end if;
+    draft.created_at := (known ->> 'now')::timestamptz;
+    draft.updated_at := draft.created_at;
+    draft.schedule_type := asked ->> 'schedule_type';
+    if draft.schedule_type is null and asked ->> 'scheduled_at' is not null then
+        perform ferryman.refuse_field('TASK_INVALID_SCHEDULE', 'schedule_type', '''at'' beside scheduled_at', null, place);
+    end if;
+    if draft.schedule_type <> 'at' or jsonb_typeof(asked -> 'schedule_type') not in ('string', 'null') then
+        perform ferryman.refuse_field('TASK_INVALID_SCHEDULE', 'schedule_type', '''at'' or none', asked -> 'schedule_type', place);
+    end if;
+    draft.scheduled_at := ferryman.time_in(asked, 'scheduled_at', 'TASK_INVALID_SCHEDULE', place);
+    if draft.schedule_type is not null and draft.scheduled_at is null then
+        perform ferryman.refuse_field('TASK_INVALID_SCHEDULE', 'scheduled_at', 'a time for schedule_type ''at''', null, place);
+    end if;
+    draft.task_id := ferryman.text_in(asked, 'task_id', name, named, place);
+    if draft.task_id ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' then
+        draft.id := draft.task_id::uuid;
+        draft.task_id := null;
+    else
+        draft.id := ferryman.new_id();
+    end if;
+    draft.tenant := coalesce(ferryman.text_in(asked, 'tenant', name, named, place), 'default');
+    draft.name := coalesce(ferryman.text_in(asked, 'name', name, named, place), 'default');
+    draft.queue := coalesce(ferryman.text_in(asked, 'queue', name, named, place), 'default');
+    draft.priority := coalesce(ferryman.whole_in(asked, 'priority', -9, 9, place), 0);
+    draft.timeout_ms := coalesce(ferryman.whole_in(asked, 'timeout_ms', 1, 31536000000, place), (known ->> 'tasks.timeout_ms')::bigint);
+    draft.max_retries := coalesce(ferryman.whole_in(asked, 'max_retries', 0, 10000, place), (known ->> 'tasks.max_retries')::integer);
+    draft.idempotency_key := ferryman.text_in(asked, 'idempotency_key', key, keyed, place);
+    draft.idempotency_scope := ferryman.text_in(asked, 'idempotency_scope', key, keyed, place);
+    if draft.idempotency_scope is not null and draft.idempotency_key is null then
+        perform ferryman.refuse_field('TASK_INVALID_REQUEST', 'idempotency_scope', 'together with idempotency_key', '"it alone"', place);
+    end if;
+    draft.backoff := ferryman.backoff_in(asked, place);
+    draft.traceparent := ferryman.text_in(asked, 'traceparent', '^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$',
+        'a W3C traceparent', place);
+    draft.payload := case when asked ->> 'payload' is null then '{}' else asked -> 'payload' end;
+    perform ferryman.refuse_payload(draft.payload, (known ->> 'tasks.payload_limit')::bigint, place);
+    draft.due_at := coalesce(draft.scheduled_at, draft.created_at);
+    draft.ends_at := ferryman.time_in(asked, 'ends_at', 'TASK_INVALID_REQUEST', place);
+    if draft.ends_at <= draft.scheduled_at then
+        perform ferryman.refuse_field('TASK_INVALID_REQUEST', 'ends_at', 'a time after scheduled_at', asked -> 'ends_at', place);
+    end if;
+    draft.ends_at := coalesce(draft.ends_at,
+        greatest(draft.due_at, draft.created_at) + (known ->> 'tasks.ends_after_seconds')::float8 * interval '1 s');
+    if draft.due_at > draft.created_at then
+        draft.state := 'pending';
+        draft.wake_at := draft.due_at;
+    else
+        draft.state := 'ready';
+        draft.rank := draft.created_at + draft.priority * interval '60 s';
+    end if;
+    return draft;
+end
+$_$;
 
 CREATE FUNCTION ferryman.drop_partitions(older_than interval, even_unread boolean) RETURNS SETOF text
     LANGUAGE plpgsql
@@ -86,6 +430,269 @@ begin
 end
 $$;
 
+CREATE FUNCTION ferryman.explain(id uuid) RETURNS jsonb
+    LANGUAGE plpgsql STABLE
+    AS $_$
+declare
+    asked constant uuid := id;
+    told jsonb;
+    more jsonb;
+    reasons jsonb := '[]';
+    asks regproc;
+begin
+    for asks in
+        select known.oid from pg_proc as known
+        where known.pronamespace = (select pronamespace from pg_proc where oid = 'ferryman.explain(uuid)'::regprocedure)
+          and known.proname like 'explained\_%' and known.proargtypes = '2950'::oidvector
+        order by known.proname
+    loop
+        execute format('select %s($1)', asks) into told using asked;
+        exit when told is not null;
+    end loop;
+    if told is null then
+        return null;
+    end if;
+    for asks in
+        select known.oid from pg_proc as known
+        where known.pronamespace = (select pronamespace from pg_proc where oid = 'ferryman.explain(uuid)'::regprocedure)
+          and known.proname like 'reasons\_%' and known.proargtypes = '2950'::oidvector
+        order by known.proname
+    loop
+        execute format(
+            'select jsonb_agg(jsonb_build_object(''code'', code, ''says'', says, ''until'', until, ''about'', about)) from %s($1)', asks)
+            into more using asked;
+        reasons := reasons || coalesce(more, '[]');
+    end loop;
+    return told || jsonb_build_object('reasons', reasons, 'ends', (
+        select jsonb_build_object(
+            'rule', bound.rule, 'ends_by', bound.ends_by, 'terminal_by', bound.terminal_by,
+            'says', format(
+                case bound.rule
+                    when 'W13' then 'W13 ends this attempt at %s unless its lease is renewed'
+                    when 'T21' then 'T21 cancels it at %s if it still waits then'
+                    else bound.rule || ' acts on it at %s' end
+                || case when bound.terminal_by is null then '.' else '; it has ended for good by %s.' end,
+                ferryman.spelled(bound.ends_by), ferryman.spelled(bound.terminal_by)))
+        from ferryman.bounds as bound
+        where bound.id = asked
+        limit 1));
+end
+$_$;
+
+COMMENT ON FUNCTION ferryman.explain(id uuid) IS 'What an object is doing, why it is not running, and what ends it when; null if there is none.';
+
+CREATE FUNCTION ferryman.explained_tasks(id uuid) RETURNS jsonb
+    LANGUAGE sql STABLE
+    AS $$
+    select jsonb_build_object(
+        'domain', 'task', 'id', task.id, 'task_id', coalesce(task.task_id, task.id::text), 'tenant', task.tenant, 'name', task.name,
+        'queue', task.queue, 'state', task.state, 'attempt', task.attempt, 'max_attempts', 1 + task.max_retries,
+        'doing', case
+            when task.finished_at is not null then 'It has ended.'
+            when task.leased_until is not null then format('It runs, attempt %s of %s.', task.attempt, 1 + task.max_retries)
+            when task.wake_at is not null then 'It waits for a time.'
+            else 'It waits for a worker.' end)
+    from ferryman.tasks as task
+    where task.id = explained_tasks.id
+$$;
+
+CREATE FUNCTION ferryman.id_at(moment timestamp with time zone) RETURNS uuid
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    AS $$
+    select rpad(encode(substring(int8send(greatest(0, floor(extract(epoch from moment) * 1000)::bigint)) from 3), 'hex'), 32, '0')::uuid
+$$;
+
+CREATE FUNCTION ferryman.new_id() RETURNS uuid
+    LANGUAGE sql
+    AS $$
+    select encode(
+        substring(int8send(micros / 1000) from 3)
+        || set_byte(substring(int8send((micros % 1000) * 4096 / 1000) from 7), 0, (112 | ((micros % 1000) * 4096 / 1000 / 256))::integer)
+        || set_byte(substring(random from 9), 0, 128 | (get_byte(random, 8) & 63)), 'hex')::uuid
+    from (select (extract(epoch from clock_timestamp()) * 1000000)::bigint as micros, uuid_send(gen_random_uuid()) as random) as made
+$$;
+
+CREATE FUNCTION ferryman.reasons_tasks(id uuid) RETURNS TABLE(code text, says text, until timestamp with time zone, about jsonb)
+    LANGUAGE sql STABLE
+    AS $$
+    with clock as materialized (
+        select ferryman.clock() as now
+    ),
+    task as materialized (
+        select each.* from ferryman.tasks as each where each.id = reasons_tasks.id
+    )
+    select 'not_due', format('It is due at %s.', ferryman.spelled(task.wake_at)), task.wake_at, '{}'::jsonb
+    from task, clock
+    where task.state = 'pending' and task.wake_at > clock.now
+    union all
+    select 'backing_off',
+           format('Attempt %s ended with %s; the next one may begin at %s.', task.attempt - 1, task.last_error_code, ferryman.spelled(task.wake_at)),
+           task.wake_at, jsonb_build_object('last_error_code', task.last_error_code, 'last_error_reason', task.last_error_reason)
+    from task, clock
+    where task.state = 'ready' and task.wake_at > clock.now and task.attempt > 1 and task.last_error_code is not null
+    union all
+    select 'due', format('It has been due since %s; the sweep of the next worker lets it in.', ferryman.spelled(task.wake_at)), null, '{}'
+    from task, clock
+    where task.wake_at <= clock.now
+    union all
+    select 'leased',
+           format('%s holds it since %s; the lease ends at %s unless it is renewed, the attempt at %s at the latest.',
+                  coalesce(format('Worker %s (pid %s)', worker.host, worker.pid), 'A worker that has gone'),
+                  ferryman.spelled(task.started_at), ferryman.spelled(task.leased_until),
+                  ferryman.spelled(task.started_at + task.timeout_ms * interval '1 ms')),
+           task.leased_until,
+           jsonb_build_object('lease_owner', task.lease_owner, 'host', worker.host, 'pid', worker.pid, 'started_at', task.started_at,
+                              'times_out_at', task.started_at + task.timeout_ms * interval '1 ms', 'lease_count', task.lease_count)
+    from task
+    left join ferryman.workers as worker on worker.boot_id = task.lease_owner
+    where task.leased_until is not null
+    union all
+    select 'holder_silent',
+           case when worker.boot_id is null then 'Its worker is gone.'
+                else format('Its worker has not been heard of since %s.', ferryman.spelled(worker.seen_until)) end
+           || ' When the lease has ended the attempt counts as timed out.',
+           greatest(task.leased_until, dog.grace_until), jsonb_build_object('seen_until', worker.seen_until)
+    from clock, ferryman.watchdog as dog, task
+    left join ferryman.workers as worker on worker.boot_id = task.lease_owner
+    where task.leased_until is not null and coalesce(worker.seen_until < clock.now, true)
+    union all
+    select 'ended',
+           case task.state
+               when 'succeeded' then format('It succeeded at %s.', ferryman.spelled(task.finished_at))
+               when 'failed' then format('It failed at %s with %s: %s.', ferryman.spelled(task.finished_at), task.last_error_code,
+                                         rtrim(coalesce(task.last_error_reason, 'no reason was kept'), '.'))
+               else format('It was cancelled at %s%s.', ferryman.spelled(task.finished_at),
+                           ': ' || rtrim(concat_ws(': ', last.reason_code, coalesce(last.reason_message, 'nobody said why')), '.')) end,
+           null,
+           jsonb_build_object('finished_at', task.finished_at, 'reason_code', coalesce(last.reason_code, task.last_error_code),
+                              'reason', coalesce(last.reason_message, task.last_error_reason), 'kept_until', task.finished_at + kept.keeping)
+    from task
+    left join lateral (
+        select event.reason_code, event.reason_message
+        from ferryman.events as event
+        where event.subject = task.id and event.kind = 'task' and event.to_state = task.state
+        order by event.id desc
+        limit 1
+    ) as last on true
+    left join lateral (
+        select setting.value::text::float8 * interval '1 s' as keeping
+        from ferryman.settings as setting
+        where setting.name = case task.state when 'failed' then 'tasks.retention_failed_seconds' else 'tasks.retention_seconds' end
+    ) as kept on true
+    where task.finished_at is not null
+$$;
+
+CREATE FUNCTION ferryman.reasons_tasks_workers(id uuid) RETURNS TABLE(code text, says text, until timestamp with time zone, about jsonb)
+    LANGUAGE sql STABLE
+    AS $$
+    with task as materialized (
+        select each.* from ferryman.tasks as each
+        where each.id = reasons_tasks_workers.id and each.finished_at is null and each.leased_until is null
+    ),
+    alive as materialized (
+        select worker.boot_id, worker.queues,
+               task.queue = any(worker.queues) as serves,
+               task.queue = any(worker.queues) and task.name = any(worker.handlers) as knows,
+               -- A worker of a release that does not tell which kinds it knows may know this one.
+               task.queue = any(worker.queues) and task.name = any(worker.handlers)
+                   and (task.callback is null or coalesce(worker.settings -> 'callbacks' ? task.callback, true)) as takes
+        from task, ferryman.workers as worker
+        where worker.seen_until >= ferryman.clock()
+    ),
+    seen as materialized (
+        select count(*) as alive, count(*) filter (where serves) as serve, count(*) filter (where knows) as know,
+               count(*) filter (where takes) as take
+        from alive
+    )
+    select 'no_worker', 'No worker is alive.', null::timestamptz, '{}'::jsonb
+    from task, seen
+    where seen.alive = 0
+    union all
+    select 'queue_not_served',
+           format('No living worker serves its queue %s; they serve %s.', task.queue,
+                  (select string_agg(distinct queue, ', ') from alive, unnest(alive.queues) as queue)),
+           null, jsonb_build_object('queue', task.queue, 'workers', seen.alive)
+    from task, seen
+    where seen.alive > 0 and seen.serve = 0
+    union all
+    select 'handler_unknown', format('No living worker of its queue %s knows the handler %s.', task.queue, task.name), null,
+           jsonb_build_object('name', task.name, 'queue', task.queue, 'workers', seen.serve)
+    from task, seen
+    where seen.serve > 0 and seen.know = 0
+    union all
+    select 'callback_unknown',
+           format('Its end is owed to an owner of kind %s, which no living worker of its queue and handler knows.', task.callback), null,
+           jsonb_build_object('callback', task.callback, 'workers', seen.know)
+    from task, seen
+    where seen.know > 0 and seen.take = 0
+    union all
+    select 'in_line',
+           format('It can be claimed: %s stand before it in its queue, and %s would take it.',
+                  case ahead.count when 0 then 'none' when 1000 then '1000 or more' else ahead.count::text end,
+                  case seen.take when 1 then 'one living worker' else seen.take || ' living workers' end),
+           null, jsonb_build_object('ahead', ahead.count, 'workers', seen.take)
+    from task, seen
+    cross join lateral (
+        select count(*) as count
+        from (
+            select from ferryman.tasks as other
+            where other.queue = task.queue and other.tenant = task.tenant and other.rank is not null
+              and (other.rank, other.id) < (task.rank, task.id)
+            limit 1000
+        ) as before
+    ) as ahead
+    where seen.take > 0 and task.rank is not null and task.ends_at > ferryman.clock()
+    union all
+    select 'expired', format('Its ends_at passed at %s: nothing claims it, and T21 cancels it at its next look.', ferryman.spelled(task.ends_at)),
+           null, '{}'
+    from task
+    where task.ends_at <= ferryman.clock()
+$$;
+
+CREATE FUNCTION ferryman.reasons_watchdog(id uuid) RETURNS TABLE(code text, says text, until timestamp with time zone, about jsonb)
+    LANGUAGE sql STABLE
+    AS $$
+    select 'watchdog_silent', format('No watchdog has ticked since %s: nobody ends what hangs.', ferryman.spelled(dog.ticked_at)),
+           null::timestamptz, jsonb_build_object('ticked_at', dog.ticked_at)
+    from ferryman.watchdog as dog
+    where dog.ticked_at < clock_timestamp() - ferryman.slack()
+      and exists (select from ferryman.bounds as bound where bound.id = reasons_watchdog.id)
+    union all
+    select 'grace', format('After an outage no lease is judged before %s.', ferryman.spelled(dog.grace_until)), dog.grace_until, '{}'
+    from ferryman.watchdog as dog
+    where dog.grace_until > clock_timestamp()
+      and exists (select from ferryman.bounds as bound where bound.id = reasons_watchdog.id and bound.rule = 'W13')
+$$;
+
+CREATE FUNCTION ferryman.refuse(code text, said text, about jsonb) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog'
+    AS $$
+begin
+    raise exception using
+        errcode = case code
+            when 'TASK_INVALID_REQUEST' then 'FM010'
+            when 'TASK_INVALID_SCHEDULE' then 'FM011'
+            when 'TASK_INVALID_PAYLOAD' then 'FM012'
+            when 'TASK_DUPLICATE' then 'FM013'
+        end,
+        message = code,
+        detail = (jsonb_build_object('message', said) || about)::text,
+        hint = said;
+end
+$$;
+
+CREATE FUNCTION ferryman.refuse_field(code text, field text, expected text, got jsonb, place integer) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+    perform ferryman.refuse(
+        code,
+        format('%s: expected %s, got %s.', field, expected, case when got is null or got = 'null' then 'none' else left(got::text, 60) end),
+        jsonb_build_object('field', field, 'place', place));
+end
+$$;
+
 CREATE FUNCTION ferryman.refuse_move() RETURNS trigger
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog'
@@ -105,6 +712,51 @@ begin
 end
 $$;
 
+CREATE FUNCTION ferryman.refuse_payload(payload jsonb, most bigint, place integer) RETURNS void
+    LANGUAGE plpgsql
+    AS $_$
+declare
+    written text := payload::text;
+    culprit record;
+begin
+    if octet_length(written) > most then
+        perform ferryman.refuse('TASK_INVALID_PAYLOAD', format('The value takes %s bytes; %s are allowed.', octet_length(written), most),
+            jsonb_build_object('path', '$', 'size', octet_length(written), 'limit', most, 'place', place));
+    end if;
+    if written !~ '[0-9]{19}' and length(written) - length(translate(written, '[{', '')) <= 128 then
+        return;
+    end if;
+    with recursive node as (
+        select payload as value, 0 as depth, '$' as path
+        union all
+        select part.value, node.depth + 1, node.path || part.step
+        from node
+        cross join lateral (
+            select item.value, format('.%s', item.key) as step
+            from jsonb_each(case jsonb_typeof(node.value) when 'object' then node.value else '{}' end) as item
+            union all
+            select item.value, format('[%s]', item.nth - 1)
+            from jsonb_array_elements(case jsonb_typeof(node.value) when 'array' then node.value else '[]' end)
+                with ordinality as item (value, nth)
+        ) as part
+        where node.depth <= 128
+    )
+    select node.path, case when jsonb_typeof(node.value) = 'number' then 'An integer beyond 64 bits cannot be stored.'
+                           else 'The value is nested deeper than 128 levels.' end as said
+    into culprit
+    from node
+    where (node.depth >= 128 and jsonb_typeof(node.value) in ('object', 'array'))
+       or case jsonb_typeof(node.value) when 'number' then
+              node.value::numeric = trunc(node.value::numeric)
+              and node.value::numeric not between -9223372036854775808 and 9223372036854775807
+          else false end
+    limit 1;
+    if found then
+        perform ferryman.refuse('TASK_INVALID_PAYLOAD', culprit.said, jsonb_build_object('path', culprit.path, 'place', place));
+    end if;
+end
+$_$;
+
 CREATE FUNCTION ferryman.refuse_rewriting() RETURNS trigger
     LANGUAGE plpgsql
     AS $$
@@ -116,6 +768,36 @@ begin
 end
 $$;
 
+CREATE FUNCTION ferryman.ring(topic text, hints text[]) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+declare
+    home text := (select namespace.nspname from pg_class as class join pg_namespace as namespace on namespace.oid = class.relnamespace
+                  where class.oid = 'ferryman.settings'::regclass);
+    channel text := home || '_doorbell';
+    payload text := json_build_array('', topic, case when cardinality(hints) <= 64 then hints else '{}'::text[] end)::text;
+begin
+    if exists (select from ferryman.settings where name = 'ring_within' and value = 'false') then
+        return;
+    end if;
+    if octet_length(channel) > 63 then
+        channel := 'doorbell_' || left(encode(sha256(convert_to(home, 'UTF8')), 'hex'), 32);
+    end if;
+    if octet_length(payload) > 7999 then
+        payload := json_build_array('', topic, '{}'::text[])::text;
+    end if;
+    perform pg_notify(channel, payload);
+end
+$$;
+
+CREATE FUNCTION ferryman.shown(task ferryman.tasks) RETURNS jsonb
+    LANGUAGE sql STABLE
+    AS $$
+    select to_jsonb(task) - array['payload', 'result', 'lease_owner', 'rank', 'wake_at', 'epoch', 'lease_count', 'callback',
+                                  'callback_ref', 'traceparent', 'backoff']
+           || jsonb_build_object('task_id', coalesce(task.task_id, task.id::text))
+$$;
+
 CREATE FUNCTION ferryman.slack() RETURNS interval
     LANGUAGE sql STABLE
     AS $$
@@ -123,75 +805,119 @@ CREATE FUNCTION ferryman.slack() RETURNS interval
         (select value::text::float8 from ferryman.settings where name = 'watchdog.interval_seconds'), 5))
 $$;
 
-CREATE TABLE ferryman.tasks (
+CREATE FUNCTION ferryman.spelled(moment timestamp with time zone) RETURNS text
+    LANGUAGE sql STABLE PARALLEL SAFE
+    AS $$
+    select to_char(moment at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"')
+$$;
+
+CREATE FUNCTION ferryman.text_in(asked jsonb, field text, pattern text, expected text, place integer) RETURNS text
+    LANGUAGE plpgsql
+    AS $$
+begin
+    if asked ->> field is not null and (jsonb_typeof(asked -> field) <> 'string' or asked ->> field collate "C" !~ pattern) then
+        perform ferryman.refuse_field('TASK_INVALID_REQUEST', field, expected, asked -> field, place);
+    end if;
+    return asked ->> field;
+end
+$$;
+
+CREATE FUNCTION ferryman.time_in(asked jsonb, field text, code text, place integer) RETURNS timestamp with time zone
+    LANGUAGE plpgsql
+    AS $_$
+declare
+    value text := asked ->> field;
+    day constant text := '^\d{4}-\d{2}-\d{2}[T ]([01]\d|2[0-3]):[0-5]\d(:[0-5]\d([.,]\d{1,9})?)?';
+    moment timestamptz;
+begin
+    if value is null then
+        return null;
+    end if;
+    if jsonb_typeof(asked -> field) = 'string' and (value ~ (day || '$') or value ~ '^\d{4}-\d{2}-\d{2}$') then
+        perform ferryman.refuse_field(code, field, 'a time with its UTC offset, such as 2030-01-01T00:00:00Z', asked -> field, place);
+    end if;
+    if jsonb_typeof(asked -> field) <> 'string' or value !~ (day || '(Z|[+-]\d{2}(:?\d{2})?)$') then
+        perform ferryman.refuse_field(code, field, 'a time in ISO 8601', asked -> field, place);
+    end if;
+    begin
+        moment := value::timestamptz;
+    exception
+        when datetime_field_overflow or invalid_datetime_format or invalid_time_zone_displacement_value then
+            perform ferryman.refuse_field(code, field, 'a time in ISO 8601', asked -> field, place);
+    end;
+    if extract(year from moment at time zone 'UTC') >= 9000 then
+        perform ferryman.refuse_field(code, field, 'a time before the year 9000', asked -> field, place);
+    end if;
+    return moment;
+end
+$_$;
+
+CREATE FUNCTION ferryman.whole_in(asked jsonb, field text, lowest bigint, highest bigint, place integer) RETURNS bigint
+    LANGUAGE plpgsql
+    AS $_$
+begin
+    if jsonb_typeof(asked -> field) = 'null' then
+        return null;
+    end if;
+    if jsonb_typeof(asked -> field) <> 'number' or (asked ->> field) !~ '^-?[0-9]{1,18}$'
+       or (asked ->> field)::bigint not between lowest and highest then
+        perform ferryman.refuse_field('TASK_INVALID_REQUEST', field,
+            format('a whole number from %s to %s', lowest, highest), asked -> field, place);
+    end if;
+    return (asked ->> field)::bigint;
+end
+$_$;
+
+CREATE TABLE ferryman.schedules (
     id uuid NOT NULL,
-    due_at timestamp with time zone NOT NULL,
-    ends_at timestamp with time zone NOT NULL,
-    rank timestamp with time zone,
-    wake_at timestamp with time zone,
-    leased_until timestamp with time zone,
+    next_run_at timestamp with time zone,
+    last_run_at timestamp with time zone,
+    ends_at timestamp with time zone,
     created_at timestamp with time zone NOT NULL,
     updated_at timestamp with time zone NOT NULL,
-    started_at timestamp with time zone,
-    finished_at timestamp with time zone,
-    scheduled_at timestamp with time zone,
-    epoch bigint DEFAULT 0 NOT NULL,
+    ended_at timestamp with time zone,
+    interval_ms bigint,
     timeout_ms bigint NOT NULL,
-    attempt integer DEFAULT 1 NOT NULL,
+    fired bigint DEFAULT 0 NOT NULL,
+    missed bigint DEFAULT 0 NOT NULL,
+    skipped bigint DEFAULT 0 NOT NULL,
     max_retries integer NOT NULL,
-    lease_count integer DEFAULT 0 NOT NULL,
-    priority smallint DEFAULT 0 NOT NULL,
-    lease_owner uuid,
+    priority smallint NOT NULL,
+    declared boolean NOT NULL,
     state text NOT NULL,
-    tenant text DEFAULT 'default'::text NOT NULL,
-    queue text DEFAULT 'default'::text NOT NULL,
+    tenant text NOT NULL,
+    queue text NOT NULL,
     name text NOT NULL,
-    schedule_type text,
-    task_id text,
+    schedule_type text NOT NULL,
+    cron_expr text,
+    timezone text,
+    catch_up text NOT NULL,
+    overlap text NOT NULL,
+    schedule_id text,
     idempotency_key text,
     idempotency_scope text,
-    callback text,
-    callback_ref text,
-    traceparent text,
-    last_error_code text,
-    last_error_reason text,
     backoff jsonb,
     payload jsonb NOT NULL,
-    result jsonb,
-    limit_key text,
-    slot boolean,
-    singleton text,
-    debounce text,
-    retry_of uuid,
-    CONSTRAINT tasks_finished_at_present CHECK (((state = ANY (ARRAY['succeeded'::text, 'failed'::text, 'cancelled'::text])) = (finished_at IS NOT NULL))),
-    CONSTRAINT tasks_lease_owner_present CHECK (((state = 'running'::text) = (lease_owner IS NOT NULL))),
-    CONSTRAINT tasks_leased_until_present CHECK (((state = 'running'::text) = (leased_until IS NOT NULL))),
-    CONSTRAINT tasks_one_place CHECK ((num_nonnulls(rank, wake_at, leased_until) =
-CASE
-    WHEN (finished_at IS NULL) THEN 1
-    ELSE 0
-END)),
-    CONSTRAINT tasks_state_known CHECK ((state = ANY (ARRAY['pending'::text, 'ready'::text, 'running'::text, 'succeeded'::text, 'failed'::text, 'cancelled'::text])))
-)
-WITH (autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
+    CONSTRAINT schedules_catch_up_known CHECK ((catch_up = ANY (ARRAY['latest'::text, 'all'::text, 'none'::text]))),
+    CONSTRAINT schedules_ended_at_present CHECK (((state = 'ended'::text) = (ended_at IS NOT NULL))),
+    CONSTRAINT schedules_next_run_at_finite CHECK (isfinite(next_run_at)),
+    CONSTRAINT schedules_next_run_at_present CHECK (((state = 'active'::text) = (next_run_at IS NOT NULL))),
+    CONSTRAINT schedules_overlap_known CHECK ((overlap = ANY (ARRAY['allow'::text, 'skip'::text, 'cancel_previous'::text]))),
+    CONSTRAINT schedules_rhythm_whole CHECK (
+CASE schedule_type
+    WHEN 'every'::text THEN ((interval_ms > 0) AND (num_nonnulls(cron_expr, timezone) = 0))
+    ELSE ((schedule_type = ANY (ARRAY['cron'::text, 'daily'::text])) AND (num_nonnulls(cron_expr, timezone) = 2) AND (interval_ms IS NULL))
+END),
+    CONSTRAINT schedules_state_known CHECK ((state = ANY (ARRAY['active'::text, 'paused'::text, 'ended'::text])))
+);
 
-COMMENT ON COLUMN ferryman.tasks.rank IS 'Place in the order of claiming: due time + priority x 60 s. Null: cannot be claimed now.';
+COMMENT ON COLUMN ferryman.schedules.next_run_at IS 'When it fires next. Null: it is paused or has ended.';
 
-COMMENT ON COLUMN ferryman.tasks.wake_at IS 'When the sweep puts it into the order of claiming. Null: it is there, or runs, or has ended.';
+COMMENT ON COLUMN ferryman.schedules.last_run_at IS 'The fire time of its latest task.';
 
-COMMENT ON COLUMN ferryman.tasks.epoch IS 'The fence: grows with every claim, compared by every write of a holder.';
+COMMENT ON COLUMN ferryman.schedules.declared IS 'It stands in the code of an app, which brings it up to date when a worker starts.';
 
-COMMENT ON COLUMN ferryman.tasks.task_id IS 'Given by the caller; null means: the text of id.';
-
-COMMENT ON COLUMN ferryman.tasks.limit_key IS 'Tasks of one queue, tenant and key share key_concurrency slots.';
-
-COMMENT ON COLUMN ferryman.tasks.slot IS 'Claimed through a gate: counted by its limits as long as it is leased.';
-
-COMMENT ON COLUMN ferryman.tasks.singleton IS 'One live task of a tenant for each.';
-
-COMMENT ON COLUMN ferryman.tasks.debounce IS 'One pending task of a tenant for each.';
-
-COMMENT ON COLUMN ferryman.tasks.retry_of IS 'The ended task that somebody tried anew with this one.';
+COMMENT ON COLUMN ferryman.schedules.schedule_id IS 'Given by its creator; null means: the text of id.';
 
 CREATE VIEW ferryman.bounds AS
  SELECT 'task'::text AS domain,
@@ -212,7 +938,17 @@ UNION ALL
     task.ends_at AS ends_by,
     (((task.ends_at + ((task.timeout_ms)::double precision * '00:00:00.001'::interval)) + '00:00:05'::interval) + ferryman.slack()) AS terminal_by
    FROM ferryman.tasks task
-  WHERE ((task.finished_at IS NULL) AND (task.leased_until IS NULL));
+  WHERE ((task.finished_at IS NULL) AND (task.leased_until IS NULL))
+UNION ALL
+ SELECT 'schedule'::text AS domain,
+    schedule.id,
+    schedule.tenant,
+    schedule.state,
+    'T10'::text AS rule,
+    schedule.next_run_at AS ends_by,
+    schedule.ends_at AS terminal_by
+   FROM ferryman.schedules schedule
+  WHERE (schedule.next_run_at IS NOT NULL);
 
 COMMENT ON VIEW ferryman.bounds IS 'Every live object, the rule that ends it, and by when.';
 
@@ -327,6 +1063,16 @@ UNION ALL
     task.wake_at AS ends_by
    FROM ferryman.tasks task
   WHERE (task.wake_at < ( SELECT edge.late_before
+           FROM edge))
+UNION ALL
+ SELECT 'schedule'::text AS domain,
+    schedule.id,
+    schedule.tenant,
+    schedule.state,
+    'T10'::text AS rule,
+    schedule.next_run_at AS ends_by
+   FROM ferryman.schedules schedule
+  WHERE (schedule.next_run_at < ( SELECT edge.late_before
            FROM edge));
 
 COMMENT ON VIEW ferryman.overdue IS 'Live objects past the time by which a rule should have acted on them; empty by invariant.';
@@ -372,6 +1118,16 @@ COMMENT ON COLUMN ferryman.queues.declared IS 'What an app last declared; a decl
 
 COMMENT ON COLUMN ferryman.queues.open IS 'Claimed by lanes, without a look at this row''s limits.';
 
+CREATE TABLE ferryman.retention (
+    domain text NOT NULL,
+    after_id uuid DEFAULT '00000000-0000-0000-0000-000000000000'::uuid NOT NULL,
+    next_at timestamp with time zone DEFAULT '-infinity'::timestamp with time zone NOT NULL
+);
+
+COMMENT ON COLUMN ferryman.retention.after_id IS 'The walk goes on behind this id.';
+
+COMMENT ON COLUMN ferryman.retention.next_at IS 'Nobody looks before: many watchdogs walk no faster than one.';
+
 CREATE TABLE ferryman.settings (
     name text NOT NULL,
     value jsonb NOT NULL,
@@ -405,6 +1161,53 @@ CREATE TABLE ferryman.task_progress (
 )
 WITH (fillfactor='70');
 
+CREATE TABLE ferryman.task_signals (
+    id bigint NOT NULL,
+    task uuid NOT NULL,
+    at timestamp with time zone NOT NULL,
+    name text NOT NULL,
+    payload jsonb
+);
+
+ALTER TABLE ferryman.task_signals ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME ferryman.task_signals_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE ferryman.task_steps (
+    task uuid NOT NULL,
+    child uuid,
+    at timestamp with time zone NOT NULL,
+    until timestamp with time zone,
+    nth integer NOT NULL,
+    "position" integer,
+    kind text NOT NULL,
+    name text NOT NULL,
+    state text NOT NULL,
+    result jsonb,
+    CONSTRAINT task_steps_kind_check CHECK ((kind = ANY (ARRAY['step'::text, 'sleep'::text, 'event'::text, 'child'::text]))),
+    CONSTRAINT task_steps_open CHECK (((state <> 'open'::text) OR (num_nonnulls(child, until) = 1))),
+    CONSTRAINT task_steps_state_check CHECK ((state = ANY (ARRAY['open'::text, 'done'::text, 'failed'::text])))
+);
+
+COMMENT ON COLUMN ferryman.task_steps."position" IS 'Its place among the calls made in sequence. Null: made in a parallel branch.';
+
+CREATE TABLE ferryman.task_waits (
+    task uuid NOT NULL,
+    epoch bigint NOT NULL,
+    open integer,
+    children uuid[] NOT NULL,
+    names text[] NOT NULL,
+    CONSTRAINT task_waits_check CHECK (((open IS NULL) = (children = '{}'::uuid[])))
+)
+WITH (fillfactor='50');
+
+COMMENT ON COLUMN ferryman.task_waits.open IS 'How many of the children must end before it goes on. Null: it waits for none.';
+
 CREATE TABLE ferryman.workers (
     boot_id uuid NOT NULL,
     tenant text,
@@ -435,6 +1238,12 @@ ALTER TABLE ONLY ferryman.paused_names
 ALTER TABLE ONLY ferryman.queues
     ADD CONSTRAINT queues_pkey PRIMARY KEY (name, tenant);
 
+ALTER TABLE ONLY ferryman.retention
+    ADD CONSTRAINT retention_pkey PRIMARY KEY (domain);
+
+ALTER TABLE ONLY ferryman.schedules
+    ADD CONSTRAINT schedules_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY ferryman.settings
     ADD CONSTRAINT settings_pkey PRIMARY KEY (name);
 
@@ -443,6 +1252,15 @@ ALTER TABLE ONLY ferryman.task_logs
 
 ALTER TABLE ONLY ferryman.task_progress
     ADD CONSTRAINT task_progress_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY ferryman.task_signals
+    ADD CONSTRAINT task_signals_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY ferryman.task_steps
+    ADD CONSTRAINT task_steps_pkey PRIMARY KEY (task, kind, name, nth);
+
+ALTER TABLE ONLY ferryman.task_waits
+    ADD CONSTRAINT task_waits_pkey PRIMARY KEY (task);
 
 ALTER TABLE ONLY ferryman.tasks
     ADD CONSTRAINT tasks_pkey PRIMARY KEY (id);
@@ -461,11 +1279,27 @@ CREATE INDEX events_subject ON ONLY ferryman.events USING btree (subject, id);
 
 CREATE INDEX events_default_subject_id_idx ON ferryman.events_default USING btree (subject, id);
 
+CREATE INDEX schedules_due ON ferryman.schedules USING btree (next_run_at) WHERE (next_run_at IS NOT NULL);
+
+CREATE UNIQUE INDEX schedules_idempotency ON ferryman.schedules USING btree (tenant, idempotency_key, idempotency_scope) NULLS NOT DISTINCT WHERE ((idempotency_key IS NOT NULL) AND (ended_at IS NULL));
+
+CREATE UNIQUE INDEX schedules_schedule_id ON ferryman.schedules USING btree (tenant, schedule_id) WHERE ((schedule_id IS NOT NULL) AND (ended_at IS NULL));
+
+CREATE INDEX schedules_tenant ON ferryman.schedules USING btree (tenant, id);
+
 CREATE INDEX task_logs_task ON ferryman.task_logs USING btree (task, id);
+
+CREATE INDEX task_signals_task ON ferryman.task_signals USING btree (task, name, id);
+
+CREATE INDEX task_steps_children ON ferryman.task_steps USING btree (child) WHERE ((child IS NOT NULL) AND (state = 'open'::text));
 
 CREATE UNIQUE INDEX tasks_debounce ON ferryman.tasks USING btree (tenant, debounce) WHERE ((debounce IS NOT NULL) AND (state = 'pending'::text));
 
 CREATE INDEX tasks_ending ON ferryman.tasks USING btree (ends_at) WHERE ((finished_at IS NULL) AND (leased_until IS NULL));
+
+CREATE UNIQUE INDEX tasks_firing ON ferryman.tasks USING btree (schedule, fire_time) WHERE (schedule IS NOT NULL);
+
+CREATE INDEX tasks_firing_live ON ferryman.tasks USING btree (schedule) WHERE ((schedule IS NOT NULL) AND (finished_at IS NULL));
 
 CREATE UNIQUE INDEX tasks_idempotency ON ferryman.tasks USING btree (tenant, idempotency_key, idempotency_scope) NULLS NOT DISTINCT WHERE (idempotency_key IS NOT NULL);
 
@@ -495,6 +1329,10 @@ CREATE TRIGGER events_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON ferryma
 
 CREATE TRIGGER events_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON ferryman.events_default FOR EACH STATEMENT EXECUTE FUNCTION ferryman.refuse_rewriting();
 
+CREATE TRIGGER schedules_state_births BEFORE INSERT ON ferryman.schedules FOR EACH ROW WHEN (((new.state = 'active'::text) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('SCHEDULE_INVALID_TRANSITION', 'state', 'id');
+
+CREATE TRIGGER schedules_state_moves BEFORE UPDATE OF state ON ferryman.schedules FOR EACH ROW WHEN (((((((old.state = 'active'::text) AND (new.state = 'ended'::text)) OR ((old.state = 'active'::text) AND (new.state = 'paused'::text))) OR ((old.state = 'paused'::text) AND (new.state = 'active'::text))) OR ((old.state = 'paused'::text) AND (new.state = 'ended'::text))) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('SCHEDULE_INVALID_TRANSITION', 'state', 'id');
+
 CREATE TRIGGER tasks_state_births BEFORE INSERT ON ferryman.tasks FOR EACH ROW WHEN (((new.state = ANY (ARRAY['pending'::text, 'ready'::text])) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('TASK_INVALID_TRANSITION', 'state', 'id');
 
 CREATE TRIGGER tasks_state_moves BEFORE UPDATE OF state ON ferryman.tasks FOR EACH ROW WHEN (((((((((((old.state = 'pending'::text) AND (new.state = 'cancelled'::text)) OR ((old.state = 'pending'::text) AND (new.state = 'ready'::text))) OR ((old.state = 'ready'::text) AND (new.state = 'cancelled'::text))) OR ((old.state = 'ready'::text) AND (new.state = 'running'::text))) OR ((old.state = 'running'::text) AND (new.state = 'cancelled'::text))) OR ((old.state = 'running'::text) AND (new.state = 'failed'::text))) OR ((old.state = 'running'::text) AND (new.state = 'ready'::text))) OR ((old.state = 'running'::text) AND (new.state = 'succeeded'::text))) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('TASK_INVALID_TRANSITION', 'state', 'id');
@@ -504,3 +1342,12 @@ ALTER TABLE ONLY ferryman.task_logs
 
 ALTER TABLE ONLY ferryman.task_progress
     ADD CONSTRAINT task_progress_id_fkey FOREIGN KEY (id) REFERENCES ferryman.tasks(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY ferryman.task_signals
+    ADD CONSTRAINT task_signals_task_fkey FOREIGN KEY (task) REFERENCES ferryman.tasks(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY ferryman.task_steps
+    ADD CONSTRAINT task_steps_task_fkey FOREIGN KEY (task) REFERENCES ferryman.tasks(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY ferryman.task_waits
+    ADD CONSTRAINT task_waits_task_fkey FOREIGN KEY (task) REFERENCES ferryman.tasks(id) ON DELETE CASCADE;

@@ -20,7 +20,7 @@ from typing import Any
 from ferryman.app.embedded import Embedded
 from ferryman.kernel import migrate
 from ferryman.kernel.machine import Machine
-from ferryman.tasks.states import TASK
+from ferryman.tasks.states import SCHEDULE, TASK
 from tools import reference
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -89,6 +89,7 @@ def lifecycle(machine: Machine[Any]) -> str:
 PAGES: dict[str, Callable[[], str]] = {
     "docs/schema.sql": schema,
     "docs/machines/tasks.md": lambda: lifecycle(TASK),
+    "docs/machines/schedules.md": lambda: lifecycle(SCHEDULE),
     "docs/reference.md": reference.page,
 }
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import ferryman
 from ferryman import testing
-from ferryman.app.blocking import BlockingHandle, BlockingQueues
+from ferryman.app.blocking import BlockingHandle, BlockingQueues, BlockingSchedules
 from ferryman.app.queues import Queues
 from ferryman.kernel import errors, telemetry
 from ferryman.kernel.events import Event
@@ -24,12 +24,25 @@ from ferryman.tasks.intake.flow import Retried
 from ferryman.tasks.intake.queues import Holder, Queue
 from ferryman.tasks.intake.read import LogLine
 from ferryman.tasks.intake.result import Progress
+from ferryman.tasks.model import Firing
 
 WIDTH = 110
 # Not for users to make, but in the answers they get.
-ANSWERS = (BlockingHandle, BlockingQueues, Event, Holder, LogLine, Progress, Queue, Queues, Retried)
+ANSWERS = (
+    BlockingHandle, BlockingQueues, BlockingSchedules, Event, Firing, Holder, LogLine, Progress, Queue, Queues, Retried,
+)  # fmt: skip
 # Given to users ready made: how they are made is not their matter.
-GIVEN = (BlockingHandle, BlockingQueues, Queues, ferryman.Context, ferryman.Handle, ferryman.Tasks)
+GIVEN = (
+    BlockingHandle,
+    BlockingQueues,
+    BlockingSchedules,
+    Queues,
+    ferryman.Context,
+    ferryman.Handle,
+    ferryman.Schedule,
+    ferryman.Schedules,
+    ferryman.Tasks,
+)
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef
 

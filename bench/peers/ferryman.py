@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
-from bench.protocol import Peer, Sizes, main
+from bench.protocol import STEPS, Peer, Sizes, main
 
 CONCURRENCY = 250
 
@@ -29,11 +29,11 @@ from generate_series(1, {rows}) as n,
 
 class Ferryman(Peer):
     name = "ferryman"
-    can = ("enqueue", "bulk", "drain", "latency", "join", "schedule", "startup", "deep")
+    can = ("enqueue", "bulk", "drain", "latency", "join", "steps", "schedule", "startup", "deep")
     done = """
         select count(*) from ferryman.tasks
         where id > '01000000-0000-0000-0000-000000000000' and state = 'succeeded'"""
-    sizes = Sizes(flight=20_000, bulk=50_000, drain=50_000, join=30)
+    sizes = Sizes(flight=20_000, bulk=50_000, drain=50_000, join=30, steps=5_000)
     fill: ClassVar[Mapping[str, str]] = {
         "finished": "set session_replication_role = replica;"
         + FILL.format(state="succeeded", attempt=1, wake_at="null", finished_at="now()")
@@ -52,7 +52,18 @@ class Ferryman(Peer):
         async def noop(job: int) -> None:
             self.marks.start(job)
 
+        async def step(n: int) -> int:
+            return n
+
+        async def workflow(ctx: ferryman.Context, job: int) -> None:
+            self.marks.start(job)
+            for n in range(STEPS):
+                await ctx.step(f"s{n}", step, n)
+
+        # Their hints are local names here, which nobody else could resolve.
+        workflow.__annotations__["ctx"] = ferryman.Context
         app.task(name="noop")(noop)
+        app.task(name="workflow")(workflow)
         return app
 
     async def migrate(self) -> None:
@@ -75,6 +86,9 @@ class Ferryman(Peer):
     async def join(self, size: int) -> None:
         handles = await self.create_many(range(size))
         await asyncio.gather(*(handle.result() for handle in handles))
+
+    async def create_workflows(self, jobs: range) -> None:
+        await self.app.tasks.create_many("workflow", [{"job": job} for job in jobs])
 
     async def work(self) -> None:
         app = self.make()

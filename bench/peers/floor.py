@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from bench.protocol import Peer, Sizes, main
+from bench.protocol import STEPS, Peer, Sizes, main
 
 if TYPE_CHECKING:
     from asyncpg import Connection
@@ -30,10 +30,12 @@ create table jobs (
     due_at timestamptz not null default now(),
     leased_until timestamptz,
     party bigint,
+    steps smallint not null default 0,
     arg int not null
 ) with (fillfactor = 70);
 create index jobs_ready on jobs (due_at, id) where state = 0;
 create table parties (id bigint generated always as identity primary key, open int not null);
+create table done_steps (job bigint, step smallint, result jsonb, primary key (job, step));
 """
 
 # `id = any(array(...))` keeps one index probe per row; a join here flips to a scan of the whole table.
@@ -52,15 +54,19 @@ with ended as (
     where id = any(array(
         select id from jobs where state = 0 and due_at <= now()
         order by due_at, id limit $2 for update skip locked))
-    returning id, arg
+    returning id, arg, steps
 )
-select id, arg from claimed union all select -1, count(*)::int from rung
+select id, arg, steps from claimed union all select -1, count(*)::int, 0 from rung
 """
 NEXT_DUE = """
 select extract(epoch from due_at - clock_timestamp())::float8 from jobs where state = 0 order by due_at, id limit 1
 """
 CREATE_ONE = "with job as (insert into jobs (arg) values ($1)) select pg_notify('ready', '')"
 CREATE_SOME = "with job as (insert into jobs (arg) select unnest($1::int[])) select pg_notify('ready', '')"
+KEEP_STEPS = """
+insert into done_steps (job, step, result)
+select job, step, to_jsonb(step) from unnest($1::bigint[], $2::smallint[]) as kept (job, step)
+"""
 CREATE_PARTY = """
 with party as (insert into parties (open) values ($1) returning id),
 job as (insert into jobs (party, arg) select party.id, n from party, generate_series(0, $1 - 1) as n)
@@ -70,9 +76,9 @@ select id from party
 
 class Floor(Peer):
     name = "floor"
-    can = ("enqueue", "bulk", "drain", "latency", "join", "schedule", "startup", "deep")
+    can = ("enqueue", "bulk", "drain", "latency", "join", "steps", "schedule", "startup", "deep")
     done = "select count(*) from jobs where state = 2 and arg >= 0 and id > (select max(id) from jobs) - 100000"
-    sizes = Sizes(single=4_000, flight=20_000, bulk=50_000, drain=100_000, join=50)
+    sizes = Sizes(single=4_000, flight=20_000, bulk=50_000, drain=100_000, join=50, steps=20_000)
     fill: ClassVar[Mapping[str, str]] = {
         "finished": "insert into jobs (state, arg) select 2, -1 from generate_series(1, {rows})",
         "future": "insert into jobs (due_at, arg) select now() + interval '1 day', -1 from generate_series(1, {rows})",
@@ -130,6 +136,10 @@ class Floor(Peer):
         await self.line.copy_records_to_table("jobs", records=records, columns=columns)
         await self.line.execute("select pg_notify('ready', '')")
 
+    async def create_workflows(self, jobs: range) -> None:
+        records = [(job, STEPS) for job in jobs]
+        await self.line.copy_records_to_table("jobs", records=records, columns=["arg", "steps"])
+
     async def join(self, size: int) -> None:
         party = await self.line.fetchval(CREATE_PARTY, size)
         ended = self.parties[party] = asyncio.get_running_loop().create_future()
@@ -142,6 +152,10 @@ class Floor(Peer):
         await ear.add_listener("ready", lambda *_: self.ready.set())
         lanes = [await self.connect() for _ in range(LANES)]
         turns = [await lane.prepare(TURN) for lane in lanes]
+        keeper = await self.connect()
+        self.keep_steps = await keeper.prepare(KEEP_STEPS)
+        self.unkept: list[tuple[int, int, asyncio.Future[None]]] = []
+        self.keeping: asyncio.Task[None] | None = None
         await self.gate()
         self.more.set()
         async with asyncio.TaskGroup() as group:
@@ -149,14 +163,29 @@ class Floor(Peer):
             for turn in turns[1:]:
                 group.create_task(self.run_spare(turn))
 
-    async def handle(self, job: int) -> None:
+    async def handle(self, job: int, row: int, steps: int) -> None:
         self.marks.start(job)
+        for step in range(steps):
+            kept: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self.unkept.append((row, step, kept))
+            if self.keeping is None:
+                self.keeping = asyncio.ensure_future(self.keep())
+            await kept
+
+    async def keep(self) -> None:
+        """Write the steps that have come together; what comes meanwhile goes with the next set."""
+        while self.unkept:
+            batch, self.unkept = self.unkept, []
+            await self.keep_steps.fetch([row for row, _, _ in batch], [step for _, step, _ in batch])
+            for _, _, kept in batch:
+                kept.set_result(None)
+        self.keeping = None
 
     async def run_sets(self, turn: Any) -> None:
         """Claim, run and finish sets until nothing is ready."""
         ended: list[int] = []
         while rows := [row for row in await turn.fetch(ended, BATCH) if row[0] >= 0]:
-            await asyncio.gather(*(self.handle(row[1]) for row in rows))
+            await asyncio.gather(*(self.handle(row[1], row[0], row[2]) for row in rows))
             ended = [row[0] for row in rows]
             if len(rows) == BATCH:
                 self.more.set()

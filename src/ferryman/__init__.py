@@ -19,21 +19,28 @@ if TYPE_CHECKING:
     from ferryman.app.blocking import Client
     from ferryman.app.ferryman import Ferryman
     from ferryman.app.handle import Handle
+    from ferryman.app.schedules import Schedule, Schedules
     from ferryman.app.tasks import Tasks
     from ferryman.kernel.errors import DoNotRetry, FerrymanError
     from ferryman.kernel.retry import Backoff
-    from ferryman.tasks.model import TaskRecord
-    from ferryman.tasks.states import TaskState
+    from ferryman.tasks.model import ScheduleRecord, TaskRecord
+    from ferryman.tasks.states import ScheduleState, TaskState
     from ferryman.tasks.work.context import Context, current
+    from ferryman.tasks.work.memory import Child
 
 __all__ = [
     "Backoff",
+    "Child",
     "Client",
     "Context",
     "DoNotRetry",
     "Ferryman",
     "FerrymanError",
     "Handle",
+    "Schedule",
+    "ScheduleRecord",
+    "ScheduleState",
+    "Schedules",
     "TaskRecord",
     "TaskState",
     "Tasks",
@@ -42,12 +49,17 @@ __all__ = [
 
 _HOMES = {
     "Backoff": "ferryman.kernel.retry",
+    "Child": "ferryman.tasks.work.memory",
     "Client": "ferryman.app.blocking",
     "Context": "ferryman.tasks.work.context",
     "DoNotRetry": "ferryman.kernel.errors",
     "Ferryman": "ferryman.app.ferryman",
     "FerrymanError": "ferryman.kernel.errors",
     "Handle": "ferryman.app.handle",
+    "Schedule": "ferryman.app.schedules",
+    "ScheduleRecord": "ferryman.tasks.model",
+    "ScheduleState": "ferryman.tasks.states",
+    "Schedules": "ferryman.app.schedules",
     "TaskRecord": "ferryman.tasks.model",
     "TaskState": "ferryman.tasks.states",
     "Tasks": "ferryman.app.tasks",

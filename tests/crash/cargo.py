@@ -11,7 +11,8 @@ from ferryman.kernel.pool import Database
 from ferryman.tasks.intake import create
 from ferryman.tasks.model import Created
 from ferryman.tasks.rules import request
-from ferryman.tasks.watch import TASK_INVARIANTS
+from ferryman.tasks.watch import SCHEDULE_INVARIANTS, TASK_INVARIANTS
+from ferryman.testing import travel
 
 RETRIES = 20
 
@@ -21,14 +22,15 @@ async def client(url: str) -> AsyncIterator[Ferryman]:
     """Open an app that runs nothing itself."""
     app = Ferryman(url, tasks={"max_retries": RETRIES})
     app.declare("job", backoff=0.05)
+    app.declare("voyage", backoff=0.05)
     async with app:
         yield app
 
 
-async def load(url: str, count: int, **arguments: Any) -> list[str]:
+async def load(url: str, count: int, *, name: str = "job", **arguments: Any) -> list[str]:
     """Create plain tasks; return the ids that were acknowledged."""
     async with client(url) as app:
-        made = await app.tasks.create_many("job", [{"key": f"t{n}", **arguments} for n in range(count)])
+        made = await app.tasks.create_many(name, [{"key": f"t{n}", **arguments} for n in range(count)])
         return [str(handle.id) for handle in made]
 
 
@@ -59,6 +61,15 @@ async def load_owing(url: str, count: int, **arguments: Any) -> list[str]:
         await db.close()
 
 
+async def load_schedules(url: str, count: int) -> None:
+    """Create schedules that are due once: an hour has passed since."""
+    async with client(url) as app:
+        for n in range(count):
+            await app.schedules.create("job", {"key": f"s{n}"}, every=3600)
+        async with app.database.session() as tx:
+            await travel(tx, timedelta(hours=1, minutes=5))
+
+
 async def debts(url: str) -> list[int]:
     """Return how often each owner was told of the end it waits for."""
     db = Database(url)
@@ -76,6 +87,6 @@ async def broken(url: str) -> Sequence[invariants.Violation]:
     await db.open()
     try:
         async with db.session() as tx:
-            return await invariants.check(tx, [*TASK_INVARIANTS, *invariants.KERNEL_INVARIANTS])
+            return await invariants.check(tx, [*TASK_INVARIANTS, *SCHEDULE_INVARIANTS, *invariants.KERNEL_INVARIANTS])
     finally:
         await db.close()

@@ -33,6 +33,17 @@ async def all_ended(url: str) -> None:
         await asyncio.sleep(_LOOK_SECONDS)
 
 
+async def all_fired(url: str, count: int) -> None:
+    """Wait until so many tasks were fired by schedules."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    fired = 0
+    while fired < count:
+        assert time.monotonic() < deadline, f"{fired} of {count} fired after {PATIENCE_SECONDS:g} s"
+        await asyncio.sleep(_LOOK_SECONDS)
+        [row] = await read(url, "select count(*) as n from ferryman.tasks where schedule is not null")
+        fired = row["n"]
+
+
 async def read(url: str, query: str, *args: object) -> Sequence[asyncpg.Record]:
     connection = await asyncpg.connect(url)
     try:
@@ -119,3 +130,19 @@ def recoveries(lines: Sequence[Line]) -> list[float]:
         if task == again and pid in died and (task, epoch) not in ended:
             found.append(at - died[pid])
     return found
+
+
+async def remembered(url: str, tasks: Iterable[str], lines: Sequence[Line]) -> None:
+    """Assert that each step is remembered by its last run, that no other follows it, and that each child was born once."""
+    steps = await read(url, "select task::text, name, result from ferryman.task_steps where kind = 'step'")
+    kept = {(row["task"], row["name"]): json.loads(row["result"]) for row in steps}
+    # In the order of time; the histories of several processes may have been put together.
+    lines = sorted(lines, key=lambda line: line["at"])
+    last = {(line["task"], line["step"]): line["word"] for line in lines if line["what"] == "ran"}
+    assert kept == last
+    ends = {line["task"]: line["words"] for line in lines if line["what"] == "end" and "words" in line}
+    assert ends == {task: [kept[task, name] for name in ("load", "cast-off", "cross", "unload")] for task in tasks}
+    families = await read(
+        url, "select callback_ref, count(*) as count from ferryman.tasks where name = 'leg' group by 1"
+    )
+    assert {row["callback_ref"]: row["count"] for row in families} == dict.fromkeys(tasks, 3)

@@ -68,6 +68,32 @@ def build(history: History) -> Ferryman:
         history.write("end", **told)
         return key
 
+    @app.task(backoff=0.05)
+    async def leg(ctx: Context, key: str) -> str:
+        told = {"task": str(ctx.id), "epoch": ctx.task.epoch, "attempt": ctx.attempt}
+        history.write("start", **told)
+        history.write("end", **told)
+        return key
+
+    @app.task(backoff=0.05)
+    async def voyage(ctx: Context, key: str = "") -> str:
+        """Steps, a sleep and a child: each step returns a word that no other run of it would."""
+        told = {"task": str(ctx.id), "epoch": ctx.task.epoch, "attempt": ctx.attempt}
+        history.write("start", **told)
+
+        async def ran(name: str) -> str:
+            word = f"{name} {ctx.task.epoch} {os.getpid()}"
+            history.write("ran", task=told["task"], epoch=told["epoch"], step=name, word=word)
+            return word
+
+        words = [await ctx.step(name, ran, name) for name in ("load", "cast-off")]
+        await ctx.sleep(0.05)
+        words.append(await ctx.step("cross", ran, "cross"))
+        await ctx.join([ctx.child(leg, {"key": f"{key}-{n}"}) for n in range(3)])
+        words.append(await ctx.step("unload", ran, "unload"))
+        history.write("end", **told, words=words)
+        return key
+
     return app
 
 
@@ -75,7 +101,7 @@ async def report_fences(history: History) -> None:
     """Write down each time the process counted a stale write of its own."""
     seen: dict[str, float] = {}
     while True:
-        for move in ("settle", "renew"):
+        for move in ("settle", "renew", "step"):
             labels = {"domain": "task", "move": move}
             count = telemetry.registry().get_sample_value(FENCED, labels) or 0.0
             if count > seen.get(move, 0.0):

@@ -122,6 +122,25 @@ async def test_after_an_outage_living_workers_are_heard_before_their_leases_are_
     assert [tuple(row) for row in rows] == [(1, 1)]
 
 
+@pytest.mark.contract("K24", "T18")
+async def test_whoever_waits_for_a_result_gets_it_after_the_database_was_started_anew(sea: Sea) -> None:
+    app, go = Ferryman(sea.url, worker={"poll": "0.1s", "lease": "60s"}), asyncio.Event()
+
+    @app.task
+    async def held() -> str:
+        await go.wait()
+        return "done"
+
+    async with app, app.worker():
+        waiting = [asyncio.ensure_future((await app.tasks.create(held)).result(timeout=60)) for _ in range(20)]
+        await sea.kill()
+        go.set()
+        await asyncio.to_thread(sea.start)
+
+        assert await asyncio.gather(*waiting) == ["done"] * 20
+    assert await cargo.broken(sea.url) == []
+
+
 @pytest.mark.contract("K24")
 async def test_statements_that_time_out_are_repeated_until_they_pass(database_url: str, ship: Launch) -> None:
     name = database_url.partition("?")[0].rpartition("/")[2]

@@ -7,6 +7,7 @@ import signal
 import pytest
 
 from ferryman.kernel import faults
+from ferryman.tasks.work.scheduler import SET
 from tests.crash import cargo, judge
 from tests.crash.conftest import Launch
 from tests.crash.yard import LEASE_SECONDS, Ship, until
@@ -25,15 +26,24 @@ WORKER_POINTS = {
     "settle.before": "settle.before=kill@1",
     "settle.inside": "settle.inside=kill@1",
     "settle.committed": "settle.committed=kill@1",
+    "step.before": "step.before=kill@2",
+    "step.committed": "step.committed=kill@2",
+    "park.committed": "park.committed=kill@1",
     "renew.before": "renew.before=kill@1",
     "drain.begun": "drain.begun=kill@1",
 }
+DURABLE_POINTS = ("step.before", "step.committed", "park.committed")
 PRODUCER_POINTS = {"create.before": "create.before=kill@4", "create.committed": "create.committed=kill@4"}
 WATCHDOG_POINTS = {"watchdog.found": "watchdog.found=kill@1", "watchdog.acted": "watchdog.acted=kill@1"}
+SCHEDULER_POINTS = {
+    "fire.held": "fire.held=kill@1",
+    "fire.written": "fire.written=kill@1",
+    "fire.committed": "fire.committed=kill@1",
+}
 
 
 def test_every_fault_point_has_its_cell() -> None:
-    assert {*WORKER_POINTS, *PRODUCER_POINTS, *WATCHDOG_POINTS} == set(faults.REGISTRY)
+    assert {*WORKER_POINTS, *PRODUCER_POINTS, *WATCHDOG_POINTS, *SCHEDULER_POINTS} == set(faults.REGISTRY)
 
 
 @pytest.mark.contract("R1", "K5", "T7")
@@ -56,9 +66,13 @@ async def test_work_survives_the_death_of_its_worker(point: str, database_url: s
     assert max(judge.recoveries(worker.lines()), default=0.0) < RECOVERY_SECONDS
     if point == "settle.inside":
         assert await cargo.debts(database_url) == [1] * len(acknowledged)
+    if point in DURABLE_POINTS:
+        await judge.remembered(database_url, acknowledged, worker.lines())
 
 
 async def load(point: str, url: str) -> list[str]:
+    if point in DURABLE_POINTS:
+        return await cargo.load(url, 12, name="voyage")
     if point == "settle.inside":
         return await cargo.load_owing(url, 40)
     if point in ("renew.before", "drain.begun"):
@@ -143,4 +157,22 @@ async def test_a_whole_fleet_killed_at_once_leaves_everything_to_the_next(databa
 
     lines = [line for each in [*fleet, successor] for line in each.lines()]
     await judge.judge(database_url, acknowledged, lines)
+    assert await cargo.broken(database_url) == []
+
+
+@pytest.mark.contract("R1", "T11", "T10")
+@pytest.mark.parametrize("point", SCHEDULER_POINTS)
+async def test_a_scheduler_that_dies_fires_everything_once(point: str, database_url: str, ship: Launch) -> None:
+    count = (KILLS + 1) * SET  # a set for each life, also where a set is written before its scheduler dies
+    await cargo.load_schedules(database_url, count)
+    killed = ship(database_url, lives=[*[SCHEDULER_POINTS[point]] * KILLS, ""]).start()
+
+    await killed.seen("working", count=KILLS + 1)
+    await judge.all_fired(database_url, count)
+    await judge.all_ended(database_url)
+
+    assert_killed(killed, point, KILLS)
+    await judge.judge(database_url, [], killed.lines())
+    fired = await judge.read(database_url, "select schedule, count(*) as n from ferryman.tasks group by schedule")
+    assert [row["n"] for row in fired] == [1] * count
     assert await cargo.broken(database_url) == []

@@ -1,7 +1,7 @@
 """K24: commits whose answer is lost are resolved by their id or their fence; settings that a pooler refuses are left out."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
@@ -13,7 +13,7 @@ from ferryman.app import wiring
 from ferryman.kernel import errors, telemetry
 from ferryman.kernel.pool import Line
 from tests.crash import cargo, judge
-from tests.crash.wire import wired
+from tests.crash.wire import Wire, wired
 
 # Nothing here waits for the end of a lease, and nothing could be taken for it.
 TERMS = {"lease": "300s", "poll": "0.1s", "watchdog_interval_seconds": 100, "grace": "5s"}
@@ -75,6 +75,67 @@ async def test_many_created_at_once_are_created_once_though_their_commit_went_un
         assert wire.cuts == 1
         rows = await judge.read(database_url, "select id from ferryman.tasks")
         assert sorted(row["id"] for row in rows) == sorted(handle.id for handle in handles)
+
+
+def broken_off(wire: Wire, *, mended_after: float | None) -> Iterator[dict[str, str]]:
+    """Give payloads; in the middle of the second set every connection is cut."""
+    for n in range(2500):
+        if n == 1500:
+            wire.refuse()
+            if mended_after is not None:
+                asyncio.get_running_loop().call_later(mended_after, wire.mend)
+        yield {"word": str(n)}
+
+
+@pytest.mark.contract("K24", "K11")
+@pytest.mark.parametrize("keyed", [False, True], ids=["plain", "keyed"])
+async def test_many_whose_connection_breaks_half_way_are_all_created_once(database_url: str, keyed: bool) -> None:
+    keys = [str(n) for n in range(2500)] if keyed else None
+    async with wired(database_url) as (wire, url), opened(url, doorbell="none") as (app, _):
+        handles = await app.tasks.create_many("echo", broken_off(wire, mended_after=0.3), idempotency_keys=keys)
+
+        rows = await judge.read(database_url, "select id from ferryman.tasks")
+        assert sorted(row["id"] for row in rows) == sorted(handle.id for handle in handles)
+        assert not any(handle.idempotent_hit for handle in handles)
+    assert await cargo.broken(database_url) == []
+
+
+@pytest.mark.contract("K24", "K11")
+async def test_many_that_could_not_be_created_left_nothing_and_may_be_sent_again(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wiring, "PATIENCE", timedelta(seconds=0.5))
+    keys = [str(n) for n in range(2500)]
+    async with wired(database_url) as (wire, url), opened(url, doorbell="none") as (app, _):
+        with pytest.raises(errors.DatabaseUnavailable) as told:
+            await app.tasks.create_many("echo", broken_off(wire, mended_after=None), idempotency_keys=keys)
+        nothing = await judge.read(database_url, "select id from ferryman.tasks")
+        wire.mend()
+        payloads = [{"word": str(n)} for n in range(2500)]
+        first = await app.tasks.create_many("echo", payloads, idempotency_keys=keys)
+        again = await app.tasks.create_many("echo", payloads, idempotency_keys=keys)
+
+        assert (told.value.retryable, list(nothing)) == (True, [])
+        assert [handle.id for handle in again] == [handle.id for handle in first]
+        assert len(await judge.read(database_url, "select id from ferryman.tasks")) == 2500
+
+
+@pytest.mark.contract("T18", "K24", "K2")
+async def test_whoever_waits_for_a_result_gets_it_though_every_connection_was_cut(database_url: str) -> None:
+    async with (
+        wired(database_url) as (wire, url),
+        opened(url, poll="10m") as (waiter, _),
+        opened(database_url) as (app, _),
+    ):
+        handle = await waiter.tasks.create("echo", word="abc")
+        waiting = asyncio.ensure_future(handle.result(timeout=60))
+        await asyncio.sleep(0)
+        wire.refuse()
+        async with app.worker():
+            await app.tasks.of("default").end(handle.id)  # nobody who waits behind the wire can have heard of it
+            wire.mend()
+
+            assert await waiting == "cba"
 
 
 @pytest.mark.contract("K24", "K4")
@@ -205,6 +266,18 @@ async def test_settings_that_a_pooler_refuses_are_left_out(database_url: str) ->
     # The pool, and each line by itself: none of them gave up.
     assert wire.refusals >= 5
     assert await cargo.broken(database_url) == []
+
+
+@pytest.mark.contract("K24")
+async def test_no_statement_is_kept_behind_a_pooler_that_may_change_servers(database_url: str) -> None:
+    kept = "select name from pg_prepared_statements"
+    async with wired(database_url, strict=True) as (_, url), opened(url, doorbell="none") as (app, _):
+        line = Line(url)
+        for _ in range(2):
+            assert list(await line.fetch(kept)) == []
+            async with app.database.session() as tx:
+                assert list(await tx.fetch(kept)) == []
+        await line.close()
 
 
 @pytest.mark.contract("K24")

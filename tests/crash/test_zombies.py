@@ -114,3 +114,26 @@ async def test_a_thawed_worker_goes_on_with_new_work(database_url: str, ship: La
 
     await judge.judge(database_url, [task, *later], [*zombie.lines(), *successor.lines()])
     assert {line["task"] for line in zombie.lines("end")} == {task, *later}
+
+
+@pytest.mark.contract("R2", "T19", "T7")
+async def test_a_frozen_worker_cannot_write_a_step_of_what_its_successor_holds(
+    database_url: str, ship: Launch, tmp_path: Path
+) -> None:
+    [task] = await cargo.load(database_url, 1, name="voyage")
+    zombie = ship(database_url).start(
+        FERRYMAN_FAULTS="step.before=stop@1", FERRYMAN_FAULTS_LOG=str(tmp_path / "ship0.faults")
+    )
+    await frozen(zombie, "step.before")
+
+    successor = ship(database_url).start()
+    await successor.seen("ran", task=task, step="load")
+    os.kill(zombie.pid, signal.SIGCONT)
+    await zombie.seen("fenced", move="step")
+    await judge.all_ended(database_url)
+
+    # Once the zombie is back both may work on; what it ran under its lost claim is not remembered.
+    lines = [line for line in [*zombie.lines(), *successor.lines()] if (line["what"], line.get("epoch")) != ("ran", 1)]
+    await judge.judge(database_url, [task], [*zombie.lines(), *successor.lines()])
+    await judge.remembered(database_url, [task], lines)
+    assert await cargo.broken(database_url) == []

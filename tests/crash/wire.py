@@ -80,6 +80,9 @@ class Wire:
             await Connection(self, client, back, server, out).run()
         except (ConnectionError, asyncio.IncompleteReadError):
             pass  # one side hung up: so does the other
+        except asyncio.CancelledError:
+            if not self._refusing:
+                raise
         finally:
             for writer in writers:
                 writer.close()

@@ -10,7 +10,9 @@ LINES_OF_A_FILE = 400
 LINES_OF_A_FUNCTION = 60
 
 # What may be longer, and why.
-EXCEPTIONS: dict[str, str] = {}
+EXCEPTIONS: dict[str, str] = {
+    "ferryman/migrations/0007_create_tasks.sql": "one function with the checks it stands on; a migration stays whole",
+}
 
 
 def functions(file: Path) -> list[tuple[str, int]]:

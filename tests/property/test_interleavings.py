@@ -180,7 +180,7 @@ ONCE = {"complete", "fail", "complete owing", "fail owing", "retry", "retry owin
 STEPS = {
     ("running", "cancel"): 3, ("running", "reap"): 3, ("running", "complete owing"): 3, ("running", "fail owing"): 3,
     ("running owing", "cancel"): 5, ("running owing", "reap"): 3, ("running owing", "complete owing"): 4,
-    ("running owing", "fail owing"): 4, ("last attempt", "cancel"): 5, ("last attempt", "reap"): 5,
+    ("running owing", "fail owing"): 4, ("last attempt", "cancel"): 5, ("last attempt", "reap"): 6,
     ("last attempt", "complete owing"): 4, ("last attempt", "fail owing"): 4, ("ready", "cancel"): 3,
     ("ready", "complete owing"): 3, ("ready", "fail owing"): 3, ("too late", "cancel"): 5, ("too late", "expire"): 6,
     ("too late", "complete owing"): 3, ("too late", "fail owing"): 3, ("due", "cancel"): 3, ("due", "complete owing"): 3,

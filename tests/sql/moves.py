@@ -9,8 +9,9 @@ from uuid import UUID
 from ferryman.kernel.db import Tx
 from ferryman.kernel.pool import Session
 from ferryman.tasks import store
-from ferryman.tasks.model import Outcome
+from ferryman.tasks.model import Outcome, Park
 from ferryman.tasks.states import FAILED, PENDING, READY, RUNNING, SUCCEEDED, TASK, TaskState
+from ferryman.tasks.store import steps
 
 OWNER = UUID(int=1)
 OTHER = UUID(int=2)
@@ -92,6 +93,11 @@ async def _reclaim(tx: Session, _task: UUID) -> bool:
     return await store.reclaim(tx, owner=OWNER, held=[]) == 1
 
 
+async def _park(tx: Session, task: UUID) -> bool:
+    parked = await steps.park(tx, [Outcome(task, EPOCH, OWNER, READY, park=Park(names=("go",)))])
+    return parked.ids == {task}
+
+
 async def renew(tx: Session, id: UUID) -> dict[UUID, bool]:
     return await store.renew(tx, [id], [EPOCH], owner=OWNER, lease=LEASE, margin=MARGIN)
 
@@ -150,5 +156,6 @@ ACTS: list[Act] = [
         out_of=frozenset({PENDING, READY}), more=MappingProxyType({"ends_at": -SECOND}),
     ),
     Act("promote", "promote", _promote),
+    Act("park", "park", _park, reason="parked", fenced=True),
     Act("reclaim", "retry", _reclaim, reason="handed back", fenced=True),
 ]  # fmt: skip

@@ -218,6 +218,31 @@ async def test_a_move_that_follows_the_end_is_reported(open_tx: Session) -> None
     assert "one_end" in await broken(open_tx)
 
 
+# What a parked task waits for, and how its row is broken.
+PARKS = {
+    "parked_has_a_clock": ("null, '{}', '{go}'", "wake_at = ends_at + interval '1 s'"),
+    "join_counts_the_living": ("1, array[gen_random_uuid()], '{}'", "wake_at = ends_at"),
+}
+
+
+@pytest.mark.contract("T19")
+@pytest.mark.parametrize("name", PARKS)
+async def test_a_park_that_breaks_it_is_reported(open_tx: Session, name: str) -> None:
+    waits, deed = PARKS[name]
+    task = await plant(open_tx, "ready")
+    await open_tx.fetch(
+        f"insert into ferryman.task_waits (task, epoch, open, children, names) values ($1, 0, {waits})", task
+    )
+    assert await broken(open_tx) == {}
+
+    await open_tx.fetch(f"update ferryman.tasks set rank = null, {deed} where id = $1", task)
+
+    found = await broken(open_tx)
+    assert found[name].rows[0]["id"] == str(task)
+    await open_tx.fetch("update ferryman.task_waits set epoch = 1")
+    assert name not in await broken(open_tx)
+
+
 # What is agreed for a queue of which two tasks run, and the change that makes it one too many.
 LIMITS = {
     "slots_within_limits": "concurrency",
@@ -259,7 +284,7 @@ async def test_a_limit_of_one_tenant_is_not_for_the_others(open_tx: Session) -> 
 
 
 def test_every_invariant_has_a_violation_to_show_and_a_sentence() -> None:
-    assert {*DEEDS, *TALES, *LIMITS, "one_row_per_key"} == {invariant.name for invariant in ALL}
+    assert {*DEEDS, *TALES, *PARKS, *LIMITS, "one_row_per_key"} == {invariant.name for invariant in ALL}
     assert all(invariant.says.endswith(".") for invariant in ALL)
 
 

@@ -21,12 +21,13 @@ from ferryman.kernel.db import Row, Statement
 from ferryman.kernel.pool import LINE_SETTINGS
 from ferryman.tasks import store
 from ferryman.tasks.model import NewTask
-from ferryman.tasks.store import births, flows, gates, moves, reads, words
+from ferryman.tasks.store import births, flows, gates, moves, reads, retention, schedules, words
 from ferryman.testing import Cluster
 
 ROWS = 50_000
 IDS = [uuid4() for _ in range(100)]
 TERM = timedelta(seconds=30)
+MOMENT = "2026-11-16 01:00:00+00"
 WORDS = json.dumps(
     [{"id": str(id), "epoch": 1, "owner": str(id), "state": "failed", "used": 0, "delay": 0} for id in IDS]
 )
@@ -168,19 +169,36 @@ HOT = [
     Hot(flows._NEWEST, {"queue": "keyed", "tenant": "tenant0"}, {"tasks_ready", "tasks_keyed"}),
     Hot(moves._LAPSED, {"limit": 500, "kinds": []}, {"tasks_leased"}),
     Hot(moves._EXPIRED, {"limit": 500, "kinds": []}, {"tasks_ending"}),
-    Hot(moves._PROMOTE, {"limit": 1000}, {"tasks_pkey", "tasks_waking"}, anywhere=False),
+    Hot(moves._PROMOTE, {"limit": 1000}, {"tasks_pkey", "tasks_waking", "schedules_due"}, anywhere=False),
+    Hot(schedules._DUE, {"aside": IDS, "limit": 100}, {"schedules_due"}, anywhere=False),
+    Hot(
+        schedules._FIRE,
+        {
+            "ids": IDS, "was": [MOMENT] * 100, "nexts": [MOMENT] * 100, "missed": [0] * 100, "skipped": [0] * 100,
+            "tasks": IDS, "schedules": IDS, "times": [MOMENT] * 100, "ends_after": TERM, "by_hand": False,
+        },
+        {"schedules_pkey", "tasks_firing_live"},
+        anywhere=False,
+    ),
     Hot(moves._RECLAIM, {"owner": IDS[0], "held": IDS}, {"tasks_pkey", "tasks_leased"}, anywhere=False),
     Hot(reads._DEPTH, {}, {"tasks_leased", "tasks_ending"}, anywhere=False),
     Hot(reads._QUEUES, {}, {"tasks_leased", "tasks_ending"}, anywhere=False),
     Hot(reads._REASONS, {"ids": IDS, "tenant": "acme"}, {"events_default_subject_id_idx"}, anywhere=False),
+    Hot(
+        retention._WALK,
+        {"limit": 500, "kept": TERM, "failed_kept": TERM, "span": 5000, "pace": TERM, "rest": TERM},
+        BY_KEY | {"retention_pkey"},
+        anywhere=False,
+    ),
+    Hot(retention._FORGET, {"ids": IDS}, BY_KEY),
     Hot(events.OF, {"subject": IDS[0], "tenant": None}, {"events_default_subject_id_idx"}, anywhere=False),
 ]  # fmt: skip
 
 CONNECTIONS = {"line": LINE_SETTINGS | {"idle_in_transaction_session_timeout": "0"}, "plain": {"jit": "off"}}
 NEVER_ANALYSED = ["kept since empty", "never analysed", "dead rows", "analysed"]
 ANALYSED_EMPTY = ["kept since analysed empty", "analysed empty"]
-# One row each, or as many as there are processes.
-SMALL = {"clock_shift", "workers", "watchdog", "task_progress", "queues", "paused_names"}
+# One row each, or as many as there are processes, domains or queues.
+SMALL = {"clock_shift", "workers", "watchdog", "task_progress", "retention", "queues", "paused_names"}
 
 Plans = dict[tuple[str, str, str], list[dict[str, Any]]]
 

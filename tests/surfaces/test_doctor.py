@@ -93,6 +93,22 @@ async def test_what_no_rule_ended_in_time_is_a_finding(db: Database, database_ur
     assert "nothing_is_overdue" in readings(ran)["invariants"]["says"]
 
 
+@pytest.mark.contract("T20")
+async def test_finished_tasks_that_nobody_deletes_are_a_finding(db: Database, database_url: str) -> None:
+    async with Ferryman(database_url) as app:
+        gone = await app.tasks.create("greet", {})
+        await gone.cancel()
+    readings_at = {}
+    for day, travelled in ((6, 6), (7, 1), (9, 2)):
+        async with db.session() as tx:
+            await travel(tx, timedelta(days=travelled, minutes=1))
+        readings_at[day] = readings(ferry.run("doctor", "--quick", "--json", url=database_url))["retention"]
+
+    assert [each["verdict"] for each in readings_at.values()] == ["good", "note", "bad"]
+    assert "kept for 7d, failed ones 30d" in readings_at[6]["says"]
+    assert "1 finished task past their keeping" in readings_at[9]["says"]
+
+
 async def test_workers_that_disagree_are_a_finding(database_url: str) -> None:
     with ferry.worker("--lease", "5s", url=database_url), ferry.worker("--lease", "6s", url=database_url):
         ran = ferry.run("doctor", "--json", url=database_url)

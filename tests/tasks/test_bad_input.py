@@ -142,10 +142,10 @@ async def test_a_schedule_that_cannot_be_made_is_refused_as_such_with_its_field(
 
 @pytest.mark.contract("T8")
 @pytest.mark.parametrize("kind", ["cron", "daily", "every"])
-async def test_a_kind_of_schedule_that_is_to_come_says_so(make_app: MakeApp, kind: str) -> None:
+async def test_a_request_for_a_schedule_is_sent_to_its_own_door(make_app: MakeApp, kind: str) -> None:
     app = await make_app((mail, {"default": True}))
 
-    with pytest.raises(errors.TaskInvalidSchedule, match="not built yet"):
+    with pytest.raises(errors.TaskInvalidSchedule, match="makes a schedule"):
         await app.tasks.accept({"schedule_type": kind})
 
 

@@ -254,3 +254,45 @@ async def test_sets_that_share_keys_in_opposite_orders_do_not_deadlock(make_app:
         [row] = await tx.fetch("select deadlocks from pg_stat_database where datname = current_database()")
     assert row["deadlocks"] == 0
     assert await count(one) == 300
+
+
+@pytest.mark.contract("K11", "T12")
+async def test_many_with_keys_are_created_once_however_often_they_are_sent(make_app: MakeApp) -> None:
+    app = await make_app()
+    keys = [f"order-{n}" for n in range(1500)]
+    payloads = [{"n": n} for n in range(1500)]
+
+    first = await app.tasks.create_many("mail", payloads, idempotency_keys=reversed(keys))
+    again = await app.tasks.create_many("mail", list(reversed(payloads)), idempotency_keys=keys)
+
+    assert not any(handle.idempotent_hit for handle in first)
+    assert all(handle.idempotent_hit for handle in again)
+    assert [handle.id for handle in again] == [handle.id for handle in reversed(first)]
+    assert [handle.task.payload for handle in first[:2]] == ['{"n":0}', '{"n":1}']
+    async with app.database.session() as tx:
+        [row] = await tx.fetch("select count(*) as n from ferryman.tasks")
+    assert row["n"] == 1500
+
+
+@pytest.mark.contract("K11", "T12")
+async def test_one_conflict_among_many_keys_creates_nothing(make_app: MakeApp) -> None:
+    app = await make_app()
+    await app.tasks.create("mail", idempotency_key="b", max_retries=1)
+
+    with pytest.raises(errors.TaskDuplicate, match="max_retries"):
+        await app.tasks.create_many("mail", [{}, {}, {}], idempotency_keys=["a", "b", "c"], max_retries=2)
+
+    assert [task.idempotency_key for task in await app.tasks.list()] == ["b"]
+
+
+@pytest.mark.contract("K11", "K20")
+@pytest.mark.parametrize(
+    "keys", [{"idempotency_keys": ["a"]}, {"idempotency_scope": "s"}, {"idempotency_keys": ["a", ""]}], ids=str
+)
+async def test_many_whose_keys_do_not_fit_are_refused(make_app: MakeApp, keys: dict[str, Any]) -> None:
+    app = await make_app()
+
+    with pytest.raises(errors.TaskInvalidRequest, match="idempotency_keys"):
+        await app.tasks.create_many("mail", [{}, {}], **keys)
+
+    assert await app.tasks.list() == []

@@ -3,12 +3,24 @@
 import asyncio
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
+from uuid import uuid4
 
 import pytest
 
+from ferryman import Ferryman
+from ferryman.app.doctor.report import BAD
+from ferryman.app.doctor.work import workers
 from ferryman.kernel import errors, telemetry
+from ferryman.kernel.doorbell import NoDoorbell
+from ferryman.tasks.model import Claimed
+from ferryman.tasks.states import READY
+from ferryman.tasks.work.durable import Desk
+from ferryman.tasks.work.run import Runner
+from ferryman.tasks.work.scribe import Scribe
 from ferryman.tasks.work.threads import LEFT_MAX, Threads, TooManyLeftBehind
+from ferryman.tasks.work.words import Words
 from tests.tasks.conftest import MakeApp
 
 
@@ -63,12 +75,37 @@ async def test_a_busy_thread_leaves_when_it_is_done_after_the_close() -> None:
     assert not busy.is_alive()
 
 
-@pytest.mark.contract("T6", "T4", "K25")
-async def test_a_worker_full_of_deaf_threads_says_so_and_recovers(
-    make_app: MakeApp, caplog: pytest.LogCaptureFixture
-) -> None:
+@pytest.mark.contract("T6", "K19")
+async def test_room_that_comes_back_is_told() -> None:
+    release, freed = threading.Event(), asyncio.Event()
+    threads = Threads(1, freed=freed.set)
+    for _ in range(LEFT_MAX):
+        await leave(threads, release.wait)
+    with pytest.raises(TooManyLeftBehind):
+        threads.run(int)
+
+    release.set()
+
+    await asyncio.wait_for(freed.wait(), 10)
+    assert await threads.run(int) == 0
+
+
+class Crowd:
+    """An app whose worker is full of threads that nobody can end."""
+
+    def __init__(self, app: Ferryman, release: threading.Event) -> None:
+        self.app, self.release = app, release
+
+    async def fill(self) -> None:
+        stuck = [await self.app.tasks.create("deaf", timeout=0.05, max_retries=0) for _ in range(LEFT_MAX)]
+        for handle in stuck:
+            with pytest.raises(errors.TaskRetryExhausted):
+                await handle.result(timeout=15)
+
+
+@pytest.fixture
+async def crowd(make_app: MakeApp) -> AsyncIterator[Crowd]:
     release = threading.Event()
-    others = handlers()
 
     def deaf() -> None:
         release.wait(60)
@@ -76,22 +113,57 @@ async def test_a_worker_full_of_deaf_threads_says_so_and_recovers(
     def quick() -> int:
         return 1
 
-    app = await make_app(deaf, quick)
-    stuck = [await app.tasks.create(deaf, timeout=0.05, max_retries=0) for _ in range(LEFT_MAX)]
+    async def light() -> int:
+        return 2
 
+    yield Crowd(await make_app(deaf, quick, light), release)
+    release.set()
+
+
+@pytest.mark.contract("T6", "T4")
+async def test_a_worker_full_of_deaf_threads_leaves_plain_functions_alone_and_does_the_rest(
+    crowd: Crowd, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = crowd.app
     async with app.worker(concurrency=1):
-        for handle in stuck:
-            with pytest.raises(errors.TaskRetryExhausted):
-                await handle.result(timeout=15)
-        refused = [await app.tasks.create(quick, max_retries=0) for _ in range(2)]
-        for handle in refused:
-            with pytest.raises(errors.TaskRetryExhausted) as failure:
-                await handle.result(timeout=15)
-            assert "TASK_EXECUTION_FAILED: TooManyLeftBehind: 4 threads" in str(failure.value.details["reason"])
-        assert len(handlers() - others) == LEFT_MAX
-        release.set()
-        after = await app.tasks.create(quick, max_retries=10, backoff=0.05)
-        assert await after.result(timeout=15) == 1
+        await crowd.fill()
+        waiting = [await app.tasks.create("quick", max_retries=0) for _ in range(3)]
+        beside = [await app.tasks.create("light") for _ in range(3)]
 
-    said = [record for record in caplog.records if "no other is begun" in record.message]
+        assert [await handle.result(timeout=15) for handle in beside] == [2, 2, 2]
+        assert {(await handle.refresh()).state for handle in waiting} == {READY}
+        crowd.release.set()
+        assert [await handle.result(timeout=15) for handle in waiting] == [1, 1, 1]
+
+    assert {(await handle.refresh()).attempt for handle in waiting} == {1}
+    said = [record for record in caplog.records if "no plain function is claimed" in record.message]
     assert [record.levelno for record in said] == [logging.ERROR]
+
+
+@pytest.mark.contract("T6", "K19")
+async def test_a_worker_full_of_deaf_threads_is_a_finding_of_the_doctor(crowd: Crowd) -> None:
+    app = crowd.app
+    async with app.worker(concurrency=1, lease=timedelta(seconds=2)):
+        await crowd.fill()
+        async with app.database.session() as tx, asyncio.timeout(15):
+            while not (found := [each for each in await workers(tx) if each.name == "threads"]):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)  # the next beat tells
+
+    assert (found[0].verdict, "takes no deaf, quick" in found[0].says) == (BAD, True)
+
+
+@pytest.mark.contract("T6", "K17")
+async def test_what_was_claimed_before_there_was_no_room_is_handed_back(crowd: Crowd) -> None:
+    app = crowd.app
+    words = Words(app.database.session, NoDoorbell())
+    scribe = Scribe(app._open.line(), NoDoorbell(), owner=uuid4(), ends_after=timedelta(days=1))
+    desk = Desk(scribe, app._open.drafts, limit=1)
+    runner = Runner(app._handlers.handlers, words, desk, owner=uuid4(), limit=1, concurrency=1)
+    for _ in range(LEFT_MAX):
+        await leave(runner._threads, crowd.release.wait)
+    claimed = Claimed(uuid4(), 1, "default", None, "default", "quick", 1, 0, 1000, None, None, None, None, "{}")
+
+    outcome = await runner.run(claimed)
+
+    assert outcome is not None
+    assert (outcome.state, outcome.used, outcome.code) == (READY, 0, None)

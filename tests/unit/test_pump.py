@@ -389,6 +389,21 @@ async def test_what_was_claimed_unseen_is_handed_back_before_the_end() -> None:
         assert crew.reclaims == [set()]
 
 
+@pytest.mark.contract("K17", "K24")
+async def test_a_pump_that_is_closed_while_the_database_is_away_begins_nothing_more() -> None:
+    crew = Script()
+    async with pumping(crew, lanes=1) as pump:
+        (await asked(crew, 1)).give(item(1))
+        await until(lambda: pump.held)
+        await pump.stop(0)
+        (await asked(crew, 2)).fail()  # what is handed back cannot be settled
+        await asked(crew, 3)
+
+        await pump.close()
+
+        assert (len(crew.asked), pump._turns) == (3, set())
+
+
 @pytest.mark.contract("K17")
 async def test_a_stopped_pump_that_knows_all_it_holds_asks_for_nothing_more() -> None:
     crew = Script()

@@ -80,10 +80,27 @@ def test_arguments_win_over_environment_over_file_over_defaults(elsewhere: Path)
 
 
 @pytest.mark.contract("S7")
+@pytest.mark.contract("T20")
+@pytest.mark.parametrize(
+    ("key", "bad"),
+    [
+        ("tasks.retention", 0),
+        ("tasks.retention_failed", "59s"),
+        ("tasks.retention", "36501d"),
+        ("log.retention", "23h"),
+    ],
+)
+def test_what_is_kept_is_kept_for_a_time_that_can_be_meant(key: str, bad: Any) -> None:
+    section, _, name = key.partition(".")
+
+    with pytest.raises(errors.SettingsInvalid, match=rf"{key} .*expected at (least|most) "):
+        load({section: {name: bad}})
+
+
 def test_every_setting_has_a_source() -> None:
     sources = load().sources()
 
-    assert len(sources) == 22
+    assert len(sources) == 25
     assert {origin for _, origin in sources.values()} == {"default"}
 
 

@@ -68,6 +68,37 @@ async def test_reaping_goes_on_when_the_grace_is_over(ward: Database, line: Line
     assert await healed(ward) == {1: 1}
 
 
+@pytest.mark.contract("K24", "W13")
+async def test_a_watchdog_that_slept_with_its_machine_asks_the_database_before_it_reaps(
+    ward: Database, line: Line
+) -> None:
+    now = 1000.0
+    dog = Watchdog(line, [REAP], lease=timedelta(milliseconds=50), clock=lambda: now)
+    await dog.tick()
+    await admit(ward, 1)
+    await silent_for(ward, HOUR)  # by the database; the watchdog's own clock stood still
+
+    asleep = await dog.tick()
+    awake = await dog.tick()
+
+    assert (asleep.withheld, asleep.acted()) == (("reap",), 0)
+    assert (awake.withheld, awake.acted()) == (("reap",), 0)  # the grace has begun
+    assert await watchdog.late(line) is None
+    assert await healed(ward) == {1: 0}
+
+
+@pytest.mark.contract("K24")
+async def test_a_grace_that_another_watchdog_gave_is_kept_before_the_next_tick(ward: Database, line: Line) -> None:
+    now = 1000.0
+    dog = Watchdog(line, [REAP], clock=lambda: now)
+    await dog.tick()
+    await admit(ward, 1)
+    async with ward.session() as session:
+        await session.fetch("update ferryman.watchdog set grace_until = clock_timestamp() + interval '1 hour'")
+
+    assert (await dog.tick()).withheld == ("reap",)
+
+
 @pytest.mark.contract("W23")
 async def test_a_watchdog_that_is_late_is_an_alarm(ward: Database, line: Line) -> None:
     await Watchdog(line, []).tick()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 from uuid import UUID
@@ -12,17 +14,20 @@ from uuid import UUID
 from ferryman.app.ferryman import Ferryman
 from ferryman.app.handle import Handle
 from ferryman.app.queues import Queues
+from ferryman.app.schedules import Schedules
 from ferryman.kernel import errors
+from ferryman.kernel.borrow import borrow_plain, drive
+from ferryman.tasks.intake.explain import Explanation
 from ferryman.tasks.intake.flow import Retried
 from ferryman.tasks.intake.queues import Holder, Queue
 from ferryman.tasks.intake.result import Progress
-from ferryman.tasks.model import TaskRecord
+from ferryman.tasks.model import Firing, ScheduleRecord, TaskRecord
 
 Value = TypeVar("Value")
 
 
 class Client:
-    """Create tasks and ask about them from plain code: `with Client(app) as client: client.create(...)`."""
+    """Create tasks and schedules, and ask about them, from plain code: `with Client(app) as client: client.create(...)`."""
 
     def __init__(self, app: Ferryman | str | None = None) -> None:
         """Take an app, or the address of a database."""
@@ -73,31 +78,54 @@ class Client:
             raise errors.NotOpen("Use the client inside `with Client(app) as client:`.")
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
-    def create(self, task: Any, given: Any = None, /, **options: Any) -> BlockingHandle:
-        """Create a task; the options are those of `app.tasks.create`."""
-        return BlockingHandle(self, self._run(self._app.tasks.create(task, given, **options)))
+    def _run_on(self, connection: object, work: Callable[[Any], Coroutine[Any, Any, Value]]) -> Value:
+        """Run on our thread or, with a caller's connection, in the caller's: it may not be used in another."""
+        if connection is None:
+            return self._run(work(None))
+        return drive(work(borrow_plain(connection, schema=self._app.settings.schema)))
 
-    def create_many(self, task: Any, payloads: Iterable[Any], **options: Any) -> Sequence[BlockingHandle]:
+    def create(self, task: Any, given: Any = None, /, *, connection: object = None, **options: Any) -> BlockingHandle:
+        """Create a task; the options are those of `app.tasks.create`. A connection given here is not async."""
+        create = partial(self._app.tasks.create, task, given, **options)
+        return BlockingHandle(self, self._run_on(connection, lambda lent: create(connection=lent)))
+
+    def create_many(
+        self, task: Any, payloads: Iterable[Any], *, connection: object = None, **options: Any
+    ) -> Sequence[BlockingHandle]:
         """Create many tasks of one name, all or none."""
-        return [
-            BlockingHandle(self, each) for each in self._run(self._app.tasks.create_many(task, payloads, **options))
-        ]
+        create = partial(self._app.tasks.create_many, task, payloads, **options)
+        return [BlockingHandle(self, each) for each in self._run_on(connection, lambda lent: create(connection=lent))]
 
-    def accept(self, asked: Mapping[str, Any]) -> BlockingHandle:
+    def accept(self, asked: Mapping[str, Any], *, connection: object = None) -> BlockingHandle:
         """Create a task from a request in the form of the source."""
-        return BlockingHandle(self, self._run(self._app.tasks.accept(asked)))
+        accept = partial(self._app.tasks.accept, asked)
+        return BlockingHandle(self, self._run_on(connection, lambda lent: accept(connection=lent)))
 
     def get(self, task_id: str | UUID) -> BlockingHandle:
         """Find a task."""
         return BlockingHandle(self, self._run(self._app.tasks.get(task_id)))
 
+    def explain(self, task_id: str | UUID) -> Explanation:
+        """Say what a task is doing, why it is not running, and what ends it and when."""
+        return self._run(self._app.tasks.explain(task_id))
+
     def list(self, **filters: Any) -> Sequence[TaskRecord]:
         """Read a page of tasks, newest first."""
         return self._run(self._app.tasks.list(**filters))
 
-    def cancel(self, *task_ids: str | UUID, reason: str | None = None) -> Sequence[UUID]:
+    def send_event(self, task_id: str | UUID, name: str, given: Any = None, /) -> int:
+        """Send an event to a task that has not ended."""
+        return self._run(self._app.tasks.send_event(task_id, name, given))
+
+    def cancel(self, *task_ids: str | UUID, reason: str | None = None, connection: object = None) -> Sequence[UUID]:
         """Cancel tasks that have not ended."""
-        return self._run(self._app.tasks.cancel(*task_ids, reason=reason))
+        cancel = partial(self._app.tasks.cancel, *task_ids, reason=reason)
+        return self._run_on(connection, lambda lent: cancel(connection=lent))
+
+    @property
+    def schedules(self) -> BlockingSchedules:
+        """The door to schedules."""
+        return BlockingSchedules(self, self._app.schedules)
 
     def retry(self, *task_ids: str | UUID, untried: bool = False) -> Sequence[Retried]:
         """Try failed or cancelled tasks anew, each as a new task."""
@@ -198,6 +226,10 @@ class BlockingHandle:
         """Wait for the end and return what the handler returned."""
         return self._client.run(self._handle.result(timeout=timeout))
 
+    def send_event(self, name: str, given: Any = None, /) -> int:
+        """Send the task an event."""
+        return self._client.run(self._handle.send_event(name, given))
+
     def cancel(self, *, reason: str | None = None) -> bool:
         """Cancel the task; tell whether it was still live."""
         return self._client.run(self._handle.cancel(reason=reason))
@@ -207,6 +239,55 @@ class BlockingHandle:
         words = self._handle.watch().__aiter__()
         while (word := self._client.run(_next(words))) is not None:
             yield word
+
+
+class BlockingSchedules:
+    """Create schedules, ask about them, and stop them, from plain code."""
+
+    def __init__(self, client: Client, door: Schedules) -> None:
+        """Wrap the async door."""
+        self._client = client
+        self._door = door
+
+    def create(self, task: Any, given: Any = None, /, **options: Any) -> ScheduleRecord:
+        """Create a schedule; the options are those of `app.schedules.create`."""
+        return self._client.run(self._door.create(task, given, **options)).schedule
+
+    def accept(self, asked: Mapping[str, Any]) -> ScheduleRecord:
+        """Create a schedule from a request in the form of the source."""
+        return self._client.run(self._door.accept(asked)).schedule
+
+    def get(self, schedule_id: str | UUID) -> ScheduleRecord:
+        """Find a schedule by its id, or by the name its creator gave it."""
+        return self._client.run(self._door.record(schedule_id))
+
+    def list(self, **filters: Any) -> Sequence[ScheduleRecord]:
+        """Read a page of schedules, newest first."""
+        return self._client.run(self._door.list(**filters))
+
+    def next(self, schedule_id: str | UUID, count: int = 5) -> Sequence[datetime]:
+        """Return the next firings, in UTC."""
+        return self._client.run(self._door.next(schedule_id, count))
+
+    def firings(self, schedule_id: str | UUID, *, limit: int = 20) -> Sequence[Firing]:
+        """Read the latest tasks of a schedule, the newest firing first."""
+        return self._client.run(self._door.firings(schedule_id, limit=limit))
+
+    def pause(self, schedule_id: str | UUID, *, reason: str | None = None) -> bool:
+        """Let a schedule rest; tell whether it fired until now."""
+        return self._client.run(self._door.pause(schedule_id, reason=reason))
+
+    def resume(self, schedule_id: str | UUID) -> bool:
+        """Let a paused schedule fire again; tell whether it rested until now."""
+        return self._client.run(self._door.resume(schedule_id))
+
+    def trigger(self, schedule_id: str | UUID) -> BlockingHandle:
+        """Fire a schedule now."""
+        return BlockingHandle(self._client, self._client.run(self._door.trigger(schedule_id)))
+
+    def delete(self, schedule_id: str | UUID, *, reason: str | None = None) -> bool:
+        """End a schedule for good; tell whether it was still there."""
+        return self._client.run(self._door.delete(schedule_id, reason=reason))
 
 
 async def _next(words: Any) -> Progress | None:

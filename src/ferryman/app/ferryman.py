@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from datetime import timedelta
+from datetime import datetime, time, timedelta
 from types import TracebackType
 from typing import Any, Self, TypeVar, overload
 
 from ferryman.app import wiring
+from ferryman.app.handle import Handle
 from ferryman.app.queues import Queues
 from ferryman.app.registry import Registry
+from ferryman.app.schedules import Declared, Schedule, Schedules
 from ferryman.app.tasks import Tasks
 from ferryman.kernel import errors, migrate
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.pool import Database
 from ferryman.kernel.settings import Settings
+from ferryman.tasks.joins import CHILD, Joins
 from ferryman.tasks.ports import Owners, Settles
-from ferryman.tasks.rules.request import DEFAULT_NAME, Defaults
+from ferryman.tasks.rules.request import DEFAULT_NAME, Defaults, recurring
 
 log = logging.getLogger("ferryman")
 
@@ -51,6 +54,7 @@ class Ferryman:
         self._handlers = Registry(
             Defaults(timeout_ms=_ms(self.settings.tasks.timeout), max_retries=self.settings.tasks.max_retries)
         )
+        self._declared = Declared(self._handlers)
         self._settlers: dict[str, Settles] = {}
         self._given_doorbell = doorbell
         self._opened: wiring.Opened | None = None
@@ -124,6 +128,27 @@ class Ferryman:
 
         return register if function is None else register(function)
 
+    def schedule(
+        self, payload: Any = None, /, *, name: str | None = None, cron: str | None = None,
+        daily: time | str | None = None, every: timedelta | float | str | None = None, timezone: str | None = None,
+        catch_up: str | None = None, overlap: str | None = None, ends_at: datetime | None = None, **options: Any,
+    ) -> Callable[[Handled], Handled]:  # fmt: skip
+        """Let a handler's tasks be made by a schedule: stands above `@app.task`, as often as there are schedules.
+
+        One of `cron`, `daily` and `every` says when; `timezone` is UTC if not given. A worker brings the database up to what
+        stands here when it starts: a schedule is known by its name, by default the handler's, and keeps its next time as
+        long as its rhythm is the same.
+        """
+
+        def register(function: Handled) -> Handled:
+            self._declared.add(
+                function, payload, name=name, cron=cron, daily=daily, every=every, timezone=timezone,
+                catch_up=catch_up, overlap=overlap, ends_at=ends_at, **options,
+            )  # fmt: skip
+            return function
+
+        return register
+
     def queue(
         self,
         name: str,
@@ -173,7 +198,7 @@ class Ferryman:
             await wiring.patiently(self.open, unless)
         elif self._opened is None:
             self._opened = await wiring.open_app(
-                self.settings, self._handlers, Owners(self._settlers), doorbell=self._given_doorbell
+                self.settings, self._handlers, Owners({**self._settlers, CHILD: Joins()}), doorbell=self._given_doorbell
             )
         return self
 
@@ -210,6 +235,15 @@ class Ferryman:
         return self._open.queues
 
     @property
+    def schedules(self) -> Schedules:
+        """The door to schedules."""
+        return self._open.schedules
+
+    async def accept(self, asked: Mapping[str, Any]) -> Handle | Schedule:
+        """Do what a request in the form of the source asks for: a task, or with cron, daily or every a schedule."""
+        return await (self.schedules.accept(asked) if recurring(asked) else self.tasks.accept(asked))
+
+    @property
     def database(self) -> Database:
         """The pool behind the doors; a handler may use it for its own tables."""
         return self._open.database
@@ -232,8 +266,10 @@ class Ferryman:
     async def work(self, *, stop: asyncio.Event | None = None, **terms: Any) -> None:
         """Run a worker, with its watchdog, until `stop` is set or the caller is cancelled.
 
-        Terms are those of the settings' section `worker`, such as concurrency=20 or queues=["mail"].
+        Terms are those of the settings' section `worker`, such as concurrency=20 or queues=["mail"]. The schedules that stand
+        in the code are brought into the database first.
         """
+        await self.schedules.declare(self._declared)
         await wiring.work(self._open, stop or asyncio.Event(), **terms)
 
     @asynccontextmanager

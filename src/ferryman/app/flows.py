@@ -7,21 +7,18 @@ transaction each. Which queues may be full is read when the app opens and when a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
-from typing import Any
 from uuid import UUID
 
-from ferryman.app.handle import Door, Handle
-from ferryman.kernel import errors, ids, telemetry
+from ferryman.kernel import errors, telemetry
 from ferryman.kernel.db import Tx
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.gather import Gather
 from ferryman.kernel.pool import Database, Line, spoken
 from ferryman.tasks.intake import flow, queues
+from ferryman.tasks.intake.create import place
 from ferryman.tasks.model import Created, Draft
-from ferryman.tasks.rules.keys import Keys
-from ferryman.tasks.rules.keys import flow as flow_of
 from ferryman.tasks.states import CANCELLED, READY
 from ferryman.tasks.work.lanes import named
 
@@ -95,52 +92,35 @@ class Flows:
         async with self._line.transaction() as tx:
             return await flow.create(tx, drafts, ends_after=self._ends_after)
 
-    async def create_many(
-        self, door: Door, like: Draft, payloads: Iterable[tuple[Any, str]], *, keys: Keys | None, limit_key: str | None
-    ) -> list[Handle]:
-        """Create many, all or none: payloads as they were given, each with its text."""
-        said = {} if limit_key is None else {"limit_key": limit_key}
-        drafts = [
-            Draft(
-                like.task._replace(id=ids.new_id(), payload=text),
-                like.given,
-                flow_of(keys, said, given, name=like.task.name),
-            )
-            for given, text in payloads
-        ]
+    async def create_all(self, drafts: Sequence[Draft]) -> list[Created]:
+        """Create many, all or none."""
         flowed = await self._patiently(lambda: self._store_all(drafts))
         self._tell(flowed)
-        return [Handle(door, each) for each in flowed.answers if isinstance(each, Created)]
+        return [each for each in flowed.answers if isinstance(each, Created)]
 
     async def _store_all(self, drafts: Sequence[Draft]) -> flow.Flowed:
-        answers: list[flow.Answer] = []
-        displaced: list[UUID] = []
         async with self._db.transaction() as tx:
-            for place in range(0, len(drafts), SET):
-                flowed = await flow.create(tx, drafts[place : place + SET], ends_after=self._ends_after)
-                for each in flowed.answers:
-                    if isinstance(each, errors.FerrymanError):
-                        raise each
-                answers += flowed.answers
-                displaced += flowed.displaced
-        return flow.Flowed(answers, displaced)
+            return await self.store(tx, drafts)
+
+    async def store(self, tx: Tx, drafts: Sequence[Draft]) -> flow.Flowed:
+        """Store many in somebody's transaction; raise what stands against one of them."""
+        answers: dict[int, flow.Answer] = {}
+        displaced: list[UUID] = []
+        # By key over all sets: of two that share keys, one waits for the other's first and then for no more.
+        order = sorted(range(len(drafts)), key=lambda n: place(drafts[n].task))
+        for start in range(0, len(order), SET):
+            part = order[start : start + SET]
+            flowed = await flow.create(tx, [drafts[n] for n in part], ends_after=self._ends_after)
+            for n, each in zip(part, flowed.answers, strict=True):
+                if isinstance(each, errors.FerrymanError):
+                    raise each
+                answers[n] = each
+            displaced += flowed.displaced
+        return flow.Flowed([answers[n] for n in range(len(drafts))], displaced)
 
     def _tell(self, flowed: flow.Flowed) -> None:
-        born = [each.task for each in flowed.answers if isinstance(each, Created) and not each.idempotent_hit]
-        for task in born:
-            telemetry.created("task", task.queue, 1)
-        if any(isinstance(each, Created) and each.task.state is not READY for each in flowed.answers):
-            self._doorbell.ring("due")
-        ready = {
-            named(task.queue, task.tenant, keyed=task.limit_key is not None) for task in born if task.state is READY
-        }
-        if ready:
-            self._doorbell.ring("ready", ready)
-        if flowed.displaced:
-            hints = [str(id) for id in flowed.displaced]
-            self._doorbell.ring("cancel", hints)
-            self._doorbell.ring("done", hints)
-            telemetry.ended("task", CANCELLED.value, errors.TaskQueueFull.code, len(hints))
+        for topic, hints in rings(flowed).items():
+            self._doorbell.ring(topic, hints)
 
     async def retry(self, wanted: Sequence[UUID], *, tenant: str, untried: bool) -> list[flow.Retried]:
         """Try ended tasks anew."""
@@ -156,7 +136,26 @@ class Flows:
 
     async def _retry(self, tx: Tx, wanted: Sequence[UUID], *, tenant: str, untried: bool) -> list[flow.Retried]:
         retried: list[flow.Retried] = []
-        for place in range(0, len(wanted), SET):
-            part = wanted[place : place + SET]
+        for start in range(0, len(wanted), SET):
+            part = wanted[start : start + SET]
             retried += await flow.retry(tx, part, tenant=tenant, untried=untried, ends_after=self._ends_after)
         return retried
+
+
+def rings(flowed: flow.Flowed) -> dict[str, frozenset[str]]:
+    """Count what became of a set, and say what there is to ring for when it is committed."""
+    born = [each.task for each in flowed.answers if isinstance(each, Created) and not each.idempotent_hit]
+    for task in born:
+        telemetry.created("task", task.queue, 1)
+    told: dict[str, frozenset[str]] = {}
+    if any(isinstance(each, Created) and each.task.state is not READY for each in flowed.answers):
+        told["due"] = frozenset()
+    ready = frozenset(
+        named(task.queue, task.tenant, keyed=task.limit_key is not None) for task in born if task.state is READY
+    )
+    if ready:
+        told["ready"] = ready
+    if flowed.displaced:
+        told["cancel"] = told["done"] = frozenset(str(id) for id in flowed.displaced)
+        telemetry.ended("task", CANCELLED.value, errors.TaskQueueFull.code, len(flowed.displaced))
+    return told

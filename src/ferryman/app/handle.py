@@ -20,7 +20,7 @@ class Door(Protocol):
     """What a handle asks of the door it came from."""
 
     def of(self, tenant: str) -> Door:
-        """Give the door of a tenant."""
+        """Return the same door for one tenant, whatever task is running."""
 
     async def record(self, task_id: str | UUID) -> TaskRecord:
         """Read a task as it is now."""
@@ -30,6 +30,9 @@ class Door(Protocol):
 
     def watch(self, id: UUID) -> AsyncIterator[Progress]:
         """Give a task's progress whenever it changes, until it has ended."""
+
+    async def send_event(self, task_id: str | UUID, name: str, given: Any = None, /) -> int:
+        """Send an event to a task that has not ended."""
 
     async def cancel(self, *task_ids: str | UUID, reason: str | None = None) -> Sequence[UUID]:
         """Cancel tasks that have not ended; return those that were cancelled now."""
@@ -80,6 +83,10 @@ class Handle:
     def watch(self) -> AsyncIterator[Progress]:
         """Give the progress whenever it changes, until the end."""
         return self._door.watch(self.id)
+
+    async def send_event(self, name: str, given: Any = None, /) -> int:
+        """Send the task an event, which `ctx.wait_event(name)` in its handler takes."""
+        return await self._door.send_event(self.id, name, given)
 
     async def cancel(self, *, reason: str | None = None) -> bool:
         """Cancel the task; tell whether it was still live."""

@@ -15,15 +15,18 @@ from uuid import UUID
 
 from ferryman.app.flows import Flows
 from ferryman.app.handle import Handle, Handles
+from ferryman.app.lent import SET, Lent
 from ferryman.kernel import errors, events, faults, ids, payload, telemetry
 from ferryman.kernel.doorbell import Doorbell, Inside
 from ferryman.kernel.gather import Gather
 from ferryman.kernel.loop import RECONNECT
 from ferryman.kernel.pool import Database, Line, Session, spoken
-from ferryman.tasks.intake import cancel, create, read
+from ferryman.tasks.intake import cancel, create, read, signal
 from ferryman.tasks.intake.create import Alike
+from ferryman.tasks.intake.explain import Explanation, explain
 from ferryman.tasks.intake.flow import Retried
 from ferryman.tasks.intake.result import End, Progress, Waiting
+from ferryman.tasks.joins import Aftermath
 from ferryman.tasks.model import Created, Draft, TaskRecord
 from ferryman.tasks.ports import Owners
 from ferryman.tasks.rules import keys, request
@@ -34,8 +37,6 @@ from ferryman.tasks.work.lanes import named
 
 Function = Callable[..., Any]
 Value = TypeVar("Value")
-
-SET = 1000
 
 
 class Known(Protocol):
@@ -66,6 +67,7 @@ class Tasks:
         payload_limit: int,
         poll: timedelta,
         patience: timedelta,
+        rings_within: bool = False,
     ) -> None:
         """Serve one tenant, and inside a handler that of its task; creates that come at one time share a line.
 
@@ -87,6 +89,7 @@ class Tasks:
         self._waiting: dict[str, Waiting] = {}
         self._creates: Gather[Draft, Created] = Gather(self._create_set)
         self.flows = Flows(db, doorbell, flows, self._patiently, ends_after=ends_after)
+        self._lent = Lent(owners, self.flows, schema=db.schema, ends_after=ends_after, rings=rings_within)
 
     @property
     def tenant(self) -> str:
@@ -122,13 +125,15 @@ class Tasks:
         singleton: str | bool | None = None,
         debounce: timedelta | float | None = None,
         debounce_key: str | None = None,
+        connection: object = None,
         **arguments: Any,
     ) -> Handle:
         """Create a task, and answer when it is stored.
 
         The payload is given whole, or as keyword arguments. `at` lets it wait for its time. Tasks of one queue and
         `limit_key` share slots; while one with the same `singleton` lives, that one is the answer; `debounce` lets it wait so
-        long, and each call with the same key begins the wait anew, with the newest payload.
+        long, and each call with the same key begins the wait anew, with the newest payload. With `connection`, an open
+        transaction of the caller's, it is stored if and when the caller commits.
         """
         draft = self._draft(
             task,
@@ -149,15 +154,17 @@ class Tasks:
             debounce=debounce,
             debounce_key=debounce_key,
         )
-        return Handle(self, await self._store(draft))
+        return Handle(self, await self._store(draft, connection))
 
-    async def accept(self, asked: Mapping[str, Any]) -> Handle:
+    async def accept(self, asked: Mapping[str, Any], *, connection: object = None) -> Handle:
         """Create a task from a request in the form of the source: `{"schedule_type": "at", "scheduled_at": …}`."""
         fields = request.fields(asked)
         draft = self._draft(fields.pop("name", None), _or_empty(fields.pop("payload", None)), **fields)
-        return Handle(self, await self._store(draft))
+        return Handle(self, await self._store(draft, connection))
 
-    def _store(self, draft: Draft) -> Awaitable[Created]:
+    def _store(self, draft: Draft, connection: object) -> Awaitable[Created]:
+        if connection is not None:
+            return self._lent.create(connection, draft)
         return self.flows.create(draft) if self.flows.looks(draft) else self._creates(draft)
 
     async def create_many(
@@ -172,9 +179,15 @@ class Tasks:
         max_retries: int | None = None,
         backoff: Any = None,
         ends_at: datetime | None = None,
+        idempotency_keys: Iterable[str] | None = None,
+        idempotency_scope: str | None = None,
         limit_key: str | None = None,
+        connection: object = None,
     ) -> Sequence[Handle]:
-        """Create many tasks of one name, all or none; the options hold for each."""
+        """Create many tasks of one name, all or none; the options hold for each, the keys one by one.
+
+        A key that exists answers with its task; one whose task differs is a conflict, and nothing is created.
+        """
         like = self._draft(
             task,
             None,
@@ -188,9 +201,19 @@ class Tasks:
             ends_at=ends_at,
         )
         _, handler, defaults = self._known.find(task)
-        if limit_key is not None or defaults.keys is not None or self.flows.looks(like):
-            made_of = ((each, self._checked(handler, each)) for each in payloads)
-            return await self.flows.create_many(self, like, made_of, keys=defaults.keys, limit_key=limit_key)
+        keyed = idempotency_keys is not None or idempotency_scope is not None
+        if keyed or limit_key is not None or defaults.keys is not None or self.flows.looks(like):
+            whole = list(payloads)
+            texts = [self._checked(handler, each) for each in whole]
+            drafts = (
+                request.keyed(like, texts, idempotency_keys, idempotency_scope) if keyed else request.many(like, texts)
+            )
+            drafts = keys.flowing(drafts, whole, defaults.keys, limit_key=limit_key)
+            lent = connection is not None
+            created = self._lent.create_all(connection, drafts) if lent else self.flows.create_all(drafts)
+            return [Handle(self, each) for each in await created]
+        if connection is not None:
+            return Handles(self, await self._lent.create_many(connection, like, self._alike(handler, payloads)))
         waiting = iter(payloads)
         made: list[Alike] = []  # kept to be sent again if the answer is lost: their ids make the repeat harmless
 
@@ -359,6 +382,14 @@ class Tasks:
         async with self._session() as tx:
             return await read.logs(tx, id, tenant=self.tenant, after=after, limit=limit)
 
+    async def explain(self, task_id: str | UUID) -> Explanation:
+        """Say what a task is doing, why it is not running, and what ends it and when."""
+        async with self._session() as tx:
+            told = await explain(tx, task_id, tenant=self.tenant)
+        if told is None:
+            raise errors.TaskNotFound(f"There is no task {task_id} for tenant {self.tenant}.", task_id=str(task_id))
+        return told
+
     async def end(self, id: UUID) -> End:
         """Wait until a task has ended."""
         return await self._waits().end(id)
@@ -375,24 +406,47 @@ class Tasks:
             self._waiting[tenant] = Waiting(self._session, self._doorbell, tenant=tenant, poll=self._poll)
         return self._waiting[tenant]
 
+    # What is sent to a task
+
+    async def send_event(self, task_id: str | UUID, name: str, given: Any = None, /) -> int:
+        """Send an event to a task that has not ended, and return its number; `ctx.wait_event(name)` there takes it.
+
+        It is kept until then. A send whose answer was lost may be kept twice if it is sent again.
+        """
+        text = None if given is None else payload.encode(given, limit=self._limit)
+        with spoken():
+            sent = await signal.send(self._cancelling, task_id, name, text, tenant=self.tenant)
+        if sent.lane is not None:
+            self._doorbell.ring("ready", [sent.lane])
+        return sent.number
+
     # What is stopped
 
-    async def cancel(self, *task_ids: str | UUID, reason: str | None = None) -> Sequence[UUID]:
-        """Cancel tasks that have not ended; return those that were cancelled now."""
+    async def cancel(
+        self, *task_ids: str | UUID, reason: str | None = None, connection: object = None
+    ) -> Sequence[UUID]:
+        """Cancel tasks that have not ended; return those that were cancelled now, or will be when the caller commits."""
         reason = request.reason(reason)
+        if connection is not None:
+            return await self._lent.cancel(connection, task_ids, tenant=self.tenant, reason=reason)
         wanted = [await self._id(each) for each in task_ids]
+        after = Aftermath()
         rows = await self._patiently(
-            lambda: cancel.cancel(self._cancelling, self._owners, wanted, tenant=self.tenant, reason=reason)
+            lambda: cancel.cancel(
+                self._cancelling, self._owners, wanted, tenant=self.tenant, reason=reason, after=after
+            )
         )
         told = [row["id"] for row in rows]
         if told:
-            hints = [str(id) for id in told]
+            hints = [str(id) for id in (*told, *after.cancelled)]
             self._doorbell.ring("cancel", hints)
             self._doorbell.ring("done", hints)
             freed = {row["queue"] for row in rows if row["from_state"] == RUNNING.value}
             if freed:
                 self._doorbell.ring("ready", [named(queue, "", keyed=True) for queue in freed])
-            telemetry.ended("task", CANCELLED.value, None, len(told))
+            telemetry.ended("task", CANCELLED.value, None, len(hints))
+        if after.lanes:
+            self._doorbell.ring("ready", after.lanes)
         return told
 
     async def retry(self, *task_ids: str | UUID, untried: bool = False) -> Sequence[Retried]:

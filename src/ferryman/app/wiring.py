@@ -16,7 +16,8 @@ from typing import Any
 from ferryman.app import tasks as doors
 from ferryman.app.queues import Queues
 from ferryman.app.registry import Registry
-from ferryman.kernel import db, errors, events, lease, migrate, watchdog
+from ferryman.app.schedules import Schedules
+from ferryman.kernel import db, errors, events, lease, migrate, payload, telemetry, watchdog
 from ferryman.kernel.doorbell import Doorbell, NoDoorbell
 from ferryman.kernel.doorbell_pg import PostgresDoorbell
 from ferryman.kernel.invariants import KERNEL_INVARIANTS, Invariant
@@ -25,7 +26,9 @@ from ferryman.kernel.pool import Database, Line
 from ferryman.kernel.settings import Settings
 from ferryman.tasks import watch
 from ferryman.tasks.intake import queues
+from ferryman.tasks.model import NewTask
 from ferryman.tasks.ports import Owners
+from ferryman.tasks.rules import request
 from ferryman.tasks.work.worker import Terms, Worker
 
 log = logging.getLogger("ferryman")
@@ -49,14 +52,33 @@ class Opened:
     doorbell: Doorbell
     tasks: doors.Tasks
     queues: Queues
+    schedules: Schedules
 
     def line(self, patience: timedelta | None = None, **settings: str) -> Line:
         """Make a connection of our own."""
         return Line(self.url, schema=self.settings.schema, settings=settings or None, patience=patience)
 
+    def drafts(
+        self, task: str | Callable[..., Any], *, tenant: str, **fields: Any
+    ) -> tuple[NewTask, Callable[[Any], str]]:
+        """Check the request for a task that a handler of this app creates, and say how its payload is checked."""
+        name, handler, defaults = self.handlers.find(task)
+
+        def text(given: Any) -> str:
+            made = payload.encode(given, limit=self.settings.tasks.payload_limit)
+            if handler is not None:
+                handler.fit(made)
+            return made
+
+        like = request.draft(
+            tenant=tenant, name=name, payload="", defaults=defaults, traceparent=telemetry.carry(), **fields
+        )
+        return like.task, text
+
     async def close(self) -> None:
         """Let go, doors first."""
         await self.tasks.close()
+        await self.schedules.close()
         await self.doorbell.close()
         await self.database.close()
 
@@ -98,15 +120,24 @@ async def open_app(settings: Settings, handlers: Registry, owners: Owners, *, do
         payload_limit=settings.tasks.payload_limit,
         poll=settings.worker.poll,
         patience=PATIENCE,
+        rings_within=rings_within(settings),
     )
+    schedules = Schedules(
+        database,
+        bell,
+        handlers,
+        tasks,
+        moves=Line(url, schema=settings.schema),
+        ends_after=settings.tasks.ends_after,
+        payload_limit=settings.tasks.payload_limit,
+    )
+    opened = Opened(settings, url, handlers, owners, database, bell, tasks, Queues(database, bell), schedules)
     try:
         await tasks.flows.open()
     except BaseException:
-        await tasks.close()
-        await bell.close()
-        await database.close()
+        await opened.close()
         raise
-    return Opened(settings, url, handlers, owners, database, bell, tasks, Queues(database, bell))
+    return opened
 
 
 async def _hear(bell: Doorbell) -> None:
@@ -163,6 +194,26 @@ def make_doorbell(settings: Settings, url: str) -> Doorbell:
     return PostgresDoorbell(url, listen_url=settings.listen_url, schema=settings.schema)
 
 
+def rings_within(settings: Settings) -> bool:
+    """Say whether a create inside a caller's transaction rings when that commits."""
+    return settings.doorbell == "postgres" and settings.ring_within == "on"
+
+
+def in_force(settings: Settings) -> dict[str, float | bool]:
+    """Return what SQL must know of the settings: the watchdog's views, and `create_tasks`."""
+    tasks = settings.tasks
+    return {
+        "watchdog.interval_seconds": settings.worker.watchdog_interval.total_seconds(),
+        "tasks.timeout_ms": round(tasks.timeout.total_seconds() * 1000),
+        "tasks.max_retries": tasks.max_retries,
+        "tasks.ends_after_seconds": tasks.ends_after.total_seconds(),
+        "tasks.payload_limit": tasks.payload_limit,
+        "tasks.retention_seconds": tasks.retention.total_seconds(),
+        "tasks.retention_failed_seconds": tasks.retention_failed.total_seconds(),
+        "ring_within": rings_within(settings),
+    }
+
+
 async def work(opened: Opened, stop: asyncio.Event, **terms: Any) -> None:
     """Run a worker and its watchdog until told to stop."""
     worker = opened.settings.worker
@@ -176,13 +227,14 @@ async def work(opened: Opened, stop: asyncio.Event, **terms: Any) -> None:
         poll=terms.pop("poll", worker.poll),
         result_limit=opened.settings.tasks.payload_limit,
         version=this_version(),
+        ends_after=opened.settings.tasks.ends_after,
     )
     if terms:
         raise errors.SettingsInvalid(f"{min(terms)}: a worker has no such term.", field=min(terms))
     line = opened.line(watchdog.PATIENCE, **watchdog.SETTINGS)
-    in_force = json.dumps({"watchdog.interval_seconds": worker.watchdog_interval.total_seconds()})
+    values = json.dumps(in_force(opened.settings))
     try:
-        if await patiently(lambda: _begin(opened, line, in_force), stop):
+        if await patiently(lambda: _begin(opened, line, values), stop):
             await _work(opened, stop, line, agreed)
     finally:
         await line.close()
@@ -214,6 +266,7 @@ async def _work(opened: Opened, stop: asyncio.Event, line: Line, agreed: Terms) 
             opened.doorbell,
             line=partial(opened.line, lease.patience(agreed.lease)),
             session=opened.database.session,
+            drafts=opened.drafts,
             terms=agreed,
             home=opened.database,
         ).run(stop, beside={"watchdog": watching})
@@ -245,31 +298,37 @@ def rules(opened: Opened) -> list[watchdog.Rule]:
             sweep=worker.lease_sweep,
             interval=worker.watchdog_interval,
         ),
+        watch.retention(kept=opened.settings.tasks.retention, failed_kept=opened.settings.tasks.retention_failed),
         watchdog.W16,
-        DAYS_OF_THE_LOG,
+        days_of_the_log(kept=opened.settings.log.retention),
     ]
 
 
-async def _make_days(tx: db.Tx, _limit: int) -> Sequence[Any]:
-    made = await events.ensure_partitions(tx)
-    if made:
-        log.info("made days of the log", extra={"partitions": list(made)})
-    return ()
+def days_of_the_log(*, kept: timedelta) -> watchdog.Rule:
+    """Return the rule by which the log gets its days, and loses them."""
 
+    async def turn_over(tx: db.Tx, _limit: int) -> Sequence[Any]:
+        made = await events.ensure_partitions(tx)
+        dropped = await events.drop_partitions(tx, older_than=kept)
+        if made or dropped:
+            log.info("turned over the days of the log", extra={"made": list(made), "dropped": list(dropped)})
+        # Named as findings, so that they are committed at once: both hold locks.
+        return [*made, *dropped]
 
-DAYS_OF_THE_LOG = watchdog.Rule(
-    name="K10",
-    finds="a day of the next week that has no partition in the log",
-    does="makes it, ahead of its time",
-    setting="worker.watchdog_interval_seconds",
-    every=timedelta(hours=1),
-    find=_make_days,
-)
+    return watchdog.Rule(
+        name="K10",
+        finds="a day of the next week that has no partition in the log, and days older than the log is kept",
+        does="makes it, ahead of its time, and drops them, as far as every consumer has read",
+        setting="worker.watchdog_interval_seconds",
+        every=timedelta(hours=1),
+        find=turn_over,
+        key=str,
+    )
 
 
 def invariants() -> tuple[Invariant, ...]:
     """Return what must always be true, of every domain."""
-    return (*KERNEL_INVARIANTS, *watch.TASK_INVARIANTS)
+    return (*KERNEL_INVARIANTS, *watch.TASK_INVARIANTS, *watch.SCHEDULE_INVARIANTS)
 
 
 def this_version() -> str:

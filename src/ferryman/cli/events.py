@@ -20,7 +20,7 @@ from ferryman.cli.screen import Screen
 from ferryman.cli.words import command, flag, says
 from ferryman.kernel import errors
 from ferryman.kernel import events as log
-from ferryman.tasks.rules.envelope import envelope
+from ferryman.tasks.rules.envelope import data, envelope
 
 PAGE = 500
 LAST = 20
@@ -108,7 +108,7 @@ def _show(screen: Screen, event: log.Event) -> None:
     if screen.json:
         screen.line(envelope(event))
         return
-    move = f"{event.from_state} -> {event.to_state}" if event.from_state else f"created {event.to_state}"
+    move = told(event)
     why = ": ".join(part for part in (event.reason_code, event.reason_message) if part)
     parts = (
         spelling.moment(event.at, precise=True),
@@ -117,9 +117,24 @@ def _show(screen: Screen, event: log.Event) -> None:
         event.subject_name or str(event.subject),
         move,
     )
-    tail = f"  attempt {event.attempt}" + (f"  {' '.join(why.split())}" if why else "")
+    tail = ("" if event.attempt is None else f"  attempt {event.attempt}") + (
+        f"  {' '.join(why.split())}" if why else ""
+    )
     sys.stdout.write(spelling.clean("  ".join(parts) + tail) + "\n")
     sys.stdout.flush()
+
+
+def told(event: log.Event) -> str:
+    """Return what happened, in a few words."""
+    if event.from_state:
+        return f"{event.from_state} -> {event.to_state}"
+    if event.to_state:
+        return f"created {event.to_state}"
+    said = data(event)
+    if "changed" in said:
+        return "changed"
+    lost = ", ".join(f"{said[word]} {word}" for word in ("missed", "skipped") if said.get(word))
+    return f"fired {len(said.get('fire_times', ()))}" + (f" ({lost})" if lost else "")
 
 
 def _unread() -> bool:

@@ -18,8 +18,7 @@ INTERRUPTED: Final = 130
 TOLD: Final = (
     "Exit codes: 0 done; 1 the doctor found something, the task did not succeed, or the worker broke; "
     "2 wrong usage, nothing was done; 3 the database cannot be reached or used; 4 not found; "
-    "5 in conflict with what exists; 6 waited long enough; "
-    "130 interrupted."
+    "5 in conflict with what exists; 6 waited long enough; 130 interrupted."
 )
 
 _CODES: Final[tuple[tuple[type[errors.FerrymanError], int], ...]] = (
@@ -33,9 +32,12 @@ _CODES: Final[tuple[tuple[type[errors.FerrymanError], int], ...]] = (
     (errors.MigrationEdited, DATABASE),
     (errors.MigrationFailed, DATABASE),
     (errors.TaskNotFound, NOT_FOUND),
+    (errors.ScheduleNotFound, NOT_FOUND),
     (errors.UnknownQueue, NOT_FOUND),
     (errors.TaskDuplicate, CONFLICT),
     (errors.TaskQueueFull, CONFLICT),
+    (errors.ScheduleBusy, CONFLICT),
+    (errors.InvalidTransition, CONFLICT),
     (errors.QueueInvalid, USAGE),
     (errors.TaskInvalidPayload, USAGE),
     (errors.TaskInvalidRequest, USAGE),

@@ -27,7 +27,7 @@ WIDE = 220
 
 STYLES = {
     "succeeded": "green", "failed": "red", "cancelled": "yellow", "running": "cyan", "ready": "blue", "pending": "blue",
-    "good": "green", "bad": "bold red", "note": "yellow",
+    "active": "green", "paused": "yellow", "good": "green", "bad": "bold red", "note": "yellow",
 }  # fmt: skip
 
 

@@ -7,6 +7,7 @@ go as plain NOTIFY, which takes no parameters and so stands in no .sql file: it 
 
 A lonely create need not pay for two trips, though. It may take its ring along (`inside`), if at that moment no other does:
 that is what an advisory lock, tried and never waited for, decides in the statement itself. The answer says whether it rang.
+A transaction that a caller lends (`ring_within`) rings whatever others do: who knows when it commits, and who would tell us?
 
 The listening connection needs a direct address (`listen_url`) where the other one may go through PgBouncer.
 
@@ -32,6 +33,8 @@ from ferryman.kernel import db, errors, telemetry
 from ferryman.kernel.doorbell import EVERYTHING, LOG, Bundle, Carrier, Heard, Inside, Local, pause, stop
 from ferryman.kernel.pool import Line
 
+RING_WITHIN = db.load("ferryman.kernel", "doorbell/ring_within")
+
 # A ring need not survive a crash, so its commit waits for no flush.
 UNFLUSHED = {"synchronous_commit": "off"}
 
@@ -43,6 +46,7 @@ PROBE_SECONDS = 60.0
 PROBE_TIMEOUT_SECONDS = 5.0
 PROBE_TOPIC = ""
 PATIENCE = timedelta(seconds=PROBE_TIMEOUT_SECONDS)
+WITHIN = ""  # the origin of a ring from within a caller's transaction: nobody takes it for its own
 
 
 def channel(schema: str) -> str:
@@ -74,6 +78,12 @@ def parse(text: str) -> tuple[str, str, frozenset[str]] | None:
         return str(origin), str(topic), frozenset(str(hint) for hint in hints)
     except (ValueError, TypeError):
         return None
+
+
+async def ring_within(tx: db.Tx, rings: Bundle) -> None:
+    """Ring when somebody's transaction commits, and only then; the process that rings hears it like all others."""
+    payloads = [payload(WITHIN, topic, hints) for topic, hints in rings.items()]
+    await db.many(tx, RING_WITHIN, channel=channel(tx.schema), payloads=payloads)
 
 
 class PostgresDoorbell:

@@ -150,6 +150,48 @@ class TaskReplayMismatch(FerrymanError):
     advice = "Keep the names and order of steps while tasks are in flight, or cancel and recreate."
 
 
+class TaskStepAmbiguous(FerrymanError):
+    """Two parallel branches of a handler call durable steps of one name."""
+
+    code = "TASK_STEP_AMBIGUOUS"
+    advice = "Give the steps of each branch names of their own, such as f'fetch-{id}'."
+
+
+class TaskStepFailed(FerrymanError):
+    """A step of a handler raised an error."""
+
+    code = "TASK_STEP_FAILED"
+    advice = "Let it pass, and the attempt fails and the step is tried again; or catch it, and it is remembered."
+
+
+class TaskChildFailed(FerrymanError):
+    """A child of this task failed or was cancelled."""
+
+    code = "TASK_CHILD_FAILED"
+    advice = "See details: the child's own code and reason."
+
+
+class TaskWaitTimeout(FerrymanError):
+    """The event did not come in its time."""
+
+    code = "TASK_WAIT_TIMEOUT"
+    advice = "Catch it where you wait, or give the wait a longer timeout."
+
+
+class TaskWaitTooLong(FerrymanError):
+    """A task cannot wait for longer than it may live."""
+
+    code = "TASK_WAIT_TOO_LONG"
+    advice = "Create the task with a later ends_at, or wait for less."
+
+
+class TaskEnded(FerrymanError):
+    """The task has ended: nothing can be sent to it any more."""
+
+    code = "TASK_ENDED"
+    advice = "Read the task: its end and its result are final."
+
+
 class TaskUnknownHandler(FerrymanError):
     """No handler has this name here."""
 
@@ -223,6 +265,21 @@ class TaskNotFound(FerrymanError):
     advice = "Check the id and the tenant."
 
 
+class ScheduleNotFound(FerrymanError):
+    """There is no such schedule for this tenant."""
+
+    code = "SCHEDULE_NOT_FOUND"
+    advice = "Check the id and the tenant; `ferryman schedule list` shows them all."
+
+
+class ScheduleBusy(FerrymanError):
+    """A task of this schedule has not ended, and its tasks may not overlap."""
+
+    code = "SCHEDULE_BUSY"
+    advice = "Wait for that task, or cancel it; `ferryman schedule show` names it."
+    retryable = True
+
+
 class CallbackUnknown(FerrymanError):
     """The end of this task is owed to an owner that this process does not know."""
 
@@ -255,6 +312,13 @@ class DatabaseRefused(FerrymanError):
         # Whoever is not let in has lost nothing and may come back (a password is being changed, a database moved). A
         # statement that is not allowed fails alone: it must not hold up those beside it.
         self.retryable = login
+
+
+class ConnectionUnfit(FerrymanError):
+    """The connection given is not one that can carry a transaction for us."""
+
+    code = "CONNECTION_UNFIT"
+    advice = "Give an open transaction of the database that holds the tasks, or leave `connection` out."
 
 
 class StatementRefused(FerrymanError):

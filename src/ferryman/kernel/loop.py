@@ -73,6 +73,7 @@ class Pump(Generic[Item, Outcome]):
         self._roused = False
         self._ended = asyncio.Event()
         self._stopping = False
+        self._closed = False
         self._sight = Sight()
         self._failures = 0
         self._turns: set[asyncio.Task[None]] = set()
@@ -151,12 +152,15 @@ class Pump(Generic[Item, Outcome]):
 
     async def close(self) -> None:
         """End whatever is still under way: nothing of a stopped pump lives on."""
+        self._closed = True  # a turn that is ended begins no other
         tasks = [*self._turns, *(holding.task for holding in self.held.values() if holding.task is not None)]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _begin_turns(self) -> None:
+        if self._closed:
+            return
         while self._idle and (self._outcomes or self._wants_more()):
             outcomes, self._outcomes = self._outcomes, []
             room = self._room()

@@ -117,13 +117,15 @@ def count(*, least: int = 1, most: int) -> Kind:
     return Kind(read_count)
 
 
-def duration(*, least: timedelta, key: str | None = None) -> Kind:
+def duration(*, least: timedelta, most: timedelta = timedelta.max, key: str | None = None) -> Kind:
     """Declare a length of time."""
 
     def read_duration(value: Any) -> timedelta:
         length = durations.parse(value)
         if length < least:
             raise ValueError(f"at least {durations.show(least)}")
+        if length > most:
+            raise ValueError(f"at most {durations.show(most)}")
         return length
 
     return Kind(read_duration, key=key)

@@ -29,6 +29,8 @@ DOORBELLS: Final = ("postgres", "nats", "none")
 
 NOTHING: Final = timedelta(0)
 TENTH: Final = timedelta(seconds=0.1)
+MINUTE: Final = timedelta(minutes=1)
+CENTURY: Final = timedelta(days=36_500)  # as good as for ever, and still a time that PostgreSQL can subtract
 
 # The sources' name; inside it is a timedelta and needs no unit.
 Interval: TypeAlias = Annotated[timedelta, duration(least=TENTH, key="watchdog_interval_seconds")]
@@ -59,13 +61,22 @@ class Pmo(Section):
 
 @dataclass(frozen=True, kw_only=True)
 class Tasks(Section):
-    """What a task gets when its creator does not say."""
+    """What a task gets when its creator does not say, and how long it is kept when it has ended."""
 
     timeout: Annotated[timedelta, duration(least=timedelta(milliseconds=1))] = timedelta(minutes=5)
     max_retries: Annotated[int, count(least=0, most=10_000)] = 3
     ends_after: Annotated[timedelta, duration(least=timedelta(seconds=1))] = timedelta(days=30)
-    retention: Annotated[timedelta, duration(least=NOTHING)] = timedelta(days=7)
+    # Not 0, which could be meant as "for ever".
+    retention: Annotated[timedelta, duration(least=MINUTE, most=CENTURY)] = timedelta(days=7)
+    retention_failed: Annotated[timedelta, duration(least=MINUTE, most=CENTURY)] = timedelta(days=30)
     payload_limit: Annotated[int, count(most=128 * 1024 * 1024)] = payload.LIMIT
+
+
+@dataclass(frozen=True, kw_only=True)
+class Log(Section):
+    """How long the log is kept, by whole days; a day that a consumer has still to read stays."""
+
+    retention: Annotated[timedelta, duration(least=timedelta(days=1), most=CENTURY)] = timedelta(days=60)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,11 +94,13 @@ class Settings(Section):
     listen_url: PostgresUrl = None
     nats_url: Annotated[str | None, url("nats", "tls", "ws", "wss")] = None
     doorbell: Annotated[str, choice(*DOORBELLS)] = ""
+    ring_within: Annotated[str, choice("on", "off")] = "on"
     tenant: Annotated[str, name()] = "default"
     schema: Annotated[str, setting.schema()] = "ferryman"
     worker: Worker = field(default_factory=Worker)
     pmo: Pmo = field(default_factory=Pmo)
     tasks: Tasks = field(default_factory=Tasks)
+    log: Log = field(default_factory=Log)
     pool: Pool = field(default_factory=Pool)
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)
 

@@ -140,7 +140,7 @@ def ended(domain: str, state: str, code: str | None = None, count: int = 1) -> N
     ENDED.of(domain, state, code or "").inc(count)
 
 
-def fenced(domain: str, move: Literal["settle", "renew", "progress", "log"], count: int = 1) -> None:
+def fenced(domain: str, move: Literal["settle", "renew", "progress", "log", "step"], count: int = 1) -> None:
     """Count writes of holders whose claim was stale."""
     if count:
         FENCED.of(domain, move).inc(count)

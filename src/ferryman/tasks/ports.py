@@ -23,8 +23,8 @@ class Settles(Protocol):
     async def lock(self, tx: Tx, refs: Sequence[str]) -> None:
         """Lock the parents named by these callback references, in the order of their ids."""
 
-    async def settle(self, tx: Tx, ended: Sequence[Ended]) -> None:
-        """Write what these ends owe their owners."""
+    async def settle(self, tx: Tx, ended: Sequence[Ended]) -> Sequence[str] | None:
+        """Write what these ends owe their owners; answer with the lanes that have something to claim now, if any."""
 
 
 class Owners:
@@ -53,10 +53,12 @@ class Owners:
         for kind in sorted(refs):
             await self._of(kind).lock(tx, sorted(refs[kind]))
 
-    async def settle(self, tx: Tx, ended: Iterable[Ended]) -> None:
-        """Tell each owner the ends of its tasks, a whole set at once."""
+    async def settle(self, tx: Tx, ended: Iterable[Ended]) -> list[str]:
+        """Tell each owner the ends of its tasks, a whole set at once; answer with the lanes to ring for after the commit."""
         sets: dict[str, list[Ended]] = defaultdict(list)
         for each in ended:
             sets[each.callback].append(each)
+        lanes: list[str] = []
         for kind in sorted(sets):
-            await self._of(kind).settle(tx, sets[kind])
+            lanes += await self._of(kind).settle(tx, sets[kind]) or ()
+        return lanes

@@ -32,6 +32,7 @@ TASK = Machine(
         move("complete", out_of=[RUNNING], to=SUCCEEDED, fenced=True),
         move("fail", out_of=[RUNNING], to=FAILED, fenced=True),
         move("retry", out_of=[RUNNING], to=READY, fenced=True),
+        move("park", out_of=[RUNNING], to=READY, fenced=True),
         move("cancel", out_of=[PENDING, READY, RUNNING], to=CANCELLED),
     ],
     present={
@@ -45,4 +46,36 @@ TASK = Machine(
         RUNNING: Bound(rule="W13", column="leased_until"),
     },
     code="TASK_INVALID_TRANSITION",
+)
+
+
+class ScheduleState(StrEnum):
+    """A schedule fires, or waits to be told to, or has ended."""
+
+    ACTIVE = "active"
+    PAUSED = "paused"
+    ENDED = "ended"
+
+
+ACTIVE, PAUSED, ENDED = ScheduleState.ACTIVE, ScheduleState.PAUSED, ScheduleState.ENDED
+
+# A firing is no move: it leaves the schedule active, with a later next_run_at. Paused is at rest: nothing is owed there.
+SCHEDULE = Machine(
+    name="SCHEDULE",
+    table="schedules",
+    states=ScheduleState,
+    initial={ACTIVE},
+    moves=[
+        move("pause", out_of=[ACTIVE], to=PAUSED),
+        move("resume", out_of=[PAUSED], to=ACTIVE),
+        move("end", out_of=[ACTIVE, PAUSED], to=ENDED),
+        move("run_out", out_of=[ACTIVE], to=ENDED),
+    ],
+    present={
+        "next_run_at": {ACTIVE},
+        "ended_at": {ENDED},
+    },
+    resting={PAUSED},
+    ends_by={ACTIVE: Bound(rule="T10", column="next_run_at")},
+    code="SCHEDULE_INVALID_TRANSITION",
 )

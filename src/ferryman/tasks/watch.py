@@ -13,11 +13,11 @@ from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.invariants import Invariant, declare
 from ferryman.kernel.watchdog import Rule
 from ferryman.tasks import store
-from ferryman.tasks.intake.cancel import end
+from ferryman.tasks.joins import PARENT_ENDED, end
 from ferryman.tasks.model import Outcome
 from ferryman.tasks.ports import Owners
 from ferryman.tasks.rules import ending
-from ferryman.tasks.store import agreements
+from ferryman.tasks.store import agreements, steps
 from ferryman.tasks.work.settle import settle
 
 log = telemetry.logger("tasks")
@@ -42,8 +42,40 @@ TASK_INVARIANTS: tuple[Invariant, ...] = (
     declare(_HERE, "legal_moves", "Only legal moves are in the log.", deep=True),
     declare(_HERE, "unbroken_log", "Each move begins where the one before ended.", deep=True),
     declare(_HERE, "claims_are_logged", "Every claim of a task is in the log.", deep=True),
+    declare(_HERE, "parked_has_a_clock", "A parked task wakes at a time, and not after its end."),
+    declare(_HERE, "join_counts_the_living", "A join waits for no more children than live, and for one at least."),
     declare(_HERE, "one_tenant", "A task and its events belong to one tenant.", deep=True),
 )
+
+SCHEDULE_INVARIANTS: tuple[Invariant, ...] = (
+    declare(_HERE, "schedules_are_bounded", "Every active schedule has a time at which it is fired."),
+    declare(_HERE, "one_task_per_firing", "One firing of a schedule has made one task.", deep=True),
+    declare(_HERE, "schedule_and_log_agree", "A schedule's row and its last move tell the same state.", deep=True),
+    declare(_HERE, "firings_have_one_tenant", "A task belongs to the tenant of the schedule that fired it.", deep=True),
+)
+
+
+# Retention walks this many rows at a look, this often; when it has seen all, it rests.
+SPAN = 5000
+PACE = timedelta(seconds=5)
+REST = timedelta(minutes=1)
+
+
+def retention(*, kept: timedelta, failed_kept: timedelta) -> Rule:
+    """Return the rule by which finished tasks leave (T20)."""
+
+    async def forget(tx: Tx, past: Sequence[Row]) -> int:
+        return await store.forget(tx, [row["id"] for row in past])
+
+    return Rule(
+        name="T20",
+        finds="a task that ended longer ago than such tasks are kept",
+        does="deletes it, with its progress and its log lines",
+        setting="worker.watchdog_interval_seconds",
+        every=PACE,
+        find=partial(store.walk, kept=kept, failed_kept=failed_kept, span=SPAN, pace=PACE, rest=REST),
+        act=forget,
+    )
 
 
 def rules(owners: Owners, doorbell: Doorbell, *, sweep: timedelta, interval: timedelta) -> list[Rule]:
@@ -62,9 +94,7 @@ def rules(owners: Owners, doorbell: Doorbell, *, sweep: timedelta, interval: tim
             log.warning("tasks expired", extra={"count": len(rows), "first": str(rows[0]["id"])})
         return _counted(rows)
 
-    def ring(found: Sequence[Row]) -> None:
-        doorbell.ring("ready")
-        doorbell.ring("done", [str(row["id"]) for row in found])
+    ring = partial(_ring, doorbell)
 
     async def find_idle(tx: Tx, limit: int) -> Sequence[Row]:
         # What lanes claimed a moment before their queue got its limits is counted from here on.
@@ -120,7 +150,50 @@ def rules(owners: Owners, doorbell: Doorbell, *, sweep: timedelta, interval: tim
             find=find_idle,
             after=ring_gates,
         ),
+        *_parted(owners, doorbell, interval),
     ]
+
+
+def _parted(owners: Owners, doorbell: Doorbell, interval: timedelta) -> list[Rule]:
+    """Return the rules for what the ends of children and of parents owe each other; the normal path has paid it already."""
+
+    async def collect(tx: Tx, strays: Sequence[Row]) -> int:
+        return _counted(await end(tx, owners, [row["id"] for row in strays], reason=PARENT_ENDED))
+
+    async def wake(tx: Tx, stuck: Sequence[Row]) -> int:
+        return len(await steps.wake(tx, [row["id"] for row in stuck]))
+
+    def told(found: Sequence[Row]) -> None:
+        doorbell.ring("cancel", [str(row["id"]) for row in found])
+        _ring(doorbell, found)
+
+    return [
+        Rule(
+            name="T19-strays",
+            finds="a child that lives although its parent has ended",
+            does="cancels it",
+            setting="worker.watchdog_interval_seconds",
+            every=interval,
+            find=steps.strays,
+            act=collect,
+            after=told,
+        ),
+        Rule(
+            name="T19-stuck",
+            finds="a parked task that waits for nothing any more",
+            does="lets it go on",
+            setting="worker.watchdog_interval_seconds",
+            every=interval,
+            find=steps.stuck,
+            act=wake,
+            after=partial(_ring, doorbell),
+        ),
+    ]
+
+
+def _ring(doorbell: Doorbell, found: Sequence[Row]) -> None:
+    doorbell.ring("ready")
+    doorbell.ring("done", [str(row["id"]) for row in found])
 
 
 def _counted(rows: Sequence[Row]) -> int:
@@ -148,4 +221,5 @@ def _judge(row: Row) -> Outcome:
         delay=verdict.delay.total_seconds(),
         callback=row["callback"],
         callback_ref=row["callback_ref"],
+        bore=True,  # perhaps: the row does not say
     )

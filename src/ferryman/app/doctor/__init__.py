@@ -58,6 +58,10 @@ async def _examine(settings: Settings, url: str, line: Line, *, deep: bool, ever
         ("handlers", lambda: work.orphans(line)),
         ("overdue", lambda: work.overdue(line)),
         ("bounds", lambda: work.bounds(line)),
+        (
+            "retention",
+            lambda: work.retention(line, kept=settings.tasks.retention, failed_kept=settings.tasks.retention_failed),
+        ),
         ("invariants", lambda: work.truths(line, deep=deep)),
     ]
     for name, check in checks:

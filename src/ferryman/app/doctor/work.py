@@ -11,7 +11,7 @@ from uuid import UUID
 
 from ferryman.app import wiring
 from ferryman.app.doctor.report import BAD, GOOD, NOTE, Reading
-from ferryman.kernel import db, invariants
+from ferryman.kernel import db, duration, invariants
 from ferryman.kernel import watchdog as dogs
 from ferryman.kernel.db import Row, Tx
 from ferryman.tasks.intake import read
@@ -21,8 +21,11 @@ BOUNDS = db.load("ferryman.app", "doctor/bounds")
 BOUNDS_ALL = db.load("ferryman.app", "doctor/bounds_all")
 BOUND_OF = db.load("ferryman.app", "doctor/bound_of")
 OVERDUE = db.load("ferryman.app", "doctor/overdue")
+RETENTION = db.load("ferryman.app", "doctor/retention")
 
 LIVE_MAX = 100_000
+# A walk over a large table takes hours, and half a day without a worker is no alarm.
+RETENTION_LATE = timedelta(days=1)
 # What all workers of one database should agree on; how much each takes at once is its own affair.
 AGREED = ("lease_seconds",)
 
@@ -64,7 +67,22 @@ async def workers(tx: Tx) -> list[Reading]:
     if gone := len(known) - len(alive):
         says = f"{_count(gone, 'worker')} went without a word in the last day: killed, or cut off."
         readings.append(Reading("lost workers", NOTE, says, "Their tasks were taken over when their leases ended."))
-    return readings + _disagreements(alive)
+    return readings + _short(alive) + _disagreements(alive)
+
+
+def _short(alive: Sequence[read.WorkerRecord]) -> list[Reading]:
+    """Name workers that have no room for some of their handlers."""
+    advice = "Their attempts are over: let them look at ctx.ended, or run them in a child process, and start it anew."
+    return [
+        Reading(
+            "threads",
+            BAD,
+            f"The worker {each.host}:{each.pid} takes no {', '.join(short)}: too many threads were left behind.",
+            advice,
+        )
+        for each in alive
+        if (short := each.settings.get("short_of"))
+    ]
 
 
 def _disagreements(alive: Sequence[read.WorkerRecord]) -> list[Reading]:
@@ -121,6 +139,21 @@ async def overdue(tx: Tx) -> list[Reading]:
     told = ", ".join(f"{row['count']} of {row['domain']} ({row['rule']})" for row in rows)
     advice = "Without a watchdog that is expected: start a worker. With one it is a defect of ours: please report it."
     return [Reading("overdue", BAD, f"Past the time by which a rule ends them: {told}.", advice, _dicts(rows))]
+
+
+async def retention(tx: Tx, *, kept: timedelta, failed_kept: timedelta) -> list[Reading]:
+    """Count what has been kept for longer than it should be (T20)."""
+    row = await db.one(tx, RETENTION, kept=kept, failed_kept=failed_kept)
+    assert row is not None
+    terms = f"{duration.show(kept)}, failed ones {duration.show(failed_kept)}"
+    if not row["count"]:
+        return [Reading("retention", GOOD, f"Finished tasks are kept for {terms}; none is past it.")]
+    longest = timedelta(seconds=row["longest_seconds"])
+    says = f"{_count(row['count'], 'finished task')} past their keeping ({terms}), the oldest by {longest.days} d."
+    if longest < RETENTION_LATE:
+        return [Reading("retention", NOTE, says, "The watchdog of a worker deletes them, a set at a time.")]
+    advice = "Start a worker: its watchdog deletes them. If one runs, look in its log for what T20 could not delete."
+    return [Reading("retention", BAD, says, advice)]
 
 
 async def bounds(tx: Tx) -> list[Reading]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from cyclopts import App
 
-from ferryman.cli.task import cancel, create, look, retry, wait
+from ferryman.cli.task import cancel, create, event, look, retry, wait
 
 program = App(name="task", help="Create tasks, ask about them, stop them.", help_format="plaintext")
 
@@ -18,6 +18,7 @@ _COMMANDS: dict[str, Callable[..., Any]] = {
     "wait": wait.wait,
     "result": wait.result,
     "logs": look.logs,
+    "event": event.event,
     "cancel": cancel.cancel,
     "retry": retry.retry,
 }

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from ferryman.app.handle import Handle
+from ferryman.app.schedules import Schedule
 from ferryman.cli import exits
 from ferryman.cli.options import PLAIN, Options
 from ferryman.cli.task import wait as waiting
@@ -44,22 +45,27 @@ async def create(
     wait_for: Annotated[str | None, says("Wait, but no longer than this, such as 60s.")] = None,
     options: Options = PLAIN,
 ) -> int:
-    """Create a task, and answer when it is stored.
+    """Create a task, and answer when it is stored; a request for cron, daily or every makes a schedule.
 
     Examples: ferryman task create greet '{"name": "Ada"}' --wait, ferryman task create report @june.json --at +2h --key june,
     echo '{"schedule_type": "at", …}' | ferryman task create --request -
     """
     fields = {
         "task_id": id, "queue": queue, "priority": priority, "max_retries": retries, "idempotency_key": key,
-        "idempotency_scope": scope, "ends_at": _moment(ends_at, "--ends-at"),
-        "timeout_ms": _milliseconds(timeout), "backoff": _backoff(backoff), "limit_key": limit_key, "singleton": singleton,
+        "idempotency_scope": scope, "ends_at": moment(ends_at, "--ends-at"), "limit_key": limit_key, "singleton": singleton,
+        "timeout_ms": milliseconds(timeout), "backoff": pauses(backoff),
     }  # fmt: skip
     if at is not None:
-        fields |= {"schedule_type": "at", "scheduled_at": _moment(at, "--at")}
+        fields |= {"schedule_type": "at", "scheduled_at": moment(at, "--at")}
     fields = {field: value for field, value in fields.items() if value is not None}
     asked = _asked(request, name, given, fields)
     async with options.app(app) as opened:
-        handle = await opened.tasks.accept(asked)
+        handle = await opened.accept(asked)
+        if isinstance(handle, Schedule):
+            from ferryman.cli.schedule import answer  # which reads its options as we do
+
+            answer.told(handle, options)
+            return exits.OK
         if wait or wait_for is not None:
             return await waiting.until_end(opened.tasks, handle, options, within=wait_for)
         _told(handle, options)
@@ -97,7 +103,8 @@ def read(given: str, told: str) -> Any:
         raise errors.TaskInvalidPayload(f"{told} is not JSON: {error.message}") from error
 
 
-def _moment(text: str | None, told: str) -> datetime | None:
+def moment(text: str | None, told: str) -> datetime | None:
+    """Read a time, or how far from now it is."""
     if text is None:
         return None
     try:
@@ -111,7 +118,8 @@ def _moment(text: str | None, told: str) -> datetime | None:
     return found
 
 
-def _milliseconds(text: str | None) -> int | None:
+def milliseconds(text: str | None) -> int | None:
+    """Read a timeout."""
     return None if text is None else round(length(text, "--timeout").total_seconds() * 1000)
 
 
@@ -123,7 +131,8 @@ def length(text: str, told: str) -> timedelta:
         raise errors.UsageInvalid(f"{told}: expected {error}, got {text!r}.") from None
 
 
-def _backoff(text: str | None) -> Any:
+def pauses(text: str | None) -> Any:
+    """Read a backoff: a pause, or JSON."""
     if text is None:
         return None
     return read(text, "--backoff") if text[:1] in "{[" else length(text, "--backoff").total_seconds()

@@ -13,7 +13,13 @@ from ferryman.kernel import errors
 from ferryman.kernel.db import SCHEMA
 from ferryman.kernel.pool.said import sentence, translated
 from ferryman.kernel.pool.session import Session
-from ferryman.kernel.pool.terms import CONNECT_TIMEOUT_SECONDS, PATIENCE, POOL_SETTINGS
+from ferryman.kernel.pool.terms import (
+    CONNECT_TIMEOUT_SECONDS,
+    PATIENCE,
+    POOL_SETTINGS,
+    STATEMENTS_KEPT,
+    STATEMENTS_KEPT_BY_A_POOLER,
+)
 
 
 class Database:
@@ -43,6 +49,7 @@ class Database:
                 timeout=CONNECT_TIMEOUT_SECONDS,
                 command_timeout=PATIENCE.total_seconds(),
                 server_settings=settings,
+                statement_cache_size=STATEMENTS_KEPT if settings is not None else STATEMENTS_KEPT_BY_A_POOLER,
                 # No session state is ever set, so there is nothing to reset: it would cost a round trip a release.
                 reset=_nothing_to_reset,
             )

@@ -19,7 +19,13 @@ from ferryman.kernel import errors, telemetry
 from ferryman.kernel.db import SCHEMA, Row
 from ferryman.kernel.pool.said import sentence, translated
 from ferryman.kernel.pool.session import Session
-from ferryman.kernel.pool.terms import CONNECT_TIMEOUT_SECONDS, LINE_SETTINGS, PATIENCE
+from ferryman.kernel.pool.terms import (
+    CONNECT_TIMEOUT_SECONDS,
+    LINE_SETTINGS,
+    PATIENCE,
+    STATEMENTS_KEPT,
+    STATEMENTS_KEPT_BY_A_POOLER,
+)
 
 # A plan made on an empty table can be wrong for a full one: it is made anew now and then, whoever analyses when.
 STATEMENT_LIFETIME_SECONDS = 60
@@ -136,6 +142,7 @@ async def _connect(url: str, settings: dict[str, str], *, patience: float) -> as
                 timeout=CONNECT_TIMEOUT_SECONDS,
                 command_timeout=patience,
                 server_settings=wanted,
+                statement_cache_size=STATEMENTS_KEPT if wanted is not None else STATEMENTS_KEPT_BY_A_POOLER,
                 max_cached_statement_lifetime=STATEMENT_LIFETIME_SECONDS,
             )
         except asyncpg.ProtocolViolationError as error:

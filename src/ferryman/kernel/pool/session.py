@@ -27,6 +27,11 @@ class Session:
         self._connection = connection
         self.schema = schema
 
+    @property
+    def in_transaction(self) -> bool:
+        """Whether statements wait for a commit."""
+        return bool(self._connection.is_in_transaction())
+
     async def fetch(self, query: str, /, *args: Any) -> Sequence[Row]:
         """Run one statement."""
         with self._translated():

@@ -5,6 +5,10 @@ from datetime import timedelta
 CONNECT_TIMEOUT_SECONDS = 5.0
 PATIENCE = timedelta(seconds=60)  # with a statement of a caller, or of a part that has no hurry
 
+STATEMENTS_KEPT = 100
+# Whoever refuses our settings is a pooler, and may give the next statement to another server, which knows of none.
+STATEMENTS_KEPT_BY_A_POOLER = 0
+
 # Plans: hot statements find their rows by index whatever the statistics say
 # (a plan made while the table was empty must not scan it when it is full), and jit would be switched on by the price that
 # the planner puts on what is forbidden. Life: a peer that vanished is noticed in seconds, a transaction that was left

@@ -9,7 +9,8 @@ acts and commits before the next rule looks. So an idle watchdog costs one trans
 something has a transaction of its own. A full set is looked for again at once, behind the rules that wait.
 
 After an outage living workers must be heard before their leases are judged: when no watchdog has ticked for three
-intervals, by a time kept in the database, the rules that reap are withheld for one lease.
+intervals, by a time kept in the database, the rules that reap are withheld for one lease. A machine that was suspended wakes up
+with its own clock where it stood, so it cannot know: before anything that was found is reaped, the database is asked.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from ferryman.kernel import db, retry, telemetry
@@ -46,6 +48,7 @@ EARLY = 0.2
 
 _TICK = db.load("ferryman.kernel", "watchdog/tick")
 _LATE = db.load("ferryman.kernel", "watchdog/late")
+_OUTAGE = db.load("ferryman.kernel", "watchdog/outage")
 _OVERDUE = db.load("ferryman.kernel", "watchdog/overdue")
 
 
@@ -67,10 +70,13 @@ async def late(tx: Tx, *, interval: timedelta = INTERVAL) -> timedelta | None:
     return None if row is None else row["silent"]
 
 
-async def _round(ground: Ground, looks: Sequence[Look]) -> tuple[list[Outcome], list[Exception]]:
+async def _round(
+    ground: Ground, looks: Sequence[Look], *, silence: timedelta | None = None
+) -> tuple[list[Outcome], list[Exception]]:
     """Look with each in turn; those that find nothing share a transaction.
 
-    Where one fails, the transaction it shared is taken back: those that looked before it look again, without it.
+    With `silence` nothing is reaped when no watchdog has ticked for so long. Where a look fails, the transaction it shared is
+    taken back: those that looked before it look again, without it.
     """
     waiting = list(looks)
     outcomes: list[Outcome] = []
@@ -82,7 +88,7 @@ async def _round(ground: Ground, looks: Sequence[Look]) -> tuple[list[Outcome], 
             async with ground.transaction() as tx:
                 while waiting:
                     look = waiting.pop(0)
-                    looked.append((look, await look.go(tx)))
+                    looked.append((look, await look.go(tx, outage=partial(_outage, silence=silence))))
                     if looked[-1][1].found:
                         break
         except Exception as error:
@@ -96,6 +102,10 @@ async def _round(ground: Ground, looks: Sequence[Look]) -> tuple[list[Outcome], 
                 each.committed(outcome)
                 outcomes.append(outcome)
     return outcomes, failures
+
+
+async def _outage(tx: Tx, *, silence: timedelta | None) -> bool:
+    return silence is not None and await db.one(tx, _OUTAGE, silence=silence) is not None
 
 
 class Watchdog:
@@ -160,7 +170,11 @@ class Watchdog:
         for look in withheld:
             look.due = self._grace_until
             telemetry.withheld(look.rule.name)
-        outcomes, _told = await _round(self._ground, [look for look in due if look not in withheld])
+        silence = self._interval * SILENT_INTERVALS
+        outcomes, _told = await _round(self._ground, [look for look in due if look not in withheld], silence=silence)
+        for look in [look for look in due if look.withheld and look not in withheld]:
+            look.due = self._tick_due = now  # the tick that is missing, or the rest of the grace, comes first
+            withheld.append(look)
         telemetry.ticked()
         return Report(tuple(outcomes), tuple(look.rule.name for look in withheld))
 

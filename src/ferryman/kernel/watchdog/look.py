@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from typing import Any, Protocol
@@ -46,6 +46,7 @@ class Look:
         self._looked: Sequence[Any] = ()
         self._full = False
         self.again = False
+        self.withheld = False  # because of an outage that only the database knew of
         self._done: list[Any] = []
         self._spoiled: list[tuple[Hashable, Exception]] = []
 
@@ -53,9 +54,10 @@ class Look:
         """Say whether its time has come, or nearly."""
         return self.due <= now + early * self.rule.every.total_seconds()
 
-    async def go(self, tx: Ground) -> Outcome:
-        """Find and act, in a transaction that the caller commits."""
+    async def go(self, tx: Ground, *, outage: Callable[[Tx], Awaitable[bool]]) -> Outcome:
+        """Find and act, in a transaction that the caller commits; a rule that reaps asks first whether there was an outage."""
         self._looked, self._full, self._done, self._spoiled = (), False, [], []
+        self.withheld = False
         reach = self._room + len(self._aside)
         try:
             async with asyncio.timeout(self.rule.budget.total_seconds()):
@@ -63,6 +65,10 @@ class Look:
                 self._full = len(self._looked) >= reach
                 self._forget_gone()
                 if not self._looked:
+                    return Outcome(self.rule.name)
+                if self.rule.reaps and await outage(tx):
+                    self.withheld = True
+                    telemetry.withheld(self.rule.name)
                     return Outcome(self.rule.name)
                 await faults.apoint("watchdog.found")
                 acted = await self._act(tx, [each for each in self._looked if self._fit(each)])

@@ -19,6 +19,7 @@ from uuid import UUID
 from ferryman.kernel import errors
 from ferryman.kernel.db import Row, Tx
 from ferryman.kernel.doorbell import Doorbell
+from ferryman.kernel.loop import RECONNECT
 from ferryman.tasks import store
 from ferryman.tasks.states import CANCELLED, TASK, TaskState
 
@@ -128,6 +129,7 @@ class Waiting:
     async def _run(self) -> None:
         stop = self._doorbell.listen("done", self._heard)
         self._poll_at = time.monotonic() + self._poll
+        failures = 0
         try:
             while self._ends:
                 self._wake.clear()
@@ -138,10 +140,14 @@ class Waiting:
                         self._fail(error)
                         return
                     log.warning("ends could not be read", extra={"code": error.code})
-                    self._everything, self._rested = True, time.monotonic() + self._poll
+                    failures += 1
+                    self._everything = True
+                    self._rested = time.monotonic() + RECONNECT.delay(failures).total_seconds()
                 except Exception as error:  # noqa: BLE001 - told to those who wait, who would wait for ever
                     self._fail(error)
                     return
+                else:
+                    failures = 0
                 await self._rest()
         finally:
             stop()
@@ -236,6 +242,9 @@ _FAILURES: dict[str, type[errors.FerrymanError]] = {
         errors.TaskInvalidPayload,
         errors.TaskInvalidResult,
         errors.TaskUnknownHandler,
+        errors.TaskReplayMismatch,
+        errors.TaskStepAmbiguous,
+        errors.TaskWaitTooLong,
     )
 }
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
 
 from ferryman.kernel import errors, ids
-from ferryman.tasks.model import Flow
+from ferryman.tasks.model import Draft, Flow
 
 Maker = Callable[[Any], object] | str
 
@@ -120,3 +120,14 @@ def _seconds(given: object) -> float:
 
 def _refusal(field: str, expected: str) -> errors.TaskInvalidRequest:
     return errors.TaskInvalidRequest(f"{field}: expected {expected}.", field=field)
+
+
+def flowing(drafts: Sequence[Draft], given: Sequence[Any], keys: Keys | None, *, limit_key: str | None) -> list[Draft]:
+    """Give each of many drafts its keys, by the payload that it was made of."""
+    said = {} if limit_key is None else {"limit_key": limit_key}
+    if keys is None and not said:
+        return list(drafts)
+    return [
+        draft._replace(flow=flow(keys, said, payload, name=draft.task.name))
+        for draft, payload in zip(drafts, given, strict=True)
+    ]

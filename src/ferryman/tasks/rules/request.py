@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -14,11 +14,9 @@ from ferryman.tasks.rules import ending
 from ferryman.tasks.rules.keys import Keys
 
 AT = "at"
-# Kinds of schedule that are not built yet, and the fields that belong to them.
-NOT_BUILT = ("cron", "daily", "every")
-NOT_BUILT_FIELDS = frozenset(
-    {"cron_expr", "timezone", "every", "interval", "interval_ms", "time_of_day", "catch_up", "overlap"}
-)
+# Kinds of request that make a schedule (rules/standing.py), and the fields that belong to them alone.
+RECURRING = ("cron", "daily", "every")
+RECURRING_FIELDS = frozenset({"cron_expr", "timezone", "interval", "time_of_day", "catch_up", "overlap"})
 DEFAULT_NAME = "default"
 # Compared with an existing task when the request names them; the payload is not compared.
 COMPARED = ("schedule_type", "scheduled_at", "timeout_ms", "max_retries")
@@ -32,6 +30,7 @@ NOTHING: frozenset[str] = frozenset()
 PRIORITY_MIN, PRIORITY_MAX = -9, 9
 TIMEOUT_MS_MAX = 365 * 24 * 3600 * 1000
 RETRIES_MAX = 10_000
+SECONDS_MAX = 1000 * 365 * 24 * 3600  # of a wait; a task has its own end long before
 # Later than that, a derived time would not fit into what Python can read.
 YEAR_MAX = 9000
 
@@ -107,6 +106,34 @@ def draft(
     return Draft(task, frozenset(given))
 
 
+def many(like: Draft, payloads: Sequence[str]) -> list[Draft]:
+    """Make the rows of many requests that differ in payload alone."""
+    return [Draft(like.task._replace(id=ids.new_id(), payload=payload), like.given) for payload in payloads]
+
+
+def keyed(like: Draft, payloads: Sequence[str], keys: Iterable[object] | None, scope: object) -> list[Draft]:
+    """Make the rows of many requests that differ in payload and key."""
+    given = [] if keys is None else list(keys)
+    if keys is None or len(given) != len(payloads):
+        raise errors.TaskInvalidRequest(
+            f"idempotency_keys: expected one for each of {len(payloads)} payloads, got {len(given)}.",
+            field="idempotency_keys",
+        )
+    within = None if scope is None else ids.check_key(scope, "idempotency_scope")
+    return [
+        Draft(
+            like.task._replace(
+                id=ids.new_id(),
+                payload=payload,
+                idempotency_key=ids.check_key(key, "idempotency_keys"),
+                idempotency_scope=within,
+            ),
+            like.given,
+        )
+        for payload, key in zip(payloads, given, strict=True)
+    ]
+
+
 def plain(*, tenant: str, name: str, payload: str, defaults: Defaults, traceparent: str | None) -> Draft:
     """Make the row for a request that names a handler and a payload and nothing else: there is nothing to check."""
     task = NewTask(
@@ -146,18 +173,28 @@ def schedule(schedule_type: object, scheduled_at: object) -> datetime | None:
     if schedule_type is None:
         if scheduled_at is None:
             return None
-        raise _unfit("schedule_type", "expected 'at' beside scheduled_at, got none")
-    _refuse_unbuilt(schedule_type)
+        raise unfit("schedule_type", "expected 'at' beside scheduled_at, got none")
+    _refuse_recurring(schedule_type)
     if schedule_type != AT:
-        raise _unfit("schedule_type", f"expected 'at' or none, got {_shown(schedule_type)}")
+        kinds = ", ".join(repr(kind) for kind in (AT, *RECURRING))
+        raise unfit("schedule_type", f"expected {kinds} or none, got {shown(schedule_type)}")
     if scheduled_at is None:
-        raise _unfit("scheduled_at", "expected a time for schedule_type 'at', got none")
+        raise unfit("scheduled_at", "expected a time for schedule_type 'at', got none")
     return moment(scheduled_at, "scheduled_at", errors.TaskInvalidSchedule)
 
 
-def _refuse_unbuilt(schedule_type: object) -> None:
-    if isinstance(schedule_type, str) and schedule_type in NOT_BUILT:
-        raise _unfit("schedule_type", f"{schedule_type!r} is not built yet, expected 'at' or none")
+def recurring(request: object) -> bool:
+    """Tell whether a request asks for a schedule, and not for one task."""
+    kind = request.get("schedule_type") if isinstance(request, Mapping) else None
+    return isinstance(kind, str) and kind in RECURRING
+
+
+def _refuse_recurring(schedule_type: object) -> None:
+    if isinstance(schedule_type, str) and schedule_type in RECURRING:
+        raise unfit(
+            "schedule_type",
+            f"{schedule_type!r} makes a schedule, not a task: give the request to app.accept, or use app.schedules",
+        )
 
 
 def moment(
@@ -170,9 +207,9 @@ def moment(
         try:
             value = datetime.fromisoformat(value)
         except ValueError:
-            raise refusal(f"{field}: expected a time in ISO 8601, got {_shown(value)}.", field=field) from None
+            raise refusal(f"{field}: expected a time in ISO 8601, got {shown(value)}.", field=field) from None
     if not isinstance(value, datetime):
-        raise refusal(f"{field}: expected a time, got {_shown(value)}.", field=field)
+        raise refusal(f"{field}: expected a time, got {shown(value)}.", field=field)
     if value.utcoffset() is None:
         raise refusal(
             f"{field}: expected a time with its UTC offset (such as {value.isoformat()}Z), got a naive one.",
@@ -181,7 +218,7 @@ def moment(
     try:
         utc = value.astimezone(UTC)
     except OverflowError:
-        raise refusal(f"{field}: expected a time that exists in UTC, got {_shown(value)}.", field=field) from None
+        raise refusal(f"{field}: expected a time that exists in UTC, got {shown(value)}.", field=field) from None
     if utc.year >= YEAR_MAX:
         raise refusal(f"{field}: expected a time before the year {YEAR_MAX}, got {utc.isoformat()}.", field=field)
     return utc
@@ -198,7 +235,7 @@ def milliseconds(timeout: Any) -> int | None:
         or not seconds > 0
         or seconds * 1000 > TIMEOUT_MS_MAX
     ):
-        raise errors.TaskInvalidRequest(f"timeout: expected more than 0 s, got {_shown(timeout)}.", field="timeout")
+        raise errors.TaskInvalidRequest(f"timeout: expected more than 0 s, got {shown(timeout)}.", field="timeout")
     return max(1, round(seconds * 1000))
 
 
@@ -210,7 +247,7 @@ def whole(value: object, field: str, least: int, most: int) -> int:
     """Return the value if it is a whole number within these bounds."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise errors.TaskInvalidRequest(
-            f"{field}: expected a whole number from {least} to {most}, got {_shown(value)}.", field=field
+            f"{field}: expected a whole number from {least} to {most}, got {shown(value)}.", field=field
         )
     return value
 
@@ -218,18 +255,18 @@ def whole(value: object, field: str, least: int, most: int) -> int:
 def reason(given: object) -> str | None:
     """Return why somebody cancels, as it can be stored."""
     if given is not None and not isinstance(given, str):
-        raise errors.TaskInvalidRequest(f"reason: expected text, got {_shown(given)}.", field="reason")
+        raise errors.TaskInvalidRequest(f"reason: expected text, got {shown(given)}.", field="reason")
     return None if given is None else ending.readable(given)
 
 
 def fields(request: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a request from outside; an unknown one is refused by name."""
     if not isinstance(request, Mapping):
-        raise errors.TaskInvalidRequest(f"Expected an object, got {_shown(request)}.")
+        raise errors.TaskInvalidRequest(f"Expected an object, got {shown(request)}.")
     unknown = sorted(str(field) for field in request if field not in FIELDS)
-    _refuse_unbuilt(request.get("schedule_type"))
-    if unknown and unknown[0] in NOT_BUILT_FIELDS:
-        raise _unfit(unknown[0], f"it belongs to a schedule of {', '.join(NOT_BUILT)}, which are not built yet")
+    _refuse_recurring(request.get("schedule_type"))
+    if unknown and unknown[0] in RECURRING_FIELDS:
+        raise unfit(unknown[0], f"expected only beside schedule_type {', '.join(RECURRING)}")
     if unknown:
         raise errors.TaskInvalidRequest(
             f"{unknown[0]}: expected one of {', '.join(sorted(FIELDS))}; this field is unknown.", field=unknown[0]
@@ -244,10 +281,12 @@ def conflicts(asked: Draft, existing: TaskRecord) -> list[str]:
     ]
 
 
-def _unfit(field: str, what: str) -> errors.TaskInvalidSchedule:
+def unfit(field: str, what: str) -> errors.TaskInvalidSchedule:
+    """Make the refusal of a field that says when."""
     return errors.TaskInvalidSchedule(f"{field}: {what}.", field=field)
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """Return how a value that is refused is shown."""
     text = ascii(value)
     return text if len(text) <= 60 else f"{text[:60]}…"

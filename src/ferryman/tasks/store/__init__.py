@@ -15,7 +15,8 @@ from ferryman.tasks.store.moves import (
     turn,
 )
 from ferryman.tasks.store.presence import beat, leave, workers
-from ferryman.tasks.store.reads import depth, finished, get, list_page, orphans, queues, reasons, record
+from ferryman.tasks.store.reads import depth, explain, finished, get, list_page, orphans, queues, reasons, record
+from ferryman.tasks.store.retention import forget, walk
 from ferryman.tasks.store.words import Line, Report, append_log, progress, read_log, report
 
 __all__ = [
@@ -32,7 +33,9 @@ __all__ = [
     "ended",
     "existing",
     "expired",
+    "explain",
     "finished",
+    "forget",
     "get",
     "lanes",
     "lapsed",
@@ -50,5 +53,6 @@ __all__ = [
     "report",
     "settle",
     "turn",
+    "walk",
     "workers",
 ]

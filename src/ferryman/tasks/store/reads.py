@@ -16,6 +16,7 @@ _REASONS = load("ferryman.tasks", "tasks/reasons")
 _DEPTH = load("ferryman.tasks", "tasks/depth")
 _QUEUES = load("ferryman.tasks", "tasks/queues")
 _ORPHANS = load("ferryman.tasks", "tasks/orphans")
+_EXPLAIN = load("ferryman.tasks", "tasks/explain")
 
 
 def record(row: Row) -> TaskRecord:
@@ -29,6 +30,12 @@ async def get(tx: Tx, *, tenant: str, id: UUID | None, task_id: str | None) -> T
     """Read one task of a tenant."""
     row = await one(tx, _GET, tenant=tenant, id=id, task_id=task_id)
     return None if row is None else record(row)
+
+
+async def explain(tx: Tx, *, tenant: str, id: UUID | None, task_id: str | None) -> str | None:
+    """Ask what an object of a tenant is doing, why it is not running and what ends it; the answer is JSON."""
+    row = await one(tx, _EXPLAIN, tenant=tenant, id=id, task_id=task_id)
+    return None if row is None else str(row["told"])
 
 
 async def list_page(

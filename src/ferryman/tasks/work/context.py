@@ -6,13 +6,17 @@ app whose worker runs it look here for the tenant they serve (K12).
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from contextvars import ContextVar, Token
+from typing import Any
 from uuid import UUID
 
 from ferryman.kernel import errors
 from ferryman.tasks.model import Claimed
 from ferryman.tasks.rules.ending import readable
+from ferryman.tasks.work.durable import Desk, Durable
+from ferryman.tasks.work.memory import Memory
 
 Report = Callable[[Claimed, int, str | None], None]
 Say = Callable[[Claimed, str, str], None]
@@ -23,19 +27,22 @@ LEVELS = ("debug", "info", "warning", "error")
 _current: ContextVar[Context] = ContextVar("ferryman_context")
 
 
-class Context:
+class Context(Durable):
     """The task that runs here."""
 
-    __slots__ = ("_report", "_say", "_told", "home", "spoke", "task")
+    __slots__ = ("_desk", "_report", "_say", "_told", "home", "main", "memory", "spoke", "task")
 
-    def __init__(self, task: Claimed, *, report: Report, say: Say, home: object = None) -> None:
+    def __init__(self, task: Claimed, *, report: Report, say: Say, desk: Desk, home: object = None) -> None:
         """Belong to one claim; `home` tells the app whose worker runs it from others."""
         self.task = task
         self.home = home
         self._report = report
         self._say = say
+        self._desk = desk
         self._told = False  # read and written whole by any thread
         self.spoke = False
+        self.main: asyncio.Task[Any] | None = None
+        self.memory: Memory | None = None
 
     @property
     def id(self) -> UUID:
@@ -83,9 +90,28 @@ class Context:
         self.spoke = True
         self._say(self.task, level, readable(str(message)))
 
+    def _remembering(self) -> tuple[Memory, Desk]:
+        main = self.main
+        if main is None or _loop() is not main.get_loop():
+            raise errors.HandlerInvalid(
+                "Steps, sleeps, events and children are for async handlers: make this one async."
+            )
+        if self.memory is None:
+            self.memory = self._desk.open(self.task, main)
+        return self.memory, self._desk
+
     def end(self) -> None:
         """Tell the handler that its attempt is over."""
         self._told = True
+        if self.memory is not None:
+            self.memory.close()
+
+
+def _loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 def current() -> Context:

@@ -6,7 +6,7 @@ import asyncio
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
 from uuid import UUID
 
@@ -15,12 +15,12 @@ from ferryman.kernel.crew import Turned
 from ferryman.kernel.doorbell import MAX_HINTS, Doorbell
 from ferryman.kernel.pool import Line
 from ferryman.tasks import store
+from ferryman.tasks.joins import Aftermath
 from ferryman.tasks.model import Claimed, Outcome
 from ferryman.tasks.ports import Owners
 from ferryman.tasks.states import READY, TASK
-from ferryman.tasks.store import gates
+from ferryman.tasks.store import gates, steps
 from ferryman.tasks.work.gates import KEYS
-from ferryman.tasks.work.handlers import Handler
 from ferryman.tasks.work.lanes import LOOK_MAX, Lanes, named
 from ferryman.tasks.work.run import Runner
 from ferryman.tasks.work.settle import settle
@@ -35,7 +35,6 @@ class TaskCrew:
 
     def __init__(
         self,
-        handlers: Mapping[str, Handler],
         runner: Runner,
         owners: Owners,
         doorbell: Doorbell,
@@ -50,8 +49,6 @@ class TaskCrew:
         self._owners = owners
         self._doorbell = doorbell
         self._owner = owner
-        self._handlers = sorted(handlers)
-        self._names = self._handlers
         self._lease = lease
         self._margin = margin
         self.lanes = Lanes(queues)
@@ -65,12 +62,14 @@ class TaskCrew:
     async def turn(self, line: Line, outcomes: Sequence[Outcome], room: int) -> Turned[Claimed]:
         """Settle what has finished, and claim the next set."""
         began = time.perf_counter()
-        plain = [each for each in outcomes if each.callback is None]
-        owing = [each for each in outcomes if each.callback is not None]
-        left = await self._settle_owing(line, owing) if owing else set()
+        plain = [each for each in outcomes if _plain(each)]
+        left: set[UUID] = set()
+        if len(plain) < len(outcomes):
+            left = await self._settle_others(line, [each for each in outcomes if not _plain(each)])
         if room > 0 and self.lanes.unsure:
             await self._find_lanes(line)
-        lanes = self.lanes.share(room)
+        names = self._names
+        lanes = self.lanes.share(room) if names else []
         claimed: Sequence[Claimed] = ()
         more = False
         if plain or lanes:
@@ -79,7 +78,7 @@ class TaskCrew:
                 plain,
                 owner=self._owner,
                 lanes=lanes,
-                names=self._names,
+                names=names,
                 kinds=self._owners.kinds,
                 lease=self._lease,
                 margin=self._margin,
@@ -92,8 +91,8 @@ class TaskCrew:
         freed: Counter[str] = Counter()
         if self._slots:
             freed = self._free([each.id for each in outcomes if each.id not in left])
-        if self.lanes.gates.waiting and room > len(claimed):
-            passed, more_behind = await self._pass(line, room - len(claimed))
+        if self.lanes.gates.waiting and room > len(claimed) and names:
+            passed, more_behind = await self._pass(line, room - len(claimed), names)
             freed -= Counter(task.queue for task in passed)
             claimed, more = [*claimed, *passed], more or more_behind
         if freed:
@@ -113,10 +112,14 @@ class TaskCrew:
         except BaseException:
             self.lanes.unsure = True
             raise
-        paused = self.lanes.agreed.paused_names
-        self._names = [name for name in self._handlers if name not in paused] if paused else self._handlers
 
-    async def _pass(self, line: Line, room: int) -> tuple[Sequence[Claimed], bool]:
+    @property
+    def _names(self) -> Sequence[str]:
+        """The handlers that there is room for and that are not paused."""
+        names, paused = self._runner.names, self.lanes.agreed.paused_names
+        return [name for name in names if name not in paused] if paused else names
+
+    async def _pass(self, line: Line, room: int, names: Sequence[str]) -> tuple[Sequence[Claimed], bool]:
         """Claim through gates: the lock and the claim are two statements of one transaction (store/gates.py)."""
         asked = self.lanes.gates.share(room)
         if not asked:
@@ -138,7 +141,7 @@ class TaskCrew:
                     room=room,
                     keys=KEYS,
                     owner=self._owner,
-                    names=self._names,
+                    names=names,
                     kinds=self._owners.kinds,
                     lease=self._lease,
                     margin=self._margin,
@@ -176,14 +179,37 @@ class TaskCrew:
         self.lanes.gates.freed(queue)
         self.look()
 
+    async def _settle_others(self, line: Line, outcomes: Sequence[Outcome]) -> set[UUID]:
+        """Settle what a turn does not: those that park, and those that owe something or leave children behind."""
+        owing = [each for each in outcomes if each.park is None]
+        parking = [each for each in outcomes if each.park is not None]
+        left = await self._settle_owing(line, owing) if owing else set()
+        return left | await self._park(line, parking) if parking else left
+
     async def _settle_owing(self, line: Line, outcomes: Sequence[Outcome]) -> set[UUID]:
+        after = Aftermath()
         async with line.transaction() as tx:
-            rows, busy = await settle(tx, self._owners, outcomes)
+            rows, busy = await settle(tx, self._owners, outcomes, after=after)
         faults.point("settle.committed")
         moved = {row["id"] for row in rows}
         fenced = len(outcomes) - len(moved) - len(busy)
         self._tell([each for each in outcomes if each.id in moved], fenced=fenced)
+        if after.lanes:
+            self._doorbell.ring("ready", after.lanes)
+        if after.cancelled:
+            self._doorbell.ring("cancel", map(str, after.cancelled))
+            self._doorbell.ring("done", map(str, after.cancelled))
         return busy
+
+    async def _park(self, line: Line, outcomes: Sequence[Outcome]) -> set[UUID]:
+        parked = await steps.park(line, outcomes)
+        faults.point("park.committed")
+        telemetry.fenced("task", "settle", len(outcomes) - len(parked.ids) - len(parked.busy))
+        if parked.lanes:
+            self._doorbell.ring("ready", parked.lanes)
+        if len(parked.lanes) < len(parked.ids):
+            self._doorbell.ring("due")
+        return parked.busy
 
     def _tell(self, outcomes: Sequence[Outcome], *, fenced: int) -> None:
         if fenced:
@@ -218,6 +244,10 @@ class TaskCrew:
     def lost(self, count: int) -> None:
         """Count claims that were lost while their handlers ran."""
         telemetry.fenced("task", "renew", count)
+
+
+def _plain(outcome: Outcome) -> bool:
+    return outcome.callback is None and outcome.park is None and not outcome.bore
 
 
 def _nobody() -> None:

@@ -1,7 +1,8 @@
 """Letting in what has come due.
 
-What waits for its time is not in the order of claiming; a bounded sweep puts it there. The sweep looks when the next task
-will be due, when it is rung, and every poll interval in any case. Any number of workers may sweep at once.
+What waits for its time is not in the order of claiming; a bounded sweep puts it there. The same look tells whether a schedule
+is due, which is then fired. The sweep looks when the next of both will be due, when it is rung, and every poll interval in
+any case. Any number of workers may sweep at once.
 """
 
 from __future__ import annotations
@@ -14,20 +15,23 @@ from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.loop import RECONNECT
 from ferryman.kernel.pool import Line
 from ferryman.tasks import store
+from ferryman.tasks.work.scheduler import Scheduler
 
 log = logging.getLogger("ferryman.tasks")
 
 SET = 500
+BUSY_SECONDS = 0.05
 
 
 class Sweep:
     """Promote tasks when they are due."""
 
-    def __init__(self, line: Line, doorbell: Doorbell, *, poll: float) -> None:
-        """Sweep over a line of its own."""
+    def __init__(self, line: Line, doorbell: Doorbell, *, poll: float, scheduler: Scheduler | None = None) -> None:
+        """Sweep over a line of its own; the scheduler may share it, as the two take turns."""
         self._line = line
         self._doorbell = doorbell
         self._poll = poll
+        self._scheduler = scheduler
         self._wake = asyncio.Event()
 
     async def run(self) -> None:
@@ -58,9 +62,16 @@ class Sweep:
         count, lanes, next_seconds = await store.promote(self._line, limit=SET)
         if lanes:
             self._doorbell.ring("ready", lanes)
-        if count == SET:
+        pause = self._poll if next_seconds is None else min(self._poll, max(0.001, next_seconds))
+        if next_seconds is not None and next_seconds <= 0 and self._scheduler is not None:
+            pause = await self._fire(self._scheduler)
+        return 0.0 if count == SET else pause
+
+    async def _fire(self, scheduler: Scheduler) -> float:
+        if await scheduler.once():
             return 0.0
-        return self._poll if next_seconds is None else min(self._poll, max(0.001, next_seconds))
+        # Others hold what is due, for a moment; what cannot be fired here is looked at again as if nothing were due.
+        return self._poll if scheduler.put_aside else min(self._poll, BUSY_SECONDS)
 
     async def _rest(self, pause: float) -> None:
         try:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import functools
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, assert_never
 from uuid import UUID
 
@@ -15,9 +15,11 @@ from ferryman.tasks.model import Claimed, Outcome
 from ferryman.tasks.rules import ending
 from ferryman.tasks.states import FAILED, READY, SUCCEEDED
 from ferryman.tasks.work import child, context
-from ferryman.tasks.work.deadlines import Deadlines
+from ferryman.tasks.work.deadlines import Deadline, Deadlines
+from ferryman.tasks.work.durable import Desk
 from ferryman.tasks.work.handlers import Handler, Kind
-from ferryman.tasks.work.threads import Threads
+from ferryman.tasks.work.scribe import Outlasting
+from ferryman.tasks.work.threads import Threads, TooManyLeftBehind
 from ferryman.tasks.work.words import Words
 
 log = logging.getLogger("ferryman.tasks")
@@ -30,25 +32,37 @@ class Runner:
         self,
         handlers: Mapping[str, Handler],
         words: Words,
+        desk: Desk,
         *,
         owner: UUID,
         limit: int,
         concurrency: int,
         home: object = None,
+        freed: Callable[[], None] | None = None,
     ) -> None:
-        """Run for one worker of one app (`home`); `limit` bounds the size of a result."""
+        """Run for one worker of one app (`home`); `limit` bounds the size of a result; `freed` hears of new room."""
         self._handlers = handlers
         self._home = home
         self._owner = owner
         self._limit = limit
         self._words = words
-        self._threads = Threads(concurrency)
+        self._desk = desk
+        self._threads = Threads(concurrency, freed=freed)
+        self._names = sorted(handlers)
+        self._others = sorted(name for name, handler in handlers.items() if handler.kind is not Kind.THREAD)
         self._deadlines = Deadlines()
+
+    @property
+    def names(self) -> list[str]:
+        """The handlers that there is room for now: none in threads while too many were left behind."""
+        return self._others if self._threads.full else self._names
 
     async def run(self, task: Claimed) -> Outcome | None:
         """Run a task to the end of this attempt; what it has said is written before its outcome, or soon after."""
-        told = context.Context(task, report=self._words.report, say=self._words.say, home=self._home)
+        told = context.Context(task, report=self._words.report, say=self._words.say, desk=self._desk, home=self._home)
         outcome = await self._attempt(task, told)
+        if outcome is not None and told.memory is not None and told.memory.bore:
+            outcome = outcome._replace(bore=True)
         if outcome is not None and told.spoke:
             # The next claim fences this one's words. A cancel by the pump changes nothing: the outcome has its fence.
             with contextlib.suppress(asyncio.CancelledError):
@@ -57,6 +71,7 @@ class Runner:
 
     async def _attempt(self, task: Claimed, told: context.Context) -> Outcome | None:
         timer = self._deadlines.begin(task.timeout_ms / 1000)
+        told.main = timer.task
         try:
             faults.point("handler.started")
             handler = self._handlers.get(task.name)
@@ -70,14 +85,25 @@ class Runner:
                 result = await self._call(handler, arguments, told)
             faults.point("handler.returned")
             # The handler may have caught its cancellation and returned, or raised something else, all the same.
-            return self._timed_out(task) if timer.expired else self._won(task, result)
-        except child.UnfitResult as error:
-            return self._timed_out(task) if timer.expired else self._unfit(task, error)
+            return self._cut_short(task, told, timer) or self._won(task, result)
+        except TooManyLeftBehind:
+            return self.hand_back(task)  # claimed a moment before there was no room any more
+        except (child.UnfitResult, Outlasting) as error:
+            return self._cut_short(task, told, timer) or self._unfit(task, error)
         except BaseException as error:  # noqa: BLE001 - SystemExit and KeyboardInterrupt of a handler end its task only
-            return self._timed_out(task) if timer.expired else self._raised(task, error)
+            return self._cut_short(task, told, timer) or self._raised(task, error)
         finally:
             self._deadlines.end(timer)
             told.end()
+
+    def _cut_short(self, task: Claimed, told: context.Context, timer: Deadline) -> Outcome | None:
+        """Return how the attempt ended if that was not for the handler to say."""
+        memory = told.memory
+        if memory is not None and memory.broken is not None:
+            return self._unfit(task, memory.broken)
+        if memory is not None and memory.park is not None:
+            return self.hand_back(task)._replace(park=memory.park)
+        return self._timed_out(task) if timer.expired else None
 
     async def _call(self, handler: Handler, arguments: dict[str, Any], told: context.Context) -> Any:
         if handler.context is not None:
@@ -123,6 +149,8 @@ class Runner:
         current = asyncio.current_task()
         if isinstance(error, asyncio.CancelledError) and current is not None and current.cancelling():
             return None  # by the pump: the lease is gone, or the task has been handed back; nothing more is owed
+        if isinstance(error, errors.TaskStepFailed) and error.__cause__ is not None:
+            error = error.__cause__
         log.debug("a handler raised", exc_info=error, extra={"task": str(task.id), "handler": task.name})
         return self._lost(task, ending.EXECUTION_FAILED, ending.said(error))
 
@@ -165,6 +193,7 @@ class Runner:
             code=errors.TaskInvalidResult.code,
             reason=ending.readable(f"the outcome could not be stored: {error}"),
             used=0,
+            park=None,
         )
 
     def close(self) -> None:

@@ -3,8 +3,8 @@
 A thread cannot be ended from outside: one whose attempt is over before it (a timeout, a cancel, a lost lease) is told, fenced
 and left behind, and must not take a place away from the living. So threads are kept while they are idle and made when there
 is none. How many attempts run at once is bounded by the pump, which claims no more than it has room for; those left behind
-come on top of it and have a bound of their own. Beyond it no other thread is begun until one of them ends: the attempt fails,
-says why, and is tried again, here or in a worker that is better off.
+come on top of it and have a bound of their own. Beyond it no other thread is begun until one of them ends: the worker claims no
+plain functions, which others may take, and says so; what it had claimed already is handed back.
 """
 
 from __future__ import annotations
@@ -51,8 +51,12 @@ class Job:
 class Threads:
     """A set of threads, the idle ones and those left behind."""
 
-    def __init__(self, concurrency: int) -> None:
-        """Begin with none; the bound on those left behind grows with what can run at once."""
+    def __init__(self, concurrency: int, *, freed: Callable[[], None] | None = None) -> None:
+        """Begin with none; the bound on those left behind grows with what can run at once.
+
+        `freed` is called, on the loop of whoever ran the last one, when there is room again.
+        """
+        self._freed = freed
         self._left_max = LEFT_MAX * concurrency
         self._left = 0
         self._full = False
@@ -73,15 +77,14 @@ class Threads:
         inbox.put(job)
         return job.future
 
+    @property
+    def full(self) -> bool:
+        """Whether no other thread is begun now."""
+        return self._full
+
     def _refuse_if_full(self) -> None:
-        if self._left < self._left_max:
-            self._full = False
-            return
-        sentence = f"{self._left} threads of this worker go on although their attempts are over: no other is begun."
-        if not self._full:  # once, not for every attempt
-            self._full = True
-            log.error(sentence, extra={"left_behind": self._left})
-        raise TooManyLeftBehind(sentence)
+        if self._full:
+            raise TooManyLeftBehind(f"{self._left} threads of this worker go on although their attempts are over.")
 
     def _leave(self, job: Job) -> None:
         with self._lock:
@@ -89,14 +92,26 @@ class Threads:
                 return
             job.left = True
             self._left += 1
+            filled = not self._full and self._left >= self._left_max
+            self._full = self._full or filled
         telemetry.left_behind(1)
+        if filled:
+            told = f"{self._left} threads of this worker go on although their attempts are over: no other is begun"
+            log.error("%s, and no plain function is claimed, until one of them ends", told, extra={"left": self._left})
 
     def _end(self, job: Job) -> None:
         with self._lock:
             job.over = True
             self._left -= job.left
+            freed = self._full and self._left < self._left_max
+            self._full = self._full and not freed
         if job.left:
             telemetry.left_behind(-1)
+        if freed:
+            log.warning("there is room for plain functions again", extra={"left": self._left})
+            if self._freed is not None:
+                with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits
+                    job.loop.call_soon_threadsafe(self._freed)
 
     def _serve(self, inbox: SimpleQueue[Job | None]) -> None:
         while (job := inbox.get()) is not None:

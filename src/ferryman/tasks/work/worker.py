@@ -24,8 +24,11 @@ from ferryman.tasks.model import Claimed, Outcome
 from ferryman.tasks.ports import Owners
 from ferryman.tasks.work.crew import TaskCrew
 from ferryman.tasks.work.due import Sweep
+from ferryman.tasks.work.durable import Desk, Drafts
 from ferryman.tasks.work.handlers import Handler
 from ferryman.tasks.work.run import Runner
+from ferryman.tasks.work.scheduler import Scheduler
+from ferryman.tasks.work.scribe import Scribe
 from ferryman.tasks.work.words import Words
 
 log = logging.getLogger("ferryman.worker")
@@ -43,6 +46,7 @@ class Terms(NamedTuple):
     poll: timedelta
     result_limit: int
     version: str
+    ends_after: timedelta = timedelta(days=30)
 
 
 class Worker:
@@ -56,6 +60,7 @@ class Worker:
         *,
         line: Callable[[], Line],
         session: Callable[[], AbstractAsyncContextManager[Tx]],
+        drafts: Drafts,
         terms: Terms,
         home: object = None,
     ) -> None:
@@ -65,19 +70,23 @@ class Worker:
         """
         self.boot_id = ids.boot_id()
         self._handlers = handlers
+        self._owners = owners
         self._doorbell = doorbell
         self._terms = terms
         self._words = Words(session, doorbell)
+        self._lines = [line() for _ in range(terms.lanes + 2)]
+        self._scribe = Scribe(self._lines[1], doorbell, owner=self.boot_id, ends_after=terms.ends_after)
         self._runner = Runner(
             handlers,
             self._words,
+            Desk(self._scribe, drafts, limit=terms.result_limit),
             owner=self.boot_id,
             limit=terms.result_limit,
             concurrency=terms.concurrency,
             home=home,
+            freed=lambda: self._ready(frozenset()),
         )
         self._crew = TaskCrew(
-            handlers,
             self._runner,
             owners,
             doorbell,
@@ -86,17 +95,21 @@ class Worker:
             lease=terms.lease,
             margin=MARGIN,
         )
-        self._lines = [line() for _ in range(terms.lanes + 1)]
         self.pump: Pump[Claimed, Outcome] = Pump(
             self._crew,
-            self._lines[1:],
+            self._lines[2:],
             domain="task",
             concurrency=terms.concurrency,
             claim_max=terms.claim_max,
             poll=terms.poll.total_seconds(),
         )
         self._crew.look = self.pump.look
-        self._sweep = Sweep(self._lines[0], doorbell, poll=terms.poll.total_seconds())
+        self._sweep = Sweep(
+            self._lines[0],
+            doorbell,
+            poll=terms.poll.total_seconds(),
+            scheduler=Scheduler(self._lines[0], doorbell, ends_after=terms.ends_after),
+        )
         self._keeper = Keeper(
             line,
             held=self.pump.held,
@@ -177,9 +190,15 @@ class Worker:
             pid=os.getpid(),
             version=self._terms.version,
             queues=list(self._terms.queues),
-            handlers=sorted(self._handlers),
+            # What it would take now: while it is full of threads left behind, others must be found for the rest.
+            handlers=self._runner.names,
             settings=json.dumps(
-                {"lease_seconds": self._terms.lease.total_seconds(), "concurrency": self._terms.concurrency}
+                {
+                    "lease_seconds": self._terms.lease.total_seconds(),
+                    "concurrency": self._terms.concurrency,
+                    "callbacks": self._owners.kinds,
+                    "short_of": sorted({*self._handlers} - {*self._runner.names}),
+                }
             ),
             lease=self._terms.lease,
         )

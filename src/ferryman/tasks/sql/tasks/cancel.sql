@@ -28,12 +28,14 @@ moved as (
       and task.tenant = held.tenant
       and task.state in ('pending', 'ready', 'running')
     returning task.id, task.tenant, task.task_id, task.name, task.state, task.attempt, :code::text as code, :reason::text as reason,
-              null::text as result, task.callback, task.callback_ref, task.queue, held.state as from_state
+              null::text as result, task.callback, task.callback_ref, task.queue, held.state as from_state,
+              exists (select from ferryman.task_steps as step
+                      where step.task = task.id and step.kind = 'child' and step.state = 'open') as bore
 ),
 told as (
     insert into ferryman.events (at, subject, attempt, tenant, kind, from_state, to_state, subject_name, reason_code, reason_message)
     select clock.now, moved.id, moved.attempt, moved.tenant, 'task', moved.from_state, 'cancelled', moved.task_id, moved.code, moved.reason
     from moved, clock
 )
-select id, tenant, task_id, name, state, attempt, code, reason, result, callback, callback_ref, queue, from_state
+select id, tenant, task_id, name, state, attempt, code, reason, result, callback, callback_ref, queue, from_state, bore
 from moved

@@ -25,8 +25,9 @@ select met.hit, met.nth, task.id, coalesce(task.task_id, task.id::text) as task_
        task.schedule_type, task.scheduled_at, task.state, task.attempt, task.max_retries, task.timeout_ms,
        task.idempotency_key, task.idempotency_scope, task.last_error_code, task.last_error_reason, task.due_at, task.ends_at,
        task.created_at, task.updated_at, task.started_at, task.finished_at, task.lease_owner, task.leased_until,
-       task.payload, task.result,
-       progress.percent as progress, progress.message as progress_message, task.limit_key, task.retry_of
+       task.payload::text as payload, task.result::text as result,
+       progress.percent as progress, progress.message as progress_message, task.schedule, task.fire_time,
+       task.limit_key, task.retry_of
 from met
 cross join lateral (select each.* from ferryman.tasks as each where each.id = met.id offset 0) as task
 left join ferryman.task_progress as progress on progress.id = task.id

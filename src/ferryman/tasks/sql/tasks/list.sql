@@ -4,7 +4,8 @@ select task.id, coalesce(task.task_id, task.id::text) as task_id, task.tenant, t
        task.idempotency_key, task.idempotency_scope, task.last_error_code, task.last_error_reason, task.due_at, task.ends_at,
        task.created_at, task.updated_at, task.started_at, task.finished_at, task.lease_owner, task.leased_until,
        task.payload, task.result,
-       progress.percent as progress, progress.message as progress_message, task.limit_key, task.retry_of
+       progress.percent as progress, progress.message as progress_message, task.schedule, task.fire_time,
+       task.limit_key, task.retry_of
 from ferryman.tasks as task
 left join ferryman.task_progress as progress on progress.id = task.id
 where task.tenant = :tenant

@@ -22,6 +22,7 @@ select met.hit, met.nth, task.id, coalesce(task.task_id, task.id::text) as task_
        task.idempotency_key, task.idempotency_scope, task.last_error_code, task.last_error_reason, task.due_at, task.ends_at,
        task.created_at, task.updated_at, task.started_at, task.finished_at, task.lease_owner, task.leased_until,
        task.payload, task.result,
-       null::smallint as progress, null::text as progress_message, task.limit_key, task.retry_of
+       null::smallint as progress, null::text as progress_message, task.schedule, task.fire_time,
+       task.limit_key, task.retry_of
 from met
 cross join lateral (select each.* from ferryman.tasks as each where each.id = met.id offset 0) as task

@@ -1,0 +1,112 @@
+"""What is done in a transaction that a caller lends (K16): it appears if and only if the caller commits.
+
+The statements are those of the door itself, so validation, idempotency and the log are the same; only whose transaction it is
+differs. So nothing is repeated when the database goes away (the caller begins anew), and the ring travels in the transaction:
+PostgreSQL delivers it at the commit. Where that doorbell is not used, polling finds what was committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from uuid import UUID
+
+from ferryman.app.flows import Flows, rings
+from ferryman.kernel import doorbell_pg, errors, ids, telemetry
+from ferryman.kernel.borrow import borrow
+from ferryman.kernel.db import Tx
+from ferryman.kernel.doorbell import MAX_HINTS
+from ferryman.tasks.intake import cancel, create, read
+from ferryman.tasks.intake.create import Alike
+from ferryman.tasks.joins import Aftermath
+from ferryman.tasks.model import Created, Draft, TaskRecord
+from ferryman.tasks.ports import Owners
+from ferryman.tasks.rules import request
+from ferryman.tasks.states import CANCELLED, READY
+from ferryman.tasks.work.lanes import named
+
+SET = 1000
+
+
+class Lent:
+    """Create and cancel tasks in callers' transactions."""
+
+    def __init__(self, owners: Owners, flows: Flows, *, schema: str, ends_after: timedelta, rings: bool) -> None:
+        """Know to whom ends are owed; `rings` says whether the doorbell is PostgreSQL's and may ring from within."""
+        self._owners = owners
+        self._flows = flows
+        self._schema = schema
+        self._ends_after = ends_after
+        self._rings = rings
+
+    async def create(self, connection: object, draft: Draft) -> Created:
+        """Create a task, or answer with the one that is there."""
+        if self._flows.looks(draft):
+            [created] = await self.create_all(connection, [draft])
+            return created
+        tx = borrow(connection, schema=self._schema)
+        [answer] = await create.create(tx, [draft], ends_after=self._ends_after)
+        if isinstance(answer, errors.TaskDuplicate):
+            raise answer
+        if not answer.idempotent_hit:
+            await self._born(tx, answer.task, 1)
+        return answer
+
+    async def create_many(self, connection: object, like: Draft, alike: Alike) -> list[tuple[Alike, TaskRecord]]:
+        """Create tasks that differ only in id and payload."""
+        tx = borrow(connection, schema=self._schema)
+        created = []
+        for place in range(0, len(alike.ids), SET):
+            some = Alike(alike.ids[place : place + SET], alike.payloads[place : place + SET])
+            created.append((some, await create.create_alike(tx, like, some, ends_after=self._ends_after)))
+        if created:
+            await self._born(tx, created[0][1], len(alike.ids))
+        return created
+
+    async def create_all(self, connection: object, drafts: Sequence[Draft]) -> list[Created]:
+        """Create tasks that must look before they are stored."""
+        tx = borrow(connection, schema=self._schema)
+        flowed = await self._flows.store(tx, drafts)
+        await self._ring(tx, {topic: _hints(hints) for topic, hints in rings(flowed).items()})
+        return [each for each in flowed.answers if isinstance(each, Created)]
+
+    async def _born(self, tx: Tx, task: TaskRecord, count: int) -> None:
+        # Counted though the caller may still roll back: what is never counted would be missed more.
+        telemetry.created("task", task.queue, count)
+        ready = task.state is READY
+        await self._ring(tx, {"ready": frozenset({named(task.queue, task.tenant)})} if ready else {"due": frozenset()})
+
+    async def cancel(
+        self, connection: object, task_ids: Sequence[str | UUID], *, tenant: str, reason: str | None
+    ) -> list[UUID]:
+        """Cancel tasks that have not ended, also those that the same transaction has just created."""
+        tx = borrow(connection, schema=self._schema)
+        wanted = [await self._id(tx, each, tenant=tenant) for each in task_ids]
+        after = Aftermath()
+        rows = await cancel.end(tx, self._owners, wanted, tenant=tenant, reason=reason, after=after)
+        told = [row["id"] for row in rows]
+        if told:
+            hints = _hints(str(id) for id in (*told, *after.cancelled))
+            woken = {"ready": _hints(after.lanes)} if after.lanes else {}
+            await self._ring(tx, {"cancel": hints, "done": hints, **woken})
+            telemetry.ended("task", CANCELLED.value, None, len(told) + len(after.cancelled))
+        return told
+
+    async def _id(self, tx: Tx, task_id: str | UUID, *, tenant: str) -> UUID:
+        known = task_id if isinstance(task_id, UUID) else request.as_uuid(ids.check_name(task_id, "task_id"))
+        if known is not None:
+            return known
+        found = await read.get(tx, task_id, tenant=tenant)
+        if found is None:
+            raise errors.TaskNotFound(f"There is no task {task_id} for tenant {tenant}.", task_id=str(task_id))
+        return found.id
+
+    async def _ring(self, tx: Tx, rings: dict[str, frozenset[str]]) -> None:
+        if self._rings:
+            await doorbell_pg.ring_within(tx, rings)
+
+
+def _hints(named: Iterable[str]) -> frozenset[str]:
+    """Return the hints of a ring; of too many, none: look at everything."""
+    hints = frozenset(named)
+    return hints if len(hints) <= MAX_HINTS else frozenset()

@@ -1,0 +1,12 @@
+-- Which schedules are due, held until the end of the transaction; the others who look pass them over.
+with clock as materialized (
+    select ferryman.clock() as now
+)
+select schedule.id, schedule.next_run_at, schedule.schedule_type, schedule.cron_expr, schedule.timezone, schedule.interval_ms,
+       schedule.catch_up, schedule.overlap, schedule.ends_at, clock.now
+from ferryman.schedules as schedule, clock
+where schedule.next_run_at <= clock.now
+  and schedule.id <> all(:aside::uuid[])
+order by schedule.next_run_at
+limit :limit
+for update of schedule skip locked

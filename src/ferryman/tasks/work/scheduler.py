@@ -1,0 +1,151 @@
+"""Firing schedules when they are due (T10, T11).
+
+Any number of workers may fire at once. Each takes a set of due schedules, passing over what another holds, reckons in Python
+what they fire and when they are due again, and writes all of it in one statement of the same transaction: tasks, the later
+next_run_at, events. Whoever dies before the commit has done nothing; and a firing that was written is known by its
+schedule and its time, which the database keeps unique.
+
+A schedule that cannot be reckoned or written (its time zone is unknown on this machine) must not hold up the others: the set
+is made smaller until it stands alone, and then it is put aside here for a while. Elsewhere it may fire; if it does not,
+it is overdue, and W16 raises the alarm.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from datetime import timedelta
+from uuid import UUID
+
+from ferryman.kernel import errors, faults, ids, retry, telemetry
+from ferryman.kernel.db import Row, Tx
+from ferryman.kernel.doorbell import Doorbell
+from ferryman.kernel.pool import Line
+from ferryman.tasks import store
+from ferryman.tasks.rules import rhythm
+from ferryman.tasks.states import CANCELLED
+from ferryman.tasks.store import schedules
+from ferryman.tasks.store.schedules import Advance, NewFiring
+from ferryman.tasks.work.lanes import named
+
+log = telemetry.logger("schedules")
+
+SET = 100
+TASKS = 500
+OVERTAKEN = "its schedule fired again"
+ASIDE = retry.Backoff(base=timedelta(seconds=5), cap=timedelta(minutes=5))
+FORGET_SECONDS = 60.0  # after its time it was looked at again; what did not fail then was helped elsewhere
+
+
+class Scheduler:
+    """Fire what is due, a set at a time."""
+
+    def __init__(self, line: Line, doorbell: Doorbell, *, ends_after: timedelta) -> None:
+        """Fire over a line that nobody else uses meanwhile; tasks that still wait after `ends_after` are cancelled (T21)."""
+        self._line = line
+        self._doorbell = doorbell
+        self._ends_after = ends_after
+        self._room = SET
+        self._held: list[UUID] = []
+        self._aside: dict[UUID, tuple[int, float]] = {}  # how often it failed, until when it is left alone
+
+    @property
+    def put_aside(self) -> bool:
+        """Whether something that is due cannot be fired here."""
+        return bool(self._aside)
+
+    async def once(self) -> int:
+        """Fire one set; return how many schedules went on."""
+        now = time.monotonic()
+        self._aside = {id: (tries, until) for id, (tries, until) in self._aside.items() if until + FORGET_SECONDS > now}
+        try:
+            told, cancelled = await self._fire([id for id, (_tries, until) in self._aside.items() if until > now])
+        except errors.FerrymanError:
+            raise  # the database is away, or does not let us in: no schedule's fault
+        except Exception as error:
+            if not self._held:
+                raise
+            if len(self._held) == 1:
+                self._leave(self._held[0], error)
+            self._room = max(1, self._room // 2)
+            return len(self._held)
+        self._room = min(SET, self._room * 2)
+        self._ring(told, cancelled)
+        for row in told:
+            self._aside.pop(row["id"], None)
+        return len(told)
+
+    async def _fire(self, aside: Sequence[UUID]) -> tuple[Sequence[Row], list[UUID]]:
+        async with self._line.transaction() as tx:
+            fired = await self.fire(tx, aside=aside)
+        if fired[0]:
+            faults.point("fire.committed")
+        return fired
+
+    async def fire(self, tx: Tx, *, aside: Sequence[UUID] = ()) -> tuple[Sequence[Row], list[UUID]]:
+        """Fire one set in a transaction; answer with the schedules that went on, and with the tasks cancelled for it."""
+        self._held = []
+        due = await schedules.due(tx, aside=aside, limit=self._room)
+        if due:
+            await faults.apoint("fire.held")
+        advances, firings = self._planned(due)
+        self._held = [each.id for each in advances]
+        if not advances:
+            return (), []
+        told = await schedules.fire(tx, advances, firings, ends_after=self._ends_after)
+        previous = [id for row in told for id in row["previous"]]
+        # What a schedule fired is owed to nobody: it carries no callback, so the plain statement is all it takes.
+        cancelled = await store.cancel(tx, previous, reason=OVERTAKEN) if previous else []
+        await faults.apoint("fire.written")
+        return told, [row["id"] for row in cancelled]
+
+    def _planned(self, due: Sequence[Row]) -> tuple[list[Advance], list[NewFiring]]:
+        """Reckon what is due as far as one statement has room for; the rest is due still."""
+        advances: list[Advance] = []
+        firings: list[NewFiring] = []
+        for row in due:
+            if len(firings) >= TASKS:
+                break
+            try:
+                plan = _plan(row, room=TASKS - len(firings))
+            except (ValueError, OverflowError) as error:
+                self._leave(row["id"], error)
+                continue
+            advances.append(Advance(row["id"], row["next_run_at"], plan.next_run_at, plan.missed, plan.skipped))
+            firings += [NewFiring(ids.new_id(), row["id"], time) for time in plan.fire]
+        return advances, firings
+
+    def _leave(self, id: UUID, error: Exception) -> None:
+        tries = self._aside.get(id, (0, 0.0))[0] + 1
+        self._aside[id] = (tries, time.monotonic() + ASIDE.delay(tries).total_seconds())
+        log.error("the schedule %s cannot be fired here: %s", id, error, extra={"schedule": str(id), "tries": tries})
+
+    def _ring(self, told: Sequence[Row], cancelled: Sequence[UUID]) -> None:
+        lanes = {named(row["queue"], row["tenant"]) for row in told if row["tasks"]}
+        for row in told:
+            telemetry.created("task", row["queue"], len(row["tasks"]))
+        if lanes:
+            self._doorbell.ring("ready", lanes)
+        if cancelled:
+            hints = [str(id) for id in cancelled]
+            self._doorbell.ring("cancel", hints)
+            self._doorbell.ring("done", hints)
+            telemetry.ended("task", CANCELLED.value, None, len(cancelled))
+
+
+def _plan(row: Row, *, room: int) -> rhythm.Plan:
+    when = rhythm.rhythm(
+        cron_expr=row["cron_expr"],
+        timezone=row["timezone"],
+        interval_ms=row["interval_ms"],
+        since=row["next_run_at"],
+    )
+    return rhythm.plan(
+        when,
+        due=row["next_run_at"],
+        now=row["now"],
+        catch_up=row["catch_up"],
+        overlap=row["overlap"],
+        ends_at=row["ends_at"],
+        room=room,
+    )

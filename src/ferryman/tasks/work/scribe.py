@@ -1,0 +1,197 @@
+"""Writing what handlers must remember, in sets (T19).
+
+Many tasks of a worker make durable calls at the same time. Each waits for its own call to be durable; what comes while a set is
+on its way goes with the next (kernel/gather.py). The sets go over a line of their own.
+
+Every call carries the fence of its claim, and the statement locks the task's row: once a call is written no other holder can
+have come before it. A stale holder's call is refused, and its handler is told. A row that somebody else is writing at that
+moment is passed over and asked again. While the database is away a set is kept and sent again; a repeat meets its own rows.
+A set that PostgreSQL refuses is halved until the bad call stands alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from datetime import timedelta
+from typing import TypeVar
+from uuid import UUID
+
+from ferryman.kernel import errors, faults, telemetry
+from ferryman.kernel.doorbell import Doorbell
+from ferryman.kernel.gather import Gather
+from ferryman.kernel.loop import RECONNECT
+from ferryman.kernel.pool import Line
+from ferryman.tasks import store
+from ferryman.tasks.model import Answer, Asked, Birth, Call, Kept
+from ferryman.tasks.store import steps
+from ferryman.tasks.work.lanes import named
+
+log = logging.getLogger("ferryman.tasks")
+
+# Somebody else is writing the row: for a moment only, so the first look comes soon.
+BUSY_SECONDS = 0.002
+BUSY_SECONDS_MAX = 0.1
+
+Thing = TypeVar("Thing")
+Value = TypeVar("Value")
+Memory = dict[steps.Key, Answer]
+
+
+class Outlasting(errors.TaskWaitTooLong):
+    """A task cannot wait for longer than it may live."""
+
+
+class Scribe:
+    """Write and read the durable calls of one worker."""
+
+    def __init__(self, line: Line, doorbell: Doorbell, *, owner: UUID, ends_after: timedelta) -> None:
+        """Write over one line, under the worker's boot id."""
+        self._line = line
+        self._doorbell = doorbell
+        self._owner = owner
+        self._ends_after = ends_after
+        self._kept: Gather[Sequence[Kept], None] = Gather(self._remember)
+        self._asked: Gather[Asked, Answer] = Gather(self._wait)
+        self._born: Gather[Sequence[Birth], None] = Gather(self._bear)
+        self._recalled: Gather[UUID, Memory] = Gather(self._recall)
+
+    def remember(self, kept: Sequence[Kept]) -> Awaitable[None]:
+        """Write what steps of one task came to."""
+        return self._kept.put(kept)
+
+    def wait(self, asked: Asked) -> Awaitable[Answer]:
+        """Ask whether a sleep or a wait is over, and write that it was asked."""
+        return self._asked.put(asked)
+
+    def bear(self, births: Sequence[Birth]) -> Awaitable[None]:
+        """Create children of one task."""
+        return self._born.put(births)
+
+    def recall(self, task: UUID) -> asyncio.Future[Memory]:
+        """Read what a task remembers of earlier claims."""
+        return self._recalled.put(task)
+
+    async def close(self) -> None:
+        """Send what is under way."""
+        for each in (self._kept, self._asked, self._born, self._recalled):
+            await each.drain()
+
+    # Sets
+
+    async def _remember(self, things: list[Sequence[Kept]]) -> list[Exception | None]:
+        async def ask(some: Sequence[Sequence[Kept]]) -> dict[int, None]:
+            whole = await steps.remember(self._line, [each for kept in some for each in kept], owner=self._owner)
+            faults.point("step.committed")
+            return dict.fromkeys(range(len(some))) if whole else {}
+
+        faults.point("step.before")
+        return await self._fenced(things, ask, lambda kept: kept[0].call)
+
+    async def _wait(self, things: list[Asked]) -> list[Answer | Exception]:
+        async def ask(some: Sequence[Asked]) -> dict[int, Answer | Exception]:
+            found: dict[int, Answer | Exception] = {}
+            for part in _apart(some):
+                answers = await steps.wait(self._line, [some[n] for n in part], owner=self._owner)
+                for n in part:
+                    if some[n].call.task in answers:
+                        answer = answers[some[n].call.task]
+                        found[n] = _too_long(some[n].call) if answer is None else answer
+            return found
+
+        return await self._fenced(things, ask, lambda asked: asked.call)
+
+    async def _bear(self, things: list[Sequence[Birth]]) -> list[Exception | None]:
+        async def ask(some: Sequence[Sequence[Birth]]) -> dict[int, None]:
+            births = [birth for each in some for birth in each]
+            async with self._line.transaction() as tx:
+                held = await steps.bear(tx, births, owner=self._owner)
+                born = [birth.task for birth in births if birth.call.task in held]
+                if born:
+                    await store.create(tx, born, ends_after=self._ends_after)
+                faults.point("step.before")
+            faults.point("step.committed")
+            if born:
+                self._doorbell.ring("ready", {named(task.queue, task.tenant) for task in born})
+            return {n: None for n, each in enumerate(some) if each[0].call.task in held}
+
+        return await self._fenced(things, ask, lambda births: births[0].call)
+
+    async def _recall(self, ids: list[UUID]) -> list[Memory | Exception]:
+        found = await self._patiently(lambda: steps.recall(self._line, ids))
+        return [found[id] for id in ids]
+
+    # What all sets have in common
+
+    async def _fenced(
+        self,
+        things: Sequence[Thing],
+        ask: Callable[[Sequence[Thing]], Awaitable[dict[int, Value] | dict[int, Value | Exception]]],
+        call_of: Callable[[Thing], Call],
+    ) -> list[Value | Exception]:
+        """Ask until each is answered or found stale."""
+        answers: dict[int, Value | Exception] = {}
+        waiting = list(range(len(things)))
+        pause = BUSY_SECONDS
+        while waiting:
+            some = [things[n] for n in waiting]
+            found = await self._whole(some, ask)
+            answers |= {waiting[n]: each for n, each in found.items()}
+            left = [n for n in waiting if n not in answers]
+            mine = await self._mine([call_of(things[n]) for n in left]) if left else set()
+            waiting = [n for n in left if call_of(things[n]).task in mine]
+            stale = set(left) - set(waiting)
+            telemetry.fenced("task", "step", len(stale))
+            answers |= {n: errors.TaskCancelled("This attempt has been ended from outside.") for n in stale}
+            if waiting:
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, BUSY_SECONDS_MAX)
+        return [answers[n] for n in range(len(things))]
+
+    async def _mine(self, calls: Sequence[Call]) -> set[UUID]:
+        claims = [(call.task, call.epoch) for call in calls]
+        return await self._patiently(lambda: steps.mine(self._line, claims, owner=self._owner))
+
+    async def _whole(
+        self,
+        things: Sequence[Thing],
+        ask: Callable[[Sequence[Thing]], Awaitable[dict[int, Value] | dict[int, Value | Exception]]],
+    ) -> dict[int, Value | Exception]:
+        """Ask for a set; what PostgreSQL refuses is found by halving, and told to its caller alone (K25)."""
+        try:
+            return dict(await self._patiently(lambda: ask(things)))
+        except Exception as error:
+            if len(things) == 1:
+                log.exception("a durable call was refused")
+                return {0: error}
+            half = len(things) // 2
+            first = await self._whole(things[:half], ask)
+            second = await self._whole(things[half:], ask)
+            return first | {half + n: each for n, each in second.items()}
+
+    async def _patiently(self, attempt: Callable[[], Awaitable[Value]]) -> Value:
+        """Try again while the database is away: whoever waits is ended by its timeout or its lease, not by us."""
+        failures = 0
+        while True:
+            try:
+                return await attempt()
+            except errors.DatabaseUnavailable as error:
+                failures += 1
+                if failures == 1:
+                    log.warning("durable calls wait for the database", extra={"reason": error.message})
+                await asyncio.sleep(RECONNECT.delay(failures).total_seconds())
+
+
+def _apart(asked: Sequence[Asked]) -> Iterable[list[int]]:
+    """Give sets in which each task stands once."""
+    left = list(range(len(asked)))
+    while left:
+        seen: set[UUID] = set()
+        part = [n for n in left if asked[n].call.task not in seen and not seen.add(asked[n].call.task)]  # type: ignore[func-returns-value]
+        yield part
+        left = [n for n in left if n not in set(part)]
+
+
+def _too_long(call: Call) -> Outlasting:
+    return Outlasting(f"The {call} would outlast its task, which ends at its ends_at.", call=str(call))
