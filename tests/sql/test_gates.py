@@ -303,8 +303,8 @@ async def test_a_look_spends_none_of_its_keys_on_those_of_others_or_of_what_does
         await ready(given, limit_key=f"a{n}", tenant="acme")
         await ready(given, limit_key=f"b{n}", queue="slow")
         await plant(given, TASK, PENDING, limit_key=f"c{n}")
-        for other in ({"tenant": "acme"}, {"queue": "slow"}):
-            await ready(given, limit_key=f"m{n}", **other)
+        await ready(given, limit_key=f"m{n}", tenant="acme")
+        await ready(given, limit_key=f"m{n}", queue="slow")
     ours = [*await ready(given, limit_key="m"), *await ready(given, limit_key="n")]
 
     assert ids((await claim(given, Asked("default", "default", 2, ""), keys=2))[0]) == set(ours)
