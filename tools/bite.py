@@ -93,7 +93,10 @@ _NOBODY = "waits for nobody, so no order of locks can hurt"
 _LOCKED = "said again where the row is written; it was locked in this state a moment before"
 EQUIVALENT: dict[tuple[str, str], str] = {
     ("tasks/queues/claim", "where lane.room > 0"): "saves the look at keys that could not be taken anyway",
-    ("tasks/queues/claim", "where key.limit_key is not null"): "behind no key there is none; said so that the look ends",
+    (
+        "tasks/queues/claim",
+        "where key.limit_key is not null",
+    ): "behind no key there is none; said so that the look ends",
     ("tasks/tasks/existing", "limit (select 1000000)"): _LOOKUP,
     ("tasks/task_progress/report", "limit (select 1000000)"): _LOOKUP,
     ("tasks/task_progress/report", "order by word.id"): "a task has one holder, so no two sets share a row",
