@@ -54,7 +54,7 @@ TESTS: dict[str, list[str]] = {
         "tests/sql/test_races.py",
     ],
     "tasks/tasks": [*READS, "tests/tasks/test_tenancy.py", "tests/tasks/test_birth.py"],
-    "tasks/tasks/explain": ["tests/tasks/test_explain.py"],
+    "tasks/tasks/explain": ["tests/tasks/test_explain.py", "tests/tasks/test_explain_waits.py"],
     "tasks/retention": ["tests/tasks/test_retention.py"],
     "tasks/schedules": ["tests/sql/test_schedules.py"],
     "tasks/schedules/create": ["tests/tasks/test_schedules.py"],

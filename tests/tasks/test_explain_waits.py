@@ -147,10 +147,14 @@ async def test_what_a_parked_task_waits_for(make_app: MakeApp) -> None:
 
 @pytest.mark.contract("K22", "T10")
 async def test_a_schedule_is_explained_too(database_url: str, tx: Session) -> None:
+    async with Ferryman(database_url, tenant="other") as other:
+        await other.schedules.create("mail", {}, every=HOUR, schedule_id="hourly")
     async with Ferryman(database_url) as app:
         schedule = await app.schedules.create("mail", {}, every=HOUR, schedule_id="hourly")
         active = await app.tasks.explain("hourly")
-        await tx.fetch("update ferryman.schedules set next_run_at = now() - interval '1 second'")
+        await tx.fetch(
+            "update ferryman.schedules set next_run_at = now() - interval '1 second' where id = $1", schedule.id
+        )
         due = await app.tasks.explain(schedule.id)
         await schedule.pause()
         paused = await app.tasks.explain(schedule.id)
@@ -160,6 +164,7 @@ async def test_a_schedule_is_explained_too(database_url: str, tx: Session) -> No
     assert [each.codes() for each in (active, due, paused, ended)] == [
         ["fires_at"], ["firing_due"], ["schedule_paused"], ["schedule_ended"],
     ]  # fmt: skip
+    assert active.id == schedule.id
     assert (active.domain, active.state, active.doing) == ("schedule", "active", "It waits for its next firing.")
     assert active.ends is not None
     assert active.ends.rule == "T10"
