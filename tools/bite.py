@@ -33,8 +33,9 @@ SOURCES = ROOT / "src" / "ferryman"
 MOVES = ["tests/sql/test_matrix.py", "tests/sql/test_guards.py", "tests/sql/test_sweeps.py", "tests/sql/test_races.py"]
 READS = ["tests/sql/test_reading.py"]
 LOCKS = ["tests/sql/test_lock_order.py"]
+STEPS = ["tests/sql/test_steps.py"]
 FLOWS = ["tests/tasks/test_queues.py"]
-GATES = ["tests/sql/test_gates.py", "tests/property/test_gates.py", *FLOWS]
+GATES = ["tests/sql/test_gates.py"]
 TESTS: dict[str, list[str]] = {
     "tasks/tasks/turn": [*MOVES, *LOCKS],
     "tasks/tasks/settle": [*MOVES, *LOCKS, "tests/tasks/test_callbacks.py"],
@@ -62,7 +63,9 @@ TESTS: dict[str, list[str]] = {
     "tasks/schedules/fire": ["tests/sql/test_schedules.py", "tests/tasks/test_schedules_firing.py"],
     "tasks/schedules/end": ["tests/sql/test_schedules.py", "tests/property/test_schedules.py"],
     "tasks/schedules/take": ["tests/sql/test_schedules.py", "tests/property/test_schedules.py"],
-    "tasks/queues": GATES,
+    "tasks/queues": [*GATES, *FLOWS],
+    "tasks/queues/claim": GATES,
+    "tasks/queues/lock": [*GATES, "tests/property/test_gates.py"],
     "tasks/tasks/create_flowing": FLOWS,
     "tasks/tasks/standing": FLOWS,
     "tasks/tasks/postpone": FLOWS,
@@ -71,6 +74,9 @@ TESTS: dict[str, list[str]] = {
     "tasks/task_progress": READS,
     "tasks/task_logs": READS,
     "tasks/workers": READS,
+    "tasks/task_steps": STEPS,
+    "tasks/task_waits": [*STEPS, "tests/sql/test_matrix.py"],
+    "tasks/task_signals": [*STEPS, "tests/tasks/test_waits.py"],
     "kernel/events": [
         "tests/sql/test_events.py",
         "tests/sql/test_events_places.py",
@@ -84,6 +90,7 @@ TESTS: dict[str, list[str]] = {
 # What may be deleted without anybody noticing, and why. Keys are the statement and the guard as it is written.
 _SORTED = "read through an index that is in this order; said for the day when it is not"
 _LOOKUP = "only keeps the planner at one lookup a row (tests/sql/test_plans.py)"
+_NOBODY = "waits for nobody, so no order of locks can hurt"
 _LOCKED = "said again where the row is written; it was locked in this state a moment before"
 _HELD = "due.sql or take.sql holds the row in the same transaction; said for whoever calls it alone"
 EQUIVALENT: dict[tuple[str, str], str] = {
@@ -95,6 +102,8 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "tasks/schedules/fire",
         "and (:by_hand::boolean or tally.next is not null)",
     ): "a statement writes a row once, here by chance the right time; said so that it is not by chance",
+    ("tasks/queues/claim", "where lane.room > 0"): "saves the look at keys that could not be taken anyway",
+    ("tasks/queues/claim", "where key.limit_key is not null"): "behind no key there is none; said so that the look ends",
     ("tasks/tasks/existing", "limit (select 1000000)"): _LOOKUP,
     ("tasks/task_progress/report", "limit (select 1000000)"): _LOOKUP,
     ("tasks/task_progress/report", "order by word.id"): "a task has one holder, so no two sets share a row",
@@ -106,7 +115,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ("kernel/watchdog/overdue", "order by domain, rule"): "for people who read the alarm; nothing depends on it",
     ("kernel/events/page", "order by event.id"): _SORTED,
     ("tasks/tasks/renew", "limit (select 1000000)"): _LOOKUP,
-    ("tasks/tasks/renew", "order by task.id"): "waits for nobody, so no order of locks can hurt",
+    ("tasks/tasks/renew", "order by task.id"): _NOBODY,
     (
         "tasks/tasks/queues",
         "order by task.queue, task.state",
@@ -114,6 +123,18 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ("tasks/tasks/depth", "limit 1000000"): "a bound for millions of rows, which no test plants",
     ("tasks/tasks/queues", "order by live.queue, live.state"): "for people who read it; nothing depends on it",
     ("tasks/tasks/reasons", "limit (select 1000000)"): _LOOKUP,
+    ("tasks/task_steps/remember", "limit (select 1000000)"): _LOOKUP,
+    ("tasks/task_steps/mine", "limit (select 1000000)"): _LOOKUP,
+    ("tasks/task_steps/wait", "limit (select 1000000)"): _LOOKUP,
+    ("tasks/task_steps/bear", "limit (select 1000000)"): _LOOKUP,
+    ("tasks/task_steps/answer", "limit (select 1000000)"): _LOOKUP,
+    ("tasks/task_waits/park", "limit (select 1000000)"): _LOOKUP,
+    ("tasks/task_steps/remember", "order by task.id"): _NOBODY,
+    ("tasks/task_steps/wait", "order by task.id"): _NOBODY,
+    ("tasks/task_steps/bear", "order by task.id"): _NOBODY,
+    ("tasks/task_waits/park", "order by task.id"): _NOBODY,
+    ("tasks/task_waits/wake", "order by task.id"): _NOBODY,
+    ("tasks/task_steps/children", "order by step.child"): "the cancelling statement sorts them too",
     ("tasks/tasks/get", "limit 1"): "an id and a task_id of one tenant name one row each",
     ("tasks/tasks/expired", "order by task.ends_at"): _SORTED,
     ("tasks/tasks/promote", "order by task.wake_at"): _SORTED,
