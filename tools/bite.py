@@ -61,6 +61,7 @@ TESTS: dict[str, list[str]] = {
     "tasks/schedules/declare": ["tests/tasks/test_schedules_firing.py"],
     "tasks/schedules/due": ["tests/sql/test_schedules.py", "tests/tasks/test_schedules_firing.py"],
     "tasks/schedules/fire": ["tests/sql/test_schedules.py", "tests/tasks/test_schedules_firing.py"],
+    "tasks/schedules/end": ["tests/sql/test_schedules.py", "tests/property/test_schedules.py"],
     "tasks/schedules/take": ["tests/sql/test_schedules.py", "tests/property/test_schedules.py"],
     "tasks/queues": [*GATES, *FLOWS],
     "tasks/queues/claim": GATES,
@@ -91,7 +92,16 @@ _SORTED = "read through an index that is in this order; said for the day when it
 _LOOKUP = "only keeps the planner at one lookup a row (tests/sql/test_plans.py)"
 _NOBODY = "waits for nobody, so no order of locks can hurt"
 _LOCKED = "said again where the row is written; it was locked in this state a moment before"
+_HELD = "due.sql or take.sql holds the row in the same transaction; said for whoever calls it alone"
 EQUIVALENT: dict[tuple[str, str], str] = {
+    ("tasks/schedules/get", "limit 1"): "the first row is the answer; the rest would only be sent in vain",
+    ("tasks/schedules/fire", "order by schedule.id"): _HELD,
+    ("tasks/schedules/fire", "for update of schedule"): _HELD,
+    ("tasks/schedules/fire", "and held.overlap <> 'allow'"): "only spares a look whose answer nobody asks for",
+    (
+        "tasks/schedules/fire",
+        "and (:by_hand::boolean or tally.next is not null)",
+    ): "a statement writes a row once, here by chance the right time; said so that it is not by chance",
     ("tasks/queues/claim", "where lane.room > 0"): "saves the look at keys that could not be taken anyway",
     (
         "tasks/queues/claim",

@@ -9,7 +9,7 @@ import pytest
 
 from ferryman.kernel import errors, invariants
 from ferryman.kernel.machine import refuse_sql
-from ferryman.kernel.pool import Session
+from ferryman.kernel.pool import Database, Session
 from ferryman.tasks import store
 from ferryman.tasks.rules import request, standing
 from ferryman.tasks.states import ACTIVE, ENDED, PAUSED, SCHEDULE, ScheduleState
@@ -243,6 +243,30 @@ async def test_by_hand_a_paused_schedule_fires_too_and_nothing_moves(
     assert (after["state"], after["fired"]) == (state, born)
     assert await due_of(given, id) == due
     assert await moves_of(given, id) == []
+
+
+@pytest.mark.contract("T10", "K3")
+async def test_a_schedule_that_runs_out_ends_alone(given: Session) -> None:
+    bystander = await plant(given)
+    before = await row_of(given, bystander)
+
+    assert await fire(given, await plant(given), next=None)
+
+    assert await row_of(given, bystander) == before
+
+
+@pytest.mark.contract("T11", "K5")
+async def test_two_who_look_hold_different_schedules(db: Database) -> None:
+    async with db.session() as third:
+        for _ in range(4):
+            async with third.transaction():
+                await plant(third)
+    async with db.transaction() as one, db.transaction() as other:
+        first = await schedules.due(one, aside=[], limit=3)
+        second = await schedules.due(other, aside=[], limit=3)
+
+    assert (len(first), len(second)) == (3, 1)
+    assert not {row["id"] for row in first} & {row["id"] for row in second}
 
 
 @pytest.mark.contract("T10")
