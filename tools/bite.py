@@ -35,7 +35,7 @@ READS = ["tests/sql/test_reading.py"]
 LOCKS = ["tests/sql/test_lock_order.py"]
 STEPS = ["tests/sql/test_steps.py"]
 FLOWS = ["tests/tasks/test_queues.py"]
-GATES = ["tests/sql/test_gates.py", "tests/property/test_gates.py", *FLOWS]
+GATES = ["tests/sql/test_gates.py"]
 TESTS: dict[str, list[str]] = {
     "tasks/tasks/turn": [*MOVES, *LOCKS],
     "tasks/tasks/settle": [*MOVES, *LOCKS, "tests/tasks/test_callbacks.py"],
@@ -62,7 +62,9 @@ TESTS: dict[str, list[str]] = {
     "tasks/schedules/due": ["tests/sql/test_schedules.py", "tests/tasks/test_schedules_firing.py"],
     "tasks/schedules/fire": ["tests/sql/test_schedules.py", "tests/tasks/test_schedules_firing.py"],
     "tasks/schedules/take": ["tests/sql/test_schedules.py", "tests/property/test_schedules.py"],
-    "tasks/queues": GATES,
+    "tasks/queues": [*GATES, *FLOWS],
+    "tasks/queues/claim": GATES,
+    "tasks/queues/lock": [*GATES, "tests/property/test_gates.py"],
     "tasks/tasks/create_flowing": FLOWS,
     "tasks/tasks/standing": FLOWS,
     "tasks/tasks/postpone": FLOWS,
@@ -90,6 +92,11 @@ _LOOKUP = "only keeps the planner at one lookup a row (tests/sql/test_plans.py)"
 _NOBODY = "waits for nobody, so no order of locks can hurt"
 _LOCKED = "said again where the row is written; it was locked in this state a moment before"
 EQUIVALENT: dict[tuple[str, str], str] = {
+    ("tasks/queues/claim", "where lane.room > 0"): "saves the look at keys that could not be taken anyway",
+    (
+        "tasks/queues/claim",
+        "where key.limit_key is not null",
+    ): "behind no key there is none; said so that the look ends",
     ("tasks/tasks/existing", "limit (select 1000000)"): _LOOKUP,
     ("tasks/task_progress/report", "limit (select 1000000)"): _LOOKUP,
     ("tasks/task_progress/report", "order by word.id"): "a task has one holder, so no two sets share a row",

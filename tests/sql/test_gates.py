@@ -297,6 +297,19 @@ async def test_a_look_ends_after_so_many_keys_and_the_next_goes_on_behind_them(g
     assert (len(rest), over.upto) == (2, None)
 
 
+async def test_a_look_spends_none_of_its_keys_on_those_of_others_or_of_what_does_not_wait(given: Session) -> None:
+    await agree(given)
+    for n in range(3):
+        await ready(given, limit_key=f"a{n}", tenant="acme")
+        await ready(given, limit_key=f"b{n}", queue="slow")
+        await plant(given, TASK, PENDING, limit_key=f"c{n}")
+        await ready(given, limit_key=f"m{n}", tenant="acme")
+        await ready(given, limit_key=f"m{n}", queue="slow")
+    ours = [*await ready(given, limit_key="m"), *await ready(given, limit_key="n")]
+
+    assert ids((await claim(given, Asked("default", "default", 2, ""), keys=2))[0]) == set(ours)
+
+
 async def test_a_tenants_own_word_on_keys_comes_before_that_for_all(given: Session) -> None:
     await agree(given, key_concurrency=1)
     await agree(given, tenant="acme", key_concurrency=3)

@@ -17,6 +17,13 @@ from ferryman.tasks.ports import Owners
 from ferryman.tasks.rules import request
 from ferryman.tasks.states import PENDING, READY, RUNNING, SUCCEEDED, TASK
 from ferryman.tasks.work import settle
+from ferryman.tasks.work.crew import TaskCrew
+from ferryman.tasks.work.durable import Desk
+from ferryman.tasks.work.handlers import declare
+from ferryman.tasks.work.lanes import named
+from ferryman.tasks.work.run import Runner
+from ferryman.tasks.work.scribe import Scribe
+from ferryman.tasks.work.words import Words
 from ferryman.testing import plant
 from tests.sql.counted import Counted
 from tests.sql.moves import EPOCH, LANE, LEASE, MARGIN, OWNER, SECOND, SOUND, outcome, turn
@@ -136,3 +143,49 @@ async def test_a_watch_rule_finds_and_acts_in_two_statements(
     report = await watchdog.tick(wire, [rule for rule in rules if rule.name == name])
 
     assert (report.acted(name), wire.trips) == (20, 2)
+
+
+def crew(line: Line, queues: Sequence[str] = ("default",)) -> TaskCrew:
+    async def mail() -> None: ...
+
+    handlers = {"mail": declare(mail, name="mail", process=False, defaults=request.Defaults())}
+    words = Words(_nobody, NoDoorbell())
+    desk = Desk(Scribe(line, NoDoorbell(), owner=OWNER, ends_after=DAY), _nobody(), limit=1000)
+    runner = Runner(handlers, words, desk, owner=OWNER, limit=1000, concurrency=10)
+    return TaskCrew(runner, Owners(), NoDoorbell(), owner=OWNER, queues=queues, lease=LEASE, margin=MARGIN)
+
+
+def _nobody() -> Any:
+    """Stand in for what no turn asks for."""
+
+
+@pytest.mark.contract("T17", "K5")
+async def test_without_limits_a_worker_pays_nothing_for_them(line: Line, wire: Counted) -> None:
+    await planted(line, 10, READY)
+    pump = crew(line)
+
+    turned = await pump.turn(wire, [], 10)  # type: ignore[arg-type]  # the lines of a worker, counted
+
+    # The look at the lanes, which also tells that there are no limits, and the turn; and then the turn alone.
+    assert (len(turned.items), wire.trips, wire.transactions) == (10, 2, 0)
+    await planted(line, 10, READY)
+    pump.lanes.heard([named("default", "default")])
+    await pump.turn(wire, [], 10)  # type: ignore[arg-type]
+    assert (wire.trips, wire.transactions) == (3, 0)
+
+
+@pytest.mark.contract("T17")
+async def test_passing_gates_takes_two_statements_in_a_transaction_however_many_keys_there_are(
+    line: Line, wire: Counted
+) -> None:
+    await line.execute("insert into ferryman.queues (name, concurrency) values ('default', 5000), ('slow', 5000)")
+    for n in range(30):
+        await planted(line, 1, READY, limit_key=f"k{n}", queue=("default", "slow")[n % 2])
+    pump = crew(line, ["default", "slow"])
+
+    turned = await pump.turn(wire, [], 100)  # type: ignore[arg-type]
+
+    assert (len(turned.items), wire.trips, wire.transactions) == (30, 3, 1)
+    assert [each.partition(",")[0] for each in wire.statements[1:]] == [
+        "-- The gate of each queue", "-- ready -> running",
+    ]  # fmt: skip

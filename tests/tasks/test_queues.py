@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from ferryman import Client
+from ferryman import Client, Context
 from ferryman.app import wiring
 from ferryman.kernel import errors, watchdog
 from ferryman.kernel.pool import Line
 from tests.tasks.conftest import MakeApp
+from tests.tasks.parking import parked
 
 pytestmark = pytest.mark.contract("T17")
 
@@ -171,6 +172,21 @@ async def test_what_waits_at_a_gate_still_ends_at_its_time(make_app: MakeApp) ->
     async with app.worker():
         with pytest.raises(errors.TaskExpired):
             await task.result(timeout=PATIENCE_SECONDS)
+
+
+@pytest.mark.contract("T19")
+async def test_a_parked_task_holds_no_slot_and_is_heard_at_its_gate_when_it_is_woken(make_app: MakeApp) -> None:
+    async def flow(ctx: Context, waits: bool) -> str:
+        return str(await ctx.wait_event("go", 60)) if waits else "passed"
+
+    app = await make_app(flow)
+    async with app.worker(poll=timedelta(seconds=60)):
+        first = await app.tasks.create(flow, waits=True, limit_key="k")
+        await parked(app, first.id)
+        other = await app.tasks.create(flow, waits=False, limit_key="k")
+        assert await other.result(timeout=PATIENCE_SECONDS) == "passed"
+        await first.send_event("go", "now")
+        assert await first.result(timeout=PATIENCE_SECONDS) == "now"
 
 
 # Rates

@@ -7,10 +7,11 @@ transaction each. Which queues may be full is read when the app opens and when a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from uuid import UUID
 
+from ferryman.app.repeat import repeated
 from ferryman.kernel import errors, telemetry
 from ferryman.kernel.db import Tx
 from ferryman.kernel.doorbell import Doorbell
@@ -22,8 +23,6 @@ from ferryman.tasks.model import Created, Draft
 from ferryman.tasks.states import CANCELLED, READY
 from ferryman.tasks.work.lanes import named
 
-Patiently = Callable[[Callable[[], Awaitable[flow.Flowed]]], Awaitable[flow.Flowed]]
-
 SET = 500
 
 
@@ -31,13 +30,13 @@ class Flows:
     """Create tasks that meet others, and try ended ones anew."""
 
     def __init__(
-        self, db: Database, doorbell: Doorbell, line: Line, patiently: Patiently, *, ends_after: timedelta
+        self, db: Database, doorbell: Doorbell, line: Line, *, patience: timedelta, ends_after: timedelta
     ) -> None:
         """Store sets over a line of their own."""
         self._db = db
         self._doorbell = doorbell
         self._line = line
-        self._patiently = patiently
+        self._patience = patience
         self._ends_after = ends_after
         self._bounded: frozenset[str] = frozenset()
         self._learning: set[asyncio.Task[None]] = set()
@@ -84,7 +83,7 @@ class Flows:
         return await self._creates(draft)
 
     async def _create_set(self, drafts: list[Draft]) -> Sequence[Created | Exception]:
-        flowed = await self._patiently(lambda: self._store(drafts))
+        flowed = await repeated(lambda: self._store(drafts), self._patience)
         self._tell(flowed)
         return flowed.answers
 
@@ -94,7 +93,7 @@ class Flows:
 
     async def create_all(self, drafts: Sequence[Draft]) -> list[Created]:
         """Create many, all or none."""
-        flowed = await self._patiently(lambda: self._store_all(drafts))
+        flowed = await repeated(lambda: self._store_all(drafts), self._patience)
         self._tell(flowed)
         return [each for each in flowed.answers if isinstance(each, Created)]
 

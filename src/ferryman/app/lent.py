@@ -25,8 +25,6 @@ from ferryman.tasks.rules import request
 from ferryman.tasks.states import CANCELLED, READY
 from ferryman.tasks.work.lanes import named
 
-SET = 1000
-
 
 class Lent:
     """Create and cancel tasks in callers' transactions."""
@@ -52,15 +50,14 @@ class Lent:
             await self._born(tx, answer.task, 1)
         return answer
 
-    async def create_many(self, connection: object, like: Draft, alike: Alike) -> list[tuple[Alike, TaskRecord]]:
+    async def create_many(
+        self, connection: object, like: Draft, sets: Sequence[Alike]
+    ) -> list[tuple[Alike, TaskRecord]]:
         """Create tasks that differ only in id and payload."""
         tx = borrow(connection, schema=self._schema)
-        created = []
-        for place in range(0, len(alike.ids), SET):
-            some = Alike(alike.ids[place : place + SET], alike.payloads[place : place + SET])
-            created.append((some, await create.create_alike(tx, like, some, ends_after=self._ends_after)))
+        created = [(alike, await create.create_alike(tx, like, alike, ends_after=self._ends_after)) for alike in sets]
         if created:
-            await self._born(tx, created[0][1], len(alike.ids))
+            await self._born(tx, created[0][1], sum(len(alike.ids) for alike in sets))
         return created
 
     async def create_all(self, connection: object, drafts: Sequence[Draft]) -> list[Created]:
@@ -102,7 +99,7 @@ class Lent:
         return found.id
 
     async def _ring(self, tx: Tx, rings: dict[str, frozenset[str]]) -> None:
-        if self._rings:
+        if rings and self._rings:
             await doorbell_pg.ring_within(tx, rings)
 
 

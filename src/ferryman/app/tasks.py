@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
-import time
-from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
-from ferryman.app.flows import Flows
+from ferryman.app.creates import Creates
 from ferryman.app.handle import Handle, Handles
-from ferryman.app.lent import SET, Lent
-from ferryman.kernel import errors, events, faults, ids, payload, telemetry
-from ferryman.kernel.doorbell import Doorbell, Inside
-from ferryman.kernel.gather import Gather
-from ferryman.kernel.loop import RECONNECT
+from ferryman.app.repeat import repeated
+from ferryman.kernel import errors, events, ids, payload, telemetry
+from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.pool import Database, Line, Session, spoken
-from ferryman.tasks.intake import cancel, create, read, signal
+from ferryman.tasks.intake import cancel, read, signal
 from ferryman.tasks.intake.create import Alike
 from ferryman.tasks.intake.explain import Explanation, explain
 from ferryman.tasks.intake.flow import Retried
@@ -30,13 +25,16 @@ from ferryman.tasks.joins import Aftermath
 from ferryman.tasks.model import Created, Draft, TaskRecord
 from ferryman.tasks.ports import Owners
 from ferryman.tasks.rules import keys, request
-from ferryman.tasks.states import CANCELLED, READY, RUNNING
+from ferryman.tasks.states import CANCELLED, RUNNING
 from ferryman.tasks.work import context
 from ferryman.tasks.work.handlers import Handler
 from ferryman.tasks.work.lanes import named
 
 Function = Callable[..., Any]
 Value = TypeVar("Value")
+
+
+SET = 1000
 
 
 class Known(Protocol):
@@ -75,7 +73,6 @@ class Tasks:
         frozen process by more than 2 s (W23); one of their own, because a cancel may wait for a lock.
         """
         self._db = db
-        self._creating = creates
         self._cancelling = cancels
         self._doorbell = doorbell
         self._known = known
@@ -84,12 +81,13 @@ class Tasks:
         self._home: Database | None = db
         self._ends_after = ends_after
         self._limit = payload_limit
-        self._patience = patience.total_seconds()
+        self._patience = patience
         self._poll = poll.total_seconds()
         self._waiting: dict[str, Waiting] = {}
-        self._creates: Gather[Draft, Created] = Gather(self._create_set)
-        self.flows = Flows(db, doorbell, flows, self._patiently, ends_after=ends_after)
-        self._lent = Lent(owners, self.flows, schema=db.schema, ends_after=ends_after, rings=rings_within)
+        self._creates = Creates(
+            db, doorbell, owners, line=creates, flows=flows, ends_after=ends_after, patience=patience, rings_within=rings_within
+        )  # fmt: skip
+        self.flows = self._creates.flows
 
     @property
     def tenant(self) -> str:
@@ -154,18 +152,13 @@ class Tasks:
             debounce=debounce,
             debounce_key=debounce_key,
         )
-        return Handle(self, await self._store(draft, connection))
+        return Handle(self, await self._creates.create(draft, connection))
 
     async def accept(self, asked: Mapping[str, Any], *, connection: object = None) -> Handle:
         """Create a task from a request in the form of the source: `{"schedule_type": "at", "scheduled_at": …}`."""
         fields = request.fields(asked)
         draft = self._draft(fields.pop("name", None), _or_empty(fields.pop("payload", None)), **fields)
-        return Handle(self, await self._store(draft, connection))
-
-    def _store(self, draft: Draft, connection: object) -> Awaitable[Created]:
-        if connection is not None:
-            return self._lent.create(connection, draft)
-        return self.flows.create(draft) if self.flows.looks(draft) else self._creates(draft)
+        return Handle(self, await self._creates.create(draft, connection))
 
     async def create_many(
         self,
@@ -202,46 +195,19 @@ class Tasks:
         )
         _, handler, defaults = self._known.find(task)
         keyed = idempotency_keys is not None or idempotency_scope is not None
-        if keyed or limit_key is not None or defaults.keys is not None or self.flows.looks(like):
+        if keyed or limit_key is not None or defaults.keys is not None or self._creates.looks(like):
             whole = list(payloads)
-            texts = [self._checked(handler, each) for each in whole]
-            drafts = (
-                request.keyed(like, texts, idempotency_keys, idempotency_scope) if keyed else request.many(like, texts)
-            )
+            drafts = request.many(like, [self._checked(handler, each) for each in whole])
+            if keyed:
+                drafts = request.keyed(drafts, idempotency_keys, idempotency_scope)
             drafts = keys.flowing(drafts, whole, defaults.keys, limit_key=limit_key)
-            lent = connection is not None
-            created = self._lent.create_all(connection, drafts) if lent else self.flows.create_all(drafts)
-            return [Handle(self, each) for each in await created]
-        if connection is not None:
-            return Handles(self, await self._lent.create_many(connection, like, self._alike(handler, payloads)))
+            return [Handle(self, each) for each in await self._creates.create_all(drafts, connection)]
         waiting = iter(payloads)
-        made: list[Alike] = []  # kept to be sent again if the answer is lost: their ids make the repeat harmless
 
-        def next_set(place: int) -> Alike:
-            if place == len(made):
-                made.append(self._alike(handler, islice(waiting, SET)))
-            return made[place]
+        def some() -> Alike:
+            return self._alike(handler, islice(waiting, SET))
 
-        sets = await self._patiently(lambda: self._create_sets(like, next_set))
-        self._born([(first, len(alike.ids)) for alike, first in sets])
-        return Handles(self, sets)
-
-    async def _create_sets(self, like: Draft, next_set: Callable[[int], Alike]) -> list[tuple[Alike, TaskRecord]]:
-        created: list[tuple[Alike, TaskRecord]] = []
-        async with self._db.transaction() as tx:
-            place = 0
-            alike = next_set(place)
-            while alike.ids:
-                sent = asyncio.ensure_future(create.create_alike(tx, like, alike, ends_after=self._ends_after))
-                place += 1
-                try:
-                    await asyncio.sleep(0)  # PostgreSQL inserts this set while Python makes the next
-                    following = next_set(place)
-                finally:
-                    first = await sent
-                created.append((alike, first))
-                alike = following
-        return created
+        return Handles(self, await self._creates.create_alike(like, some, connection))
 
     def _checked(self, handler: Handler | None, given: Any) -> str:
         text = payload.encode(given, limit=self._limit)
@@ -272,68 +238,6 @@ class Tasks:
         if keyed or (defaults.keys is not None and given is not None):
             draft = draft._replace(flow=keys.flow(defaults.keys, keyed, given, name=name))
         return draft
-
-    async def _create_set(self, drafts: list[Draft]) -> Sequence[Created | Exception]:
-        ring = self._ring_inside(drafts)
-        try:
-            answers = await self._patiently(lambda: self._create_once(drafts, ring))
-        except Exception as error:  # noqa: BLE001 - raised at its own caller
-            ours = isinstance(error, errors.FerrymanError) and not isinstance(error, errors.StatementRefused)
-            if ours or len(drafts) == 1:
-                return [error] * len(drafts)
-            # One of them is refused by PostgreSQL; the others must not suffer by their company.
-            return [each for draft in drafts for each in await self._create_set([draft])]
-        born = [(each.task, 1) for each in answers if isinstance(each, Created) and not each.idempotent_hit]
-        self._born(born, here=ring is not None and ring.rung)
-        return answers
-
-    def _ring_inside(self, drafts: list[Draft]) -> Inside | None:
-        """Let the transaction ring for tasks that can be claimed as soon as it commits."""
-        if any(each.task.scheduled_at is not None for each in drafts):
-            return None
-        return self._doorbell.inside("ready", {named(each.task.queue, each.task.tenant) for each in drafts})
-
-    async def _create_once(self, drafts: list[Draft], ring: Inside | None) -> list[Created | errors.TaskDuplicate]:
-        faults.point("create.before")
-        answers = await create.create(self._creating, drafts, ends_after=self._ends_after, ring=ring)
-        faults.point("create.committed")
-        return answers
-
-    async def _patiently(self, attempt: Callable[[], Awaitable[Value]]) -> Value:
-        """Try again while the database is away, for a while: ids are made here, so a repeat creates nothing twice (K24)."""
-        until = time.monotonic() + self._patience
-        failures = 0
-        while True:
-            try:
-                with spoken():
-                    return await attempt()
-            except errors.DatabaseUnavailable:
-                failures += 1
-                pause = RECONNECT.delay(failures).total_seconds()
-                if time.monotonic() + pause > until:
-                    raise
-                await asyncio.sleep(pause)
-
-    def _born(self, created: Sequence[tuple[TaskRecord, int]], *, here: bool = False) -> None:
-        """Count and ring for tasks that are stored: records, each with how many there are of its kind.
-
-        With `here` the transaction has rung for the other processes.
-        """
-        counts: Counter[str] = Counter()
-        ready: set[str] = set()
-        pending = False
-        for task, count in created:
-            counts[task.queue] += count
-            if task.state is READY:
-                ready.add(named(task.queue, task.tenant))
-            else:
-                pending = True
-        for queue, count in counts.items():
-            telemetry.created("task", queue, count)
-        if pending:
-            self._doorbell.ring("due")
-        if ready:
-            self._doorbell.ring("ready", ready, here=here)
 
     # What is asked
 
@@ -428,13 +332,14 @@ class Tasks:
         """Cancel tasks that have not ended; return those that were cancelled now, or will be when the caller commits."""
         reason = request.reason(reason)
         if connection is not None:
-            return await self._lent.cancel(connection, task_ids, tenant=self.tenant, reason=reason)
+            return await self._creates.cancel_lent(connection, task_ids, tenant=self.tenant, reason=reason)
         wanted = [await self._id(each) for each in task_ids]
         after = Aftermath()
-        rows = await self._patiently(
+        rows = await repeated(
             lambda: cancel.cancel(
                 self._cancelling, self._owners, wanted, tenant=self.tenant, reason=reason, after=after
-            )
+            ),
+            self._patience,
         )
         told = [row["id"] for row in rows]
         if told:
@@ -465,11 +370,9 @@ class Tasks:
 
     async def close(self) -> None:
         """Send what is under way; let nobody wait any more."""
-        await self._creates.drain()
-        await self.flows.close()
+        await self._creates.close()
         for waiting in list(self._waiting.values()):
             await waiting.close()
-        await self._creating.close()
         await self._cancelling.close()
 
 

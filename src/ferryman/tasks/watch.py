@@ -96,14 +96,6 @@ def rules(owners: Owners, doorbell: Doorbell, *, sweep: timedelta, interval: tim
 
     ring = partial(_ring, doorbell)
 
-    async def find_idle(tx: Tx, limit: int) -> Sequence[Row]:
-        # What lanes claimed a moment before their queue got its limits is counted from here on.
-        await agreements.mark(tx, limit)
-        return await agreements.idle(tx, limit, patience=interval)
-
-    def ring_gates(_found: Sequence[Row]) -> None:
-        doorbell.ring("queues")
-
     async def count(tx: Tx, _limit: int) -> Sequence[Row]:
         depth = await store.depth(tx)
         telemetry.depth("task", [(row["queue"], row["state"], row["count"]) for row in depth])
@@ -141,17 +133,31 @@ def rules(owners: Owners, doorbell: Doorbell, *, sweep: timedelta, interval: tim
             only_bound=True,
             after=ring,
         ),
-        Rule(
-            name="T17",
-            finds="a task that stands before a gate with a free slot",
-            does="rings for the workers to look; lets what ran before a limit was set hold its slot",
-            setting="worker.watchdog_interval_seconds",
-            every=interval,
-            find=find_idle,
-            after=ring_gates,
-        ),
+        _gates(doorbell, interval),
         *_parted(owners, doorbell, interval),
     ]
+
+
+def _gates(doorbell: Doorbell, interval: timedelta) -> Rule:
+    """Return the rule for what stands before a gate with a free slot."""
+
+    async def find_idle(tx: Tx, limit: int) -> Sequence[Row]:
+        # What lanes claimed a moment before their queue got its limits is counted from here on.
+        await agreements.mark(tx, limit)
+        return await agreements.idle(tx, limit, patience=interval)
+
+    def ring_gates(_found: Sequence[Row]) -> None:
+        doorbell.ring("queues")
+
+    return Rule(
+        name="T17",
+        finds="a task that stands before a gate with a free slot",
+        does="rings for the workers to look; lets what ran before a limit was set hold its slot",
+        setting="worker.watchdog_interval_seconds",
+        every=interval,
+        find=find_idle,
+        after=ring_gates,
+    )
 
 
 def _parted(owners: Owners, doorbell: Doorbell, interval: timedelta) -> list[Rule]:

@@ -25,7 +25,7 @@ woken as (
       and wait.task = task.id
       and wait.epoch = task.epoch
       and :name = any(wait.names)
-    returning task.queue || chr(31) || task.tenant as lane
+    returning task.queue || chr(31) || task.tenant || case when task.limit_key is null then '' else chr(31) end as lane
 )
 select kept.id, (select woken.lane from woken) as lane
 from kept

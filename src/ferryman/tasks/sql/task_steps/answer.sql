@@ -48,7 +48,7 @@ woken as (
     where parent.id = any(array(select joined.task from joined where joined.open <= 0))
       and parent.state = 'ready'
       and parent.wake_at is not null
-    returning parent.queue, parent.tenant
+    returning parent.queue, parent.tenant, parent.limit_key
 )
-select distinct queue || chr(31) || tenant as lane
+select distinct woken.queue || chr(31) || woken.tenant || case when woken.limit_key is null then '' else chr(31) end as lane
 from woken

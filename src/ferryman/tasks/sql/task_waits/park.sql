@@ -35,8 +35,8 @@ moved as (
       and task.state = 'running'
       and task.epoch = word.epoch
       and task.lease_owner = word.owner
-    returning task.id, task.tenant, task.task_id, task.attempt, task.epoch, task.queue, task.wake_at, word.open, word.children,
-              word.names
+    returning task.id, task.tenant, task.task_id, task.attempt, task.epoch, task.queue, task.limit_key, task.wake_at, word.open,
+              word.children, word.names
 ),
 waiting as (
     insert into ferryman.task_waits (task, epoch, open, children, names)
@@ -54,7 +54,8 @@ told as (
                'until', moved.wake_at, 'events', moved.names, 'children', moved.open))
     from moved, clock
 )
-select moved.id, moved.queue || chr(31) || moved.tenant as lane, moved.wake_at is null as roused, true as moved
+select moved.id, moved.queue || chr(31) || moved.tenant || case when moved.limit_key is null then '' else chr(31) end as lane,
+       moved.wake_at is null as roused, true as moved
 from moved
 union all
 select word.id, null, false, false

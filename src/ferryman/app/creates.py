@@ -1,0 +1,155 @@
+"""How tasks get from the door into the database.
+
+A lonely create travels alone, at once; those that come while one is under way share the next trip (kernel/gather.py). What must
+look before it is stored goes through the flows, what belongs to a caller's transaction is lent to it, and many like tasks go
+as ids and payloads. Whatever the way: an answer that was lost is asked for again, and ids made here keep that from making a
+second task (K24); who may have something to do is rung.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+
+from ferryman.app.flows import Flows
+from ferryman.app.lent import Lent
+from ferryman.app.repeat import repeated
+from ferryman.kernel import errors, faults, telemetry
+from ferryman.kernel.doorbell import Doorbell, Inside
+from ferryman.kernel.gather import Gather
+from ferryman.kernel.pool import Database, Line
+from ferryman.tasks.intake import create
+from ferryman.tasks.intake.create import Alike
+from ferryman.tasks.model import Created, Draft, TaskRecord
+from ferryman.tasks.ports import Owners
+from ferryman.tasks.states import READY
+from ferryman.tasks.work.lanes import named
+
+
+class Creates:
+    """Store drafts, by the way that fits."""
+
+    def __init__(
+        self,
+        db: Database,
+        doorbell: Doorbell,
+        owners: Owners,
+        *,
+        line: Line,
+        flows: Line,
+        ends_after: timedelta,
+        patience: timedelta,
+        rings_within: bool,
+    ) -> None:
+        """Send combined creates over one line, and those that look first over another."""
+        self._db = db
+        self._doorbell = doorbell
+        self._line = line
+        self._ends_after = ends_after
+        self._patience = patience
+        self._gathered: Gather[Draft, Created] = Gather(self._create_set)
+        self.flows = Flows(db, doorbell, flows, patience=patience, ends_after=ends_after)
+        self._lent = Lent(owners, self.flows, schema=db.schema, ends_after=ends_after, rings=rings_within)
+        self.looks = self.flows.looks
+        self.cancel_lent = self._lent.cancel
+
+    def create(self, draft: Draft, connection: object) -> Awaitable[Created]:
+        """Store one task."""
+        if connection is not None:
+            return self._lent.create(connection, draft)
+        return self.flows.create(draft) if self.looks(draft) else self._gathered(draft)
+
+    def create_all(self, drafts: Sequence[Draft], connection: object) -> Awaitable[list[Created]]:
+        """Store tasks that must look first, all or none."""
+        return self.flows.create_all(drafts) if connection is None else self._lent.create_all(connection, drafts)
+
+    async def create_alike(
+        self, like: Draft, some: Callable[[], Alike], connection: object
+    ) -> list[tuple[Alike, TaskRecord]]:
+        """Store tasks that differ only in id and payload, all or none; `some` makes the next set, an empty one at the end."""
+        made: list[Alike] = []  # kept to be sent again if the answer is lost: their ids make the repeat harmless
+
+        def next_set(place: int) -> Alike:
+            if place == len(made):
+                made.append(some())
+            return made[place]
+
+        if connection is not None:
+            while next_set(len(made)).ids:  # all are checked before the first is in the caller's hands
+                continue
+            return await self._lent.create_many(connection, like, made[:-1])
+        sets = await repeated(lambda: self._create_sets(like, next_set), self._patience)
+        self._born([(first, len(alike.ids)) for alike, first in sets])
+        return sets
+
+    async def _create_sets(self, like: Draft, next_set: Callable[[int], Alike]) -> list[tuple[Alike, TaskRecord]]:
+        created: list[tuple[Alike, TaskRecord]] = []
+        async with self._db.transaction() as tx:
+            place = 0
+            alike = next_set(place)
+            while alike.ids:
+                sent = asyncio.ensure_future(create.create_alike(tx, like, alike, ends_after=self._ends_after))
+                place += 1
+                try:
+                    await asyncio.sleep(0)  # PostgreSQL inserts this set while Python makes the next
+                    following = next_set(place)
+                finally:
+                    first = await sent
+                created.append((alike, first))
+                alike = following
+        return created
+
+    async def _create_set(self, drafts: list[Draft]) -> Sequence[Created | Exception]:
+        ring = self._ring_inside(drafts)
+        try:
+            answers = await repeated(lambda: self._create_once(drafts, ring), self._patience)
+        except Exception as error:  # noqa: BLE001 - raised at its own caller
+            ours = isinstance(error, errors.FerrymanError) and not isinstance(error, errors.StatementRefused)
+            if ours or len(drafts) == 1:
+                return [error] * len(drafts)
+            # One of them is refused by PostgreSQL; the others must not suffer by their company.
+            return [each for draft in drafts for each in await self._create_set([draft])]
+        born = [(each.task, 1) for each in answers if isinstance(each, Created) and not each.idempotent_hit]
+        self._born(born, here=ring is not None and ring.rung)
+        return answers
+
+    def _ring_inside(self, drafts: list[Draft]) -> Inside | None:
+        """Let the transaction ring for tasks that can be claimed as soon as it commits."""
+        if any(each.task.scheduled_at is not None for each in drafts):
+            return None
+        return self._doorbell.inside("ready", {named(each.task.queue, each.task.tenant) for each in drafts})
+
+    async def _create_once(self, drafts: list[Draft], ring: Inside | None) -> list[Created | errors.TaskDuplicate]:
+        faults.point("create.before")
+        answers = await create.create(self._line, drafts, ends_after=self._ends_after, ring=ring)
+        faults.point("create.committed")
+        return answers
+
+    def _born(self, created: Sequence[tuple[TaskRecord, int]], *, here: bool = False) -> None:
+        """Count and ring for tasks that are stored: records, each with how many there are of its kind.
+
+        With `here` the transaction has rung for the other processes.
+        """
+        counts: Counter[str] = Counter()
+        ready: set[str] = set()
+        pending = False
+        for task, count in created:
+            counts[task.queue] += count
+            if task.state is READY:
+                ready.add(named(task.queue, task.tenant))
+            else:
+                pending = True
+        for queue, count in counts.items():
+            telemetry.created("task", queue, count)
+        if pending:
+            self._doorbell.ring("due")
+        if ready:
+            self._doorbell.ring("ready", ready, here=here)
+
+    async def close(self) -> None:
+        """Send what is under way."""
+        await self._gathered.drain()
+        await self.flows.close()
+        await self._line.close()
