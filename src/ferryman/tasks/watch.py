@@ -42,8 +42,8 @@ TASK_INVARIANTS: tuple[Invariant, ...] = (
     declare(_HERE, "legal_moves", "Only legal moves are in the log.", deep=True),
     declare(_HERE, "unbroken_log", "Each move begins where the one before ended.", deep=True),
     declare(_HERE, "claims_are_logged", "Every claim of a task is in the log.", deep=True),
-    declare(_HERE, "parked_has_a_clock", "A parked task wakes at a time, and not after its end."),
-    declare(_HERE, "join_counts_the_living", "A join waits for no more children than live, and for one at least."),
+    declare(_HERE, "parked_has_a_clock", "A parked task wakes at a time, and not after its end.", deep=True),
+    declare(_HERE, "join_counts_the_living", "A join waits for one child at least, and no more than live.", deep=True),
     declare(_HERE, "one_tenant", "A task and its events belong to one tenant.", deep=True),
 )
 
