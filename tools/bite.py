@@ -87,8 +87,12 @@ _SORTED = "read through an index that is in this order; said for the day when it
 _LOOKUP = "only keeps the planner at one lookup a row (tests/sql/test_plans.py)"
 _LOCKED = "said again where the row is written; it was locked in this state a moment before"
 EQUIVALENT: dict[tuple[str, str], str] = {
+    ("tasks/queues/claim", "order by ready.rank, ready.id"): _SORTED,
     ("tasks/queues/claim", "where lane.room > 0"): "saves the look at keys that could not be taken anyway",
-    ("tasks/queues/claim", "where key.limit_key is not null"): "behind no key there is none; said so that the look ends",
+    (
+        "tasks/queues/claim",
+        "where key.limit_key is not null",
+    ): "behind no key there is none; said so that the look ends",
     ("tasks/tasks/existing", "limit (select 1000000)"): _LOOKUP,
     ("tasks/task_progress/report", "limit (select 1000000)"): _LOOKUP,
     ("tasks/task_progress/report", "order by word.id"): "a task has one holder, so no two sets share a row",
