@@ -106,6 +106,12 @@ begin
         select draft.ordinality::integer from unnest(drafts) with ordinality as draft
         order by coalesce(draft.idempotency_key, '') collate "C", coalesce(draft.idempotency_scope, '') collate "C",
                  coalesce(draft.task_id, '') collate "C", draft.ordinality);
+    -- Who holds a queue that bounds how much of it is live counts alone, and in one order.
+    perform from ferryman.queues as queue
+    where queue.name in (select draft.queue from unnest(drafts) as draft)
+      and exists (select from ferryman.queues as bounded where bounded.name = queue.name and bounded.max_depth is not null)
+    order by queue.name, queue.tenant
+    for no key update;
     for attempt in 1 .. 3 loop
         exit when waiting = '{}';
         with inserted as (
@@ -172,6 +178,38 @@ begin
     if waiting <> '{}' then
         perform ferryman.refuse('TASK_DUPLICATE', 'A task with this task_id exists and cannot be shown.',
             jsonb_build_object('place', waiting[1], 'conflict_fields', array['task_id']));
+    end if;
+    -- A full queue refuses the whole call, whatever it does with single tasks: nothing of others' is cancelled from here.
+    select lane.queue, lane.tenant, lane.max_depth into word
+    from (
+        select draft.queue, draft.tenant, count(*) filter (where draft.state = 'pending') as later,
+               coalesce((select own.max_depth from ferryman.queues as own where own.name = draft.queue and own.tenant = draft.tenant),
+                        (select whole.max_depth from ferryman.queues as whole where whole.name = draft.queue and whole.tenant = '*'))
+                   as max_depth
+        from unnest(drafts) with ordinality as draft
+        where draft.ordinality = any(born)
+        group by draft.queue, draft.tenant
+    ) as lane
+    cross join lateral (
+        select count(*) as count from (
+            select from ferryman.tasks as task
+            where task.queue = lane.queue and task.tenant = lane.tenant and task.rank is not null and task.limit_key is null
+            union all
+            select from ferryman.tasks as task
+            where task.queue = lane.queue and task.tenant = lane.tenant and task.rank is not null and task.limit_key is not null
+            union all
+            select from ferryman.tasks as task
+            where task.queue = lane.queue and task.tenant = lane.tenant and task.slot and task.leased_until is not null
+            limit lane.max_depth + 1
+        ) as line
+        where lane.max_depth is not null
+    ) as depth
+    where depth.count + lane.later > lane.max_depth
+    limit 1;
+    if found then
+        perform ferryman.refuse('TASK_QUEUE_FULL',
+            format('Queue %s takes at most %s tasks of tenant %s.', word.queue, word.max_depth, word.tenant),
+            jsonb_build_object('queue', word.queue, 'max_depth', word.max_depth));
     end if;
     -- One ring for each topic, whatever the number of tasks; none if nothing was born.
     perform ferryman.ring(case draft.state when 'ready' then 'ready' else 'due' end,
@@ -481,6 +519,18 @@ $_$;
 
 COMMENT ON FUNCTION ferryman.explain(id uuid) IS 'What an object is doing, why it is not running, and what ends it when; null if there is none.';
 
+CREATE FUNCTION ferryman.explained_schedules(id uuid) RETURNS jsonb
+    LANGUAGE sql STABLE
+    AS $$
+    select jsonb_build_object(
+        'domain', 'schedule', 'id', schedule.id, 'schedule_id', coalesce(schedule.schedule_id, schedule.id::text),
+        'tenant', schedule.tenant, 'name', schedule.name, 'queue', schedule.queue, 'state', schedule.state,
+        'doing', case schedule.state when 'active' then 'It waits for its next firing.' when 'paused' then 'It is paused.'
+                 else 'It has ended.' end)
+    from ferryman.schedules as schedule
+    where schedule.id = explained_schedules.id
+$$;
+
 CREATE FUNCTION ferryman.explained_tasks(id uuid) RETURNS jsonb
     LANGUAGE sql STABLE
     AS $$
@@ -512,6 +562,58 @@ CREATE FUNCTION ferryman.new_id() RETURNS uuid
     from (select (extract(epoch from clock_timestamp()) * 1000000)::bigint as micros, uuid_send(gen_random_uuid()) as random) as made
 $$;
 
+CREATE TABLE ferryman.task_steps (
+    task uuid NOT NULL,
+    child uuid,
+    at timestamp with time zone NOT NULL,
+    until timestamp with time zone,
+    nth integer NOT NULL,
+    "position" integer,
+    kind text NOT NULL,
+    name text NOT NULL,
+    state text NOT NULL,
+    result jsonb,
+    CONSTRAINT task_steps_kind_check CHECK ((kind = ANY (ARRAY['step'::text, 'sleep'::text, 'event'::text, 'child'::text]))),
+    CONSTRAINT task_steps_open CHECK (((state <> 'open'::text) OR (num_nonnulls(child, until) = 1))),
+    CONSTRAINT task_steps_state_check CHECK ((state = ANY (ARRAY['open'::text, 'done'::text, 'failed'::text])))
+);
+
+COMMENT ON COLUMN ferryman.task_steps."position" IS 'Its place among the calls made in sequence. Null: made in a parallel branch.';
+
+CREATE FUNCTION ferryman.parked(id uuid) RETURNS SETOF ferryman.task_steps
+    LANGUAGE sql STABLE
+    AS $$
+    select step.*
+    from ferryman.tasks as task
+    join ferryman.task_steps as step on step.task = task.id and step.state = 'open'
+    cross join lateral (
+        select event.data ? 'parked' as parked
+        from ferryman.events as event
+        where event.subject = task.id and event.kind = 'task' and event.to_state is not null
+        order by event.id desc
+        limit 1
+    ) as last
+    where task.id = parked.id and task.state = 'ready' and task.wake_at is not null and last.parked
+$$;
+
+CREATE FUNCTION ferryman.reasons_schedules(id uuid) RETURNS TABLE(code text, says text, until timestamp with time zone, about jsonb)
+    LANGUAGE sql STABLE
+    AS $$
+    select case when schedule.next_run_at > ferryman.clock() then 'fires_at'
+                when schedule.next_run_at is not null then 'firing_due'
+                when schedule.ended_at is not null then 'schedule_ended' else 'schedule_paused' end,
+           case when schedule.next_run_at > ferryman.clock() then format('It fires next at %s.', ferryman.spelled(schedule.next_run_at))
+                when schedule.next_run_at is not null then
+                    format('It has been due since %s; the next look of a worker fires it.', ferryman.spelled(schedule.next_run_at))
+                when schedule.ended_at is not null then format('It ended at %s.', ferryman.spelled(schedule.ended_at))
+                else format('It was paused at %s: nothing fires until it is resumed.', ferryman.spelled(schedule.updated_at)) end,
+           schedule.next_run_at,
+           jsonb_build_object('last_run_at', schedule.last_run_at, 'fired', schedule.fired, 'missed', schedule.missed,
+                              'skipped', schedule.skipped)
+    from ferryman.schedules as schedule
+    where schedule.id = reasons_schedules.id
+$$;
+
 CREATE FUNCTION ferryman.reasons_tasks(id uuid) RETURNS TABLE(code text, says text, until timestamp with time zone, about jsonb)
     LANGUAGE sql STABLE
     AS $$
@@ -519,17 +621,20 @@ CREATE FUNCTION ferryman.reasons_tasks(id uuid) RETURNS TABLE(code text, says te
         select ferryman.clock() as now
     ),
     task as materialized (
-        select each.* from ferryman.tasks as each where each.id = reasons_tasks.id
+        select each.*, exists (select from ferryman.parked(each.id)) as parked
+        from ferryman.tasks as each
+        where each.id = reasons_tasks.id
     )
     select 'not_due', format('It is due at %s.', ferryman.spelled(task.wake_at)), task.wake_at, '{}'::jsonb
     from task, clock
     where task.state = 'pending' and task.wake_at > clock.now
     union all
     select 'backing_off',
-           format('Attempt %s ended with %s; the next one may begin at %s.', task.attempt - 1, task.last_error_code, ferryman.spelled(task.wake_at)),
+           format('Attempt %s ended with %s; the next one may begin at %s.', task.attempt - 1, coalesce(task.last_error_code, 'no word'),
+                  ferryman.spelled(task.wake_at)),
            task.wake_at, jsonb_build_object('last_error_code', task.last_error_code, 'last_error_reason', task.last_error_reason)
     from task, clock
-    where task.state = 'ready' and task.wake_at > clock.now and task.attempt > 1 and task.last_error_code is not null
+    where task.state = 'ready' and task.wake_at > clock.now and not task.parked
     union all
     select 'due', format('It has been due since %s; the sweep of the next worker lets it in.', ferryman.spelled(task.wake_at)), null, '{}'
     from task, clock
@@ -580,6 +685,80 @@ CREATE FUNCTION ferryman.reasons_tasks(id uuid) RETURNS TABLE(code text, says te
         where setting.name = case task.state when 'failed' then 'tasks.retention_failed_seconds' else 'tasks.retention_seconds' end
     ) as kept on true
     where task.finished_at is not null
+$$;
+
+CREATE FUNCTION ferryman.reasons_tasks_queues(id uuid) RETURNS TABLE(code text, says text, until timestamp with time zone, about jsonb)
+    LANGUAGE sql STABLE
+    AS $$
+    with task as materialized (
+        select each.* from ferryman.tasks as each where each.id = reasons_tasks_queues.id and each.rank is not null
+    ),
+    agreed as materialized (
+        select queue.* from task join ferryman.queues as queue on queue.name = task.queue and queue.tenant in ('*', task.tenant)
+    )
+    select 'queue_paused',
+           format('Its queue %s has been paused%s since %s.', agreed.name, case agreed.tenant when '*' then '' else ' for its tenant' end,
+                  ferryman.spelled(agreed.paused_at)), null::timestamptz, jsonb_build_object('paused_at', agreed.paused_at)
+    from agreed
+    where agreed.paused_at is not null
+    union all
+    select 'name_paused', format('Its handler %s has been paused since %s.', paused.name, ferryman.spelled(paused.paused_at)), null,
+           jsonb_build_object('paused_at', paused.paused_at)
+    from task
+    join ferryman.paused_names as paused on paused.name = task.name
+    union all
+    select 'queue_limit',
+           format('%s of its queue %s run%s, as many as may; the first lease ends at %s.', held.count, agreed.name,
+                  case agreed.tenant when '*' then '' else ' for its tenant' end, ferryman.spelled(held.until)),
+           held.until, jsonb_build_object('concurrency', agreed.concurrency, 'holders', held.ids)
+    from agreed
+    cross join lateral (
+        select count(*) as count, min(holder.leased_until) as until, (array_agg(holder.id order by holder.leased_until))[:10] as ids
+        from ferryman.tasks as holder
+        where holder.queue = agreed.name and (agreed.tenant = '*' or holder.tenant = agreed.tenant)
+          and holder.slot and holder.leased_until is not null
+    ) as held
+    where held.count >= agreed.concurrency
+    union all
+    select 'key_limit',
+           format('%s with its key %s run, as many as may; the first lease ends at %s.', held.count, task.limit_key, ferryman.spelled(held.until)),
+           held.until, jsonb_build_object('limit_key', task.limit_key, 'key_concurrency', room.slots, 'holders', held.ids)
+    from task
+    cross join lateral (
+        select coalesce((select own.key_concurrency from agreed as own where own.tenant <> '*'),
+                        (select whole.key_concurrency from agreed as whole where whole.tenant = '*'), 1) as slots
+    ) as room
+    cross join lateral (
+        select count(*) as count, min(holder.leased_until) as until, (array_agg(holder.id order by holder.leased_until))[:10] as ids
+        from ferryman.tasks as holder
+        where holder.queue = task.queue and holder.tenant = task.tenant and holder.limit_key = task.limit_key
+          and holder.slot and holder.leased_until is not null
+    ) as held
+    where task.limit_key is not null and held.count >= room.slots
+    union all
+    select 'rate_gate',
+           format('The rate of its queue %s, %s in %s, is used up; the next may start at %s.', agreed.name, agreed.rate_count,
+                  agreed.rate_interval, ferryman.spelled(gate.opens_at)),
+           gate.opens_at, jsonb_build_object('rate_count', agreed.rate_count, 'burst', agreed.burst)
+    from agreed
+    cross join lateral (
+        select agreed.open_at - (agreed.burst - 1) * (agreed.rate_interval / agreed.rate_count) as opens_at
+    ) as gate
+    where agreed.rate_count is not null and gate.opens_at > ferryman.clock()
+$$;
+
+CREATE FUNCTION ferryman.reasons_tasks_waits(id uuid) RETURNS TABLE(code text, says text, until timestamp with time zone, about jsonb)
+    LANGUAGE sql STABLE
+    AS $$
+    select case step.kind when 'sleep' then 'sleeping' when 'event' then 'waiting_for_event' else 'waiting_for_child' end,
+           case step.kind
+               when 'sleep' then format('It sleeps until %s (%s).', ferryman.spelled(step.until), step.name)
+               when 'event' then format('It waits for the event %s until %s.', step.name, ferryman.spelled(step.until))
+               else format('It waits for its child %s (%s), which is %s.', step.child, step.name, coalesce(child.state, 'gone')) end,
+           step.until, jsonb_strip_nulls(jsonb_build_object('name', step.name, 'child', step.child, 'child_state', child.state))
+    from ferryman.parked(reasons_tasks_waits.id) as step
+    left join ferryman.tasks as child on child.id = step.child
+    order by step.at, step.name, step.nth
 $$;
 
 CREATE FUNCTION ferryman.reasons_tasks_workers(id uuid) RETURNS TABLE(code text, says text, until timestamp with time zone, about jsonb)
@@ -637,11 +816,16 @@ CREATE FUNCTION ferryman.reasons_tasks_workers(id uuid) RETURNS TABLE(code text,
         from (
             select from ferryman.tasks as other
             where other.queue = task.queue and other.tenant = task.tenant and other.rank is not null
-              and (other.rank, other.id) < (task.rank, task.id)
+              and other.limit_key is null and task.limit_key is null and (other.rank, other.id) < (task.rank, task.id)
+            union all
+            select from ferryman.tasks as other
+            where other.queue = task.queue and other.tenant = task.tenant and other.rank is not null
+              and other.limit_key = task.limit_key and (other.rank, other.id) < (task.rank, task.id)
             limit 1000
         ) as before
     ) as ahead
     where seen.take > 0 and task.rank is not null and task.ends_at > ferryman.clock()
+      and not exists (select from ferryman.reasons_tasks_queues(task.id))
     union all
     select 'expired', format('Its ends_at passed at %s: nothing claims it, and T21 cancels it at its next look.', ferryman.spelled(task.ends_at)),
            null, '{}'
@@ -675,6 +859,7 @@ begin
             when 'TASK_INVALID_SCHEDULE' then 'FM011'
             when 'TASK_INVALID_PAYLOAD' then 'FM012'
             when 'TASK_DUPLICATE' then 'FM013'
+            when 'TASK_QUEUE_FULL' then 'FM014'
         end,
         message = code,
         detail = (jsonb_build_object('message', said) || about)::text,
@@ -1177,24 +1362,6 @@ ALTER TABLE ferryman.task_signals ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTI
     NO MAXVALUE
     CACHE 1
 );
-
-CREATE TABLE ferryman.task_steps (
-    task uuid NOT NULL,
-    child uuid,
-    at timestamp with time zone NOT NULL,
-    until timestamp with time zone,
-    nth integer NOT NULL,
-    "position" integer,
-    kind text NOT NULL,
-    name text NOT NULL,
-    state text NOT NULL,
-    result jsonb,
-    CONSTRAINT task_steps_kind_check CHECK ((kind = ANY (ARRAY['step'::text, 'sleep'::text, 'event'::text, 'child'::text]))),
-    CONSTRAINT task_steps_open CHECK (((state <> 'open'::text) OR (num_nonnulls(child, until) = 1))),
-    CONSTRAINT task_steps_state_check CHECK ((state = ANY (ARRAY['open'::text, 'done'::text, 'failed'::text])))
-);
-
-COMMENT ON COLUMN ferryman.task_steps."position" IS 'Its place among the calls made in sequence. Null: made in a parallel branch.';
 
 CREATE TABLE ferryman.task_waits (
     task uuid NOT NULL,

@@ -33,6 +33,7 @@ SOURCES = ROOT / "src" / "ferryman"
 MOVES = ["tests/sql/test_matrix.py", "tests/sql/test_guards.py", "tests/sql/test_sweeps.py", "tests/sql/test_races.py"]
 READS = ["tests/sql/test_reading.py"]
 LOCKS = ["tests/sql/test_lock_order.py"]
+STEPS = ["tests/sql/test_steps.py"]
 FLOWS = ["tests/tasks/test_queues.py"]
 GATES = ["tests/sql/test_gates.py"]
 TESTS: dict[str, list[str]] = {
@@ -72,6 +73,9 @@ TESTS: dict[str, list[str]] = {
     "tasks/task_progress": READS,
     "tasks/task_logs": READS,
     "tasks/workers": READS,
+    "tasks/task_steps": STEPS,
+    "tasks/task_waits": [*STEPS, "tests/sql/test_matrix.py"],
+    "tasks/task_signals": [*STEPS, "tests/tasks/test_waits.py"],
     "kernel/events": [
         "tests/sql/test_events.py",
         "tests/sql/test_events_places.py",
@@ -85,6 +89,7 @@ TESTS: dict[str, list[str]] = {
 # What may be deleted without anybody noticing, and why. Keys are the statement and the guard as it is written.
 _SORTED = "read through an index that is in this order; said for the day when it is not"
 _LOOKUP = "only keeps the planner at one lookup a row (tests/sql/test_plans.py)"
+_NOBODY = "waits for nobody, so no order of locks can hurt"
 _LOCKED = "said again where the row is written; it was locked in this state a moment before"
 EQUIVALENT: dict[tuple[str, str], str] = {
     ("tasks/queues/claim", "order by ready.rank, ready.id"): _SORTED,
@@ -104,7 +109,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ("kernel/watchdog/overdue", "order by domain, rule"): "for people who read the alarm; nothing depends on it",
     ("kernel/events/page", "order by event.id"): _SORTED,
     ("tasks/tasks/renew", "limit (select 1000000)"): _LOOKUP,
-    ("tasks/tasks/renew", "order by task.id"): "waits for nobody, so no order of locks can hurt",
+    ("tasks/tasks/renew", "order by task.id"): _NOBODY,
     (
         "tasks/tasks/queues",
         "order by task.queue, task.state",
@@ -112,6 +117,18 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ("tasks/tasks/depth", "limit 1000000"): "a bound for millions of rows, which no test plants",
     ("tasks/tasks/queues", "order by live.queue, live.state"): "for people who read it; nothing depends on it",
     ("tasks/tasks/reasons", "limit (select 1000000)"): _LOOKUP,
+    ("tasks/task_steps/remember", "limit (select 1000000)"): _LOOKUP,
+    ("tasks/task_steps/mine", "limit (select 1000000)"): _LOOKUP,
+    ("tasks/task_steps/wait", "limit (select 1000000)"): _LOOKUP,
+    ("tasks/task_steps/bear", "limit (select 1000000)"): _LOOKUP,
+    ("tasks/task_steps/answer", "limit (select 1000000)"): _LOOKUP,
+    ("tasks/task_waits/park", "limit (select 1000000)"): _LOOKUP,
+    ("tasks/task_steps/remember", "order by task.id"): _NOBODY,
+    ("tasks/task_steps/wait", "order by task.id"): _NOBODY,
+    ("tasks/task_steps/bear", "order by task.id"): _NOBODY,
+    ("tasks/task_waits/park", "order by task.id"): _NOBODY,
+    ("tasks/task_waits/wake", "order by task.id"): _NOBODY,
+    ("tasks/task_steps/children", "order by step.child"): "the cancelling statement sorts them too",
     ("tasks/tasks/get", "limit 1"): "an id and a task_id of one tenant name one row each",
     ("tasks/tasks/expired", "order by task.ends_at"): _SORTED,
     ("tasks/tasks/promote", "order by task.wake_at"): _SORTED,

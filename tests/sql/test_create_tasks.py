@@ -21,6 +21,7 @@ STATES = {
     "TASK_INVALID_SCHEDULE": "FM011",
     "TASK_INVALID_PAYLOAD": "FM012",
     "TASK_DUPLICATE": "FM013",
+    "TASK_QUEUE_FULL": "FM014",
 }
 LATER = "2030-01-01T00:00:00Z"
 
@@ -343,6 +344,23 @@ async def test_what_is_true_of_all_tasks_is_true_of_these(sql: Any, app: Ferryma
 
     async with app.database.session() as tx:
         assert await invariants.check(tx, wiring.invariants()) == []
+
+
+@pytest.mark.contract("K16", "T17")
+@pytest.mark.parametrize("tenant", ["*", "default"])
+async def test_a_full_queue_refuses_the_whole_call(sql: Any, tenant: str) -> None:
+    await sql.execute(f"insert into ferryman.queues (name, tenant, max_depth) values ('narrow', '{tenant}', 2)")
+    narrow = {"queue": "narrow"}
+    later = {**narrow, "schedule_type": "at", "scheduled_at": LATER}
+
+    code, detail = await refused(sql, [narrow, {}, narrow, later])
+    assert (code, detail["queue"], detail["max_depth"]) == ("TASK_QUEUE_FULL", "narrow", 2)
+    await create(sql, [{**narrow, "task_id": "a"}, narrow, {}, {"queue": "wide"}, {**narrow, "tenant": "other"}])
+    assert (await create(sql, {**narrow, "task_id": "a"}))[0][
+        "idempotent_hit"
+    ]  # a repeat is answered however full it is
+    with pytest.raises(asyncpg.PostgresError, match="TASK_QUEUE_FULL"):
+        await create(sql, later)
 
 
 @pytest.mark.contract("K16")

@@ -21,7 +21,7 @@ from ferryman.kernel.db import Row, Statement
 from ferryman.kernel.pool import LINE_SETTINGS
 from ferryman.tasks import store
 from ferryman.tasks.model import NewTask
-from ferryman.tasks.store import births, flows, gates, moves, reads, retention, schedules, words
+from ferryman.tasks.store import births, flows, gates, moves, reads, retention, schedules, steps, words
 from ferryman.testing import Cluster
 
 ROWS = 50_000
@@ -129,7 +129,7 @@ HOT = [
     Hot(
         moves._CANCEL,
         {"ids": IDS, "tenant": "acme", "expired": False, "code": None, "reason": None},
-        BY_KEY,
+        BY_KEY | {"task_steps_pkey"},
     ),
     Hot(moves._CALLBACKS, {"ids": IDS, "tenant": "acme"}, BY_KEY),
     Hot(reads._FINISHED, {"ids": IDS, "tenant": "acme"}, BY_KEY),
@@ -138,6 +138,37 @@ HOT = [
     Hot(
         words._APPEND_LOG,
         {"ids": IDS, "epochs": [1] * 100, "attempts": [1] * 100, "levels": ["info"] * 100, "messages": ["m"] * 100},
+        BY_KEY,
+    ),
+    Hot(
+        steps._REMEMBER,
+        {
+            "tasks": IDS, "epochs": [1] * 100, "names": ["a"] * 100, "nths": [1] * 100, "positions": [1] * 100,
+            "states": ["done"] * 100, "results": ["1"] * 100, "owner": IDS[0],
+        },
+        BY_KEY,
+    ),
+    Hot(
+        steps._BEAR,
+        {
+            "tasks": IDS, "epochs": [1] * 100, "names": ["a"] * 100, "nths": [1] * 100, "positions": [1] * 100,
+            "children": IDS, "owner": IDS[0],
+        },
+        BY_KEY,
+    ),
+    Hot(steps._MINE, {"ids": IDS, "epochs": [1] * 100, "owner": IDS[0]}, BY_KEY),
+    Hot(steps._LOAD, {"ids": IDS}, {"task_steps_pkey"}),
+    Hot(steps._CHILDREN, {"ids": IDS}, {"task_steps_pkey"}),
+    Hot(
+        steps._ANSWER,
+        {"children": IDS, "states": ["done"] * 100, "results": ["1"] * 100},
+        BY_KEY | {"task_steps_children", "task_waits_pkey"},
+        anywhere=False,
+    ),
+    Hot(
+        steps._PARK,
+        {"parks": json.dumps([
+            {"id": str(id), "epoch": 1, "owner": str(id), "open": None, "children": [], "names": []} for id in IDS])},
         BY_KEY,
     ),
     Hot(

@@ -76,6 +76,23 @@ def test_an_unknown_task_is_not_found(verb: str, url: str) -> None:
     assert ran.err.startswith("TASK_NOT_FOUND: ")
 
 
+@pytest.mark.contract("T19")
+def test_an_event_can_be_sent_to_a_task_that_has_not_ended(url: str) -> None:
+    ferry.run("task", "create", "greet", "--id", "one", url=url)
+    sent = ferry.run("task", "event", "one", "approval", '{"by": "Ada"}', "--json", url=url)
+    told = ferry.run("task", "event", "one", "approval", url=url)
+    wrong = ferry.run("task", "event", "one", "two words", url=url)
+    unread = ferry.run("task", "event", "one", "approval", "{by", url=url)
+    ferry.run("task", "cancel", "one", url=url)
+    late = ferry.run("task", "event", "one", "approval", url=url)
+    nobody = ferry.run("task", "event", STRANGER, "approval", url=url)
+
+    assert (sent.json["task_id"], sent.json["name"]) == ("one", "approval")
+    assert told.out == "one  approval sent\n"
+    assert (wrong.code, unread.code, late.code, nobody.code) == (2, 2, 5, 4)
+    assert late.err.startswith("TASK_ENDED: The task one has ended (cancelled)")
+
+
 def test_no_tenant_sees_the_tasks_of_another(url: str) -> None:
     ferry.run("task", "create", "greet", "--id", "mine", url=url)
 

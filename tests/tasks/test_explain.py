@@ -151,7 +151,7 @@ async def test_a_worker_tells_which_owners_it_knows(database_url: str, db: Datab
         await first.result(timeout=20)
         [row] = await tx.fetch("select settings ->> 'callbacks' as callbacks from ferryman.workers")
 
-    assert row["callbacks"] == '["batch"]'
+    assert '"batch"' in row["callbacks"]
 
 
 @pytest.mark.contract("K22")

@@ -411,6 +411,25 @@ async def test_no_tenant_sees_or_moves_the_schedules_of_another(make_app: MakeAp
     assert not same.idempotent_hit
 
 
+@pytest.mark.contract("K12")
+async def test_inside_a_handler_schedules_are_those_of_its_tenant(make_app: MakeApp) -> None:
+    apps: list[Ferryman] = []
+
+    async def arrange() -> str:
+        made = await apps[0].schedules.create("arrange", every=3600, schedule_id="mine")
+        return made.schedule.tenant
+
+    apps.append(await make_app(arrange))
+    async with apps[0].worker():
+        task = await apps[0].tasks.of("acme").create(arrange)
+        assert await task.result(timeout=20) == "acme"
+
+    assert await apps[0].schedules.list() == []
+    made = await apps[0].schedules.of("acme").get("mine")
+    assert await made.pause()
+    assert (await made.trigger()).task.tenant == "acme"
+
+
 BAD: Sequence[tuple[dict[str, Any], str]] = [
     ({"schedule_type": "cron"}, "cron_expr"),
     ({"schedule_type": "cron", "cron_expr": "0 8 * * *"}, "timezone"),

@@ -102,7 +102,7 @@ class Lent:
         return found.id
 
     async def _ring(self, tx: Tx, rings: dict[str, frozenset[str]]) -> None:
-        if self._rings:
+        if rings and self._rings:
             await doorbell_pg.ring_within(tx, rings)
 
 

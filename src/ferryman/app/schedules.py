@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, time, timedelta
@@ -53,15 +54,25 @@ class Schedules:
         ends_after: timedelta,
         payload_limit: int,
     ) -> None:
-        """Belong to the tenant of the door to tasks; what holds a schedule over several trips goes over a line (W23)."""
+        """Serve whom the door to tasks serves; what holds a schedule over several trips goes over a line (W23)."""
         self._db = db
         self._moves = moves
         self._doorbell = doorbell
         self._known = known
         self._tasks = tasks
-        self.tenant = tasks.tenant
         self._ends_after = ends_after
         self._limit = payload_limit
+
+    @property
+    def tenant(self) -> str:
+        """Whom the next call serves: inside a handler of this app the tenant of the running task, else the app's own."""
+        return self._tasks.tenant
+
+    def of(self, tenant: str) -> Schedules:
+        """Return the same door for one tenant, whatever task is running."""
+        door = copy.copy(self)
+        door._tasks = self._tasks.of(tenant)  # noqa: SLF001 - a copy of ours
+        return door
 
     # What comes in
 
@@ -116,7 +127,7 @@ class Schedules:
         async with self._session() as tx:
             created = await intake.create(tx, draft)
         self._doorbell.ring("due")
-        return Schedule(self, created)
+        return Schedule(self.of(created.schedule.tenant), created)
 
     async def declare(self, declared: Declared) -> Sequence[str]:
         """Bring what stands in the code into the database; return the names of what was new or has changed."""
@@ -140,7 +151,8 @@ class Schedules:
 
     async def get(self, schedule_id: str | UUID) -> Schedule:
         """Find a schedule by its id, or by the name its creator gave it."""
-        return Schedule(self, ScheduleCreated(await self.record(schedule_id), idempotent_hit=True))
+        found = await self.record(schedule_id)
+        return Schedule(self.of(found.tenant), ScheduleCreated(found, idempotent_hit=True))
 
     async def record(self, schedule_id: str | UUID) -> ScheduleRecord:
         """Read a schedule as it is now."""
@@ -196,14 +208,15 @@ class Schedules:
         with spoken():
             async with self._moves.transaction() as tx:
                 fired = await intake.trigger(tx, record, ends_after=self._ends_after)
-        self._doorbell.ring("ready", [named(fired.queue, self.tenant)])
+        self._doorbell.ring("ready", [named(fired.queue, record.tenant)])
         telemetry.created("task", fired.queue)
         if fired.cancelled:
             hints = [str(id) for id in fired.cancelled]
             self._doorbell.ring("cancel", hints)
             self._doorbell.ring("done", hints)
             telemetry.ended("task", CANCELLED.value, None, len(hints))
-        return Handle(self._tasks, Created(await self._tasks.record(fired.task), idempotent_hit=False))
+        tasks = self._tasks.of(record.tenant)
+        return Handle(tasks, Created(await tasks.record(fired.task), idempotent_hit=False))
 
     async def delete(self, schedule_id: str | UUID, *, reason: str | None = None) -> bool:
         """End a schedule for good; tell whether it was still there. Tasks that it has fired go on; its name is free again."""

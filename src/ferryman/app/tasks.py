@@ -204,10 +204,9 @@ class Tasks:
         keyed = idempotency_keys is not None or idempotency_scope is not None
         if keyed or limit_key is not None or defaults.keys is not None or self.flows.looks(like):
             whole = list(payloads)
-            texts = [self._checked(handler, each) for each in whole]
-            drafts = (
-                request.keyed(like, texts, idempotency_keys, idempotency_scope) if keyed else request.many(like, texts)
-            )
+            drafts = request.many(like, [self._checked(handler, each) for each in whole])
+            if keyed:
+                drafts = request.keyed(drafts, idempotency_keys, idempotency_scope)
             drafts = keys.flowing(drafts, whole, defaults.keys, limit_key=limit_key)
             lent = connection is not None
             created = self._lent.create_all(connection, drafts) if lent else self.flows.create_all(drafts)

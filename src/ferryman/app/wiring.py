@@ -127,7 +127,7 @@ async def open_app(settings: Settings, handlers: Registry, owners: Owners, *, do
         bell,
         handlers,
         tasks,
-        moves=Line(url, schema=settings.schema),
+        moves=Line(url, schema=settings.schema, patience=PATIENCE),
         ends_after=settings.tasks.ends_after,
         payload_limit=settings.tasks.payload_limit,
     )

@@ -35,6 +35,7 @@ _CODES: Final[tuple[tuple[type[errors.FerrymanError], int], ...]] = (
     (errors.ScheduleNotFound, NOT_FOUND),
     (errors.UnknownQueue, NOT_FOUND),
     (errors.TaskDuplicate, CONFLICT),
+    (errors.TaskEnded, CONFLICT),
     (errors.TaskQueueFull, CONFLICT),
     (errors.ScheduleBusy, CONFLICT),
     (errors.InvalidTransition, CONFLICT),

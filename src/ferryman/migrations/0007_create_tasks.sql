@@ -13,6 +13,7 @@ begin
             when 'TASK_INVALID_SCHEDULE' then 'FM011'
             when 'TASK_INVALID_PAYLOAD' then 'FM012'
             when 'TASK_DUPLICATE' then 'FM013'
+            when 'TASK_QUEUE_FULL' then 'FM014'
         end,
         message = code,
         detail = (jsonb_build_object('message', said) || about)::text,
@@ -343,6 +344,12 @@ begin
         select draft.ordinality::integer from unnest(drafts) with ordinality as draft
         order by coalesce(draft.idempotency_key, '') collate "C", coalesce(draft.idempotency_scope, '') collate "C",
                  coalesce(draft.task_id, '') collate "C", draft.ordinality);
+    -- Who holds a queue that bounds how much of it is live counts alone, and in one order.
+    perform from ferryman.queues as queue
+    where queue.name in (select draft.queue from unnest(drafts) as draft)
+      and exists (select from ferryman.queues as bounded where bounded.name = queue.name and bounded.max_depth is not null)
+    order by queue.name, queue.tenant
+    for no key update;
     for attempt in 1 .. 3 loop
         exit when waiting = '{}';
         with inserted as (
@@ -409,6 +416,38 @@ begin
     if waiting <> '{}' then
         perform ferryman.refuse('TASK_DUPLICATE', 'A task with this task_id exists and cannot be shown.',
             jsonb_build_object('place', waiting[1], 'conflict_fields', array['task_id']));
+    end if;
+    -- A full queue refuses the whole call, whatever it does with single tasks: nothing of others' is cancelled from here.
+    select lane.queue, lane.tenant, lane.max_depth into word
+    from (
+        select draft.queue, draft.tenant, count(*) filter (where draft.state = 'pending') as later,
+               coalesce((select own.max_depth from ferryman.queues as own where own.name = draft.queue and own.tenant = draft.tenant),
+                        (select whole.max_depth from ferryman.queues as whole where whole.name = draft.queue and whole.tenant = '*'))
+                   as max_depth
+        from unnest(drafts) with ordinality as draft
+        where draft.ordinality = any(born)
+        group by draft.queue, draft.tenant
+    ) as lane
+    cross join lateral (
+        select count(*) as count from (
+            select from ferryman.tasks as task
+            where task.queue = lane.queue and task.tenant = lane.tenant and task.rank is not null and task.limit_key is null
+            union all
+            select from ferryman.tasks as task
+            where task.queue = lane.queue and task.tenant = lane.tenant and task.rank is not null and task.limit_key is not null
+            union all
+            select from ferryman.tasks as task
+            where task.queue = lane.queue and task.tenant = lane.tenant and task.slot and task.leased_until is not null
+            limit lane.max_depth + 1
+        ) as line
+        where lane.max_depth is not null
+    ) as depth
+    where depth.count + lane.later > lane.max_depth
+    limit 1;
+    if found then
+        perform ferryman.refuse('TASK_QUEUE_FULL',
+            format('Queue %s takes at most %s tasks of tenant %s.', word.queue, word.max_depth, word.tenant),
+            jsonb_build_object('queue', word.queue, 'max_depth', word.max_depth));
     end if;
     -- One ring for each topic, whatever the number of tasks; none if nothing was born.
     perform ferryman.ring(case draft.state when 'ready' then 'ready' else 'due' end,

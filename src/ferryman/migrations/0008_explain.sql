@@ -72,6 +72,125 @@ language sql stable as $$
     where task.id = explained_tasks.id
 $$;
 
+-- The calls that a parked task waits for; none if its last move was no park: then it backs off.
+create function ferryman.parked(id uuid) returns setof ferryman.task_steps
+language sql stable as $$
+    select step.*
+    from ferryman.tasks as task
+    join ferryman.task_steps as step on step.task = task.id and step.state = 'open'
+    cross join lateral (
+        select event.data ? 'parked' as parked
+        from ferryman.events as event
+        where event.subject = task.id and event.kind = 'task' and event.to_state is not null
+        order by event.id desc
+        limit 1
+    ) as last
+    where task.id = parked.id and task.state = 'ready' and task.wake_at is not null and last.parked
+$$;
+
+-- What a parked task waits for.
+create function ferryman.reasons_tasks_waits(id uuid) returns table (code text, says text, until timestamptz, about jsonb)
+language sql stable as $$
+    select case step.kind when 'sleep' then 'sleeping' when 'event' then 'waiting_for_event' else 'waiting_for_child' end,
+           case step.kind
+               when 'sleep' then format('It sleeps until %s (%s).', ferryman.spelled(step.until), step.name)
+               when 'event' then format('It waits for the event %s until %s.', step.name, ferryman.spelled(step.until))
+               else format('It waits for its child %s (%s), which is %s.', step.child, step.name, coalesce(child.state, 'gone')) end,
+           step.until, jsonb_strip_nulls(jsonb_build_object('name', step.name, 'child', step.child, 'child_state', child.state))
+    from ferryman.parked(reasons_tasks_waits.id) as step
+    left join ferryman.tasks as child on child.id = step.child
+    order by step.at, step.name, step.nth
+$$;
+
+-- What is agreed for the queue of a task that could be claimed, for all tenants and for its own, and whether that is used up.
+create function ferryman.reasons_tasks_queues(id uuid) returns table (code text, says text, until timestamptz, about jsonb)
+language sql stable as $$
+    with task as materialized (
+        select each.* from ferryman.tasks as each where each.id = reasons_tasks_queues.id and each.rank is not null
+    ),
+    agreed as materialized (
+        select queue.* from task join ferryman.queues as queue on queue.name = task.queue and queue.tenant in ('*', task.tenant)
+    )
+    select 'queue_paused',
+           format('Its queue %s has been paused%s since %s.', agreed.name, case agreed.tenant when '*' then '' else ' for its tenant' end,
+                  ferryman.spelled(agreed.paused_at)), null::timestamptz, jsonb_build_object('paused_at', agreed.paused_at)
+    from agreed
+    where agreed.paused_at is not null
+    union all
+    select 'name_paused', format('Its handler %s has been paused since %s.', paused.name, ferryman.spelled(paused.paused_at)), null,
+           jsonb_build_object('paused_at', paused.paused_at)
+    from task
+    join ferryman.paused_names as paused on paused.name = task.name
+    union all
+    select 'queue_limit',
+           format('%s of its queue %s run%s, as many as may; the first lease ends at %s.', held.count, agreed.name,
+                  case agreed.tenant when '*' then '' else ' for its tenant' end, ferryman.spelled(held.until)),
+           held.until, jsonb_build_object('concurrency', agreed.concurrency, 'holders', held.ids)
+    from agreed
+    cross join lateral (
+        select count(*) as count, min(holder.leased_until) as until, (array_agg(holder.id order by holder.leased_until))[:10] as ids
+        from ferryman.tasks as holder
+        where holder.queue = agreed.name and (agreed.tenant = '*' or holder.tenant = agreed.tenant)
+          and holder.slot and holder.leased_until is not null
+    ) as held
+    where held.count >= agreed.concurrency
+    union all
+    select 'key_limit',
+           format('%s with its key %s run, as many as may; the first lease ends at %s.', held.count, task.limit_key, ferryman.spelled(held.until)),
+           held.until, jsonb_build_object('limit_key', task.limit_key, 'key_concurrency', room.slots, 'holders', held.ids)
+    from task
+    cross join lateral (
+        select coalesce((select own.key_concurrency from agreed as own where own.tenant <> '*'),
+                        (select whole.key_concurrency from agreed as whole where whole.tenant = '*'), 1) as slots
+    ) as room
+    cross join lateral (
+        select count(*) as count, min(holder.leased_until) as until, (array_agg(holder.id order by holder.leased_until))[:10] as ids
+        from ferryman.tasks as holder
+        where holder.queue = task.queue and holder.tenant = task.tenant and holder.limit_key = task.limit_key
+          and holder.slot and holder.leased_until is not null
+    ) as held
+    where task.limit_key is not null and held.count >= room.slots
+    union all
+    select 'rate_gate',
+           format('The rate of its queue %s, %s in %s, is used up; the next may start at %s.', agreed.name, agreed.rate_count,
+                  agreed.rate_interval, ferryman.spelled(gate.opens_at)),
+           gate.opens_at, jsonb_build_object('rate_count', agreed.rate_count, 'burst', agreed.burst)
+    from agreed
+    cross join lateral (
+        select agreed.open_at - (agreed.burst - 1) * (agreed.rate_interval / agreed.rate_count) as opens_at
+    ) as gate
+    where agreed.rate_count is not null and gate.opens_at > ferryman.clock()
+$$;
+
+-- Standing orders.
+create function ferryman.explained_schedules(id uuid) returns jsonb
+language sql stable as $$
+    select jsonb_build_object(
+        'domain', 'schedule', 'id', schedule.id, 'schedule_id', coalesce(schedule.schedule_id, schedule.id::text),
+        'tenant', schedule.tenant, 'name', schedule.name, 'queue', schedule.queue, 'state', schedule.state,
+        'doing', case schedule.state when 'active' then 'It waits for its next firing.' when 'paused' then 'It is paused.'
+                 else 'It has ended.' end)
+    from ferryman.schedules as schedule
+    where schedule.id = explained_schedules.id
+$$;
+
+create function ferryman.reasons_schedules(id uuid) returns table (code text, says text, until timestamptz, about jsonb)
+language sql stable as $$
+    select case when schedule.next_run_at > ferryman.clock() then 'fires_at'
+                when schedule.next_run_at is not null then 'firing_due'
+                when schedule.ended_at is not null then 'schedule_ended' else 'schedule_paused' end,
+           case when schedule.next_run_at > ferryman.clock() then format('It fires next at %s.', ferryman.spelled(schedule.next_run_at))
+                when schedule.next_run_at is not null then
+                    format('It has been due since %s; the next look of a worker fires it.', ferryman.spelled(schedule.next_run_at))
+                when schedule.ended_at is not null then format('It ended at %s.', ferryman.spelled(schedule.ended_at))
+                else format('It was paused at %s: nothing fires until it is resumed.', ferryman.spelled(schedule.updated_at)) end,
+           schedule.next_run_at,
+           jsonb_build_object('last_run_at', schedule.last_run_at, 'fired', schedule.fired, 'missed', schedule.missed,
+                              'skipped', schedule.skipped)
+    from ferryman.schedules as schedule
+    where schedule.id = reasons_schedules.id
+$$;
+
 -- Why a task waits for a time, who runs it, how it ended.
 create function ferryman.reasons_tasks(id uuid) returns table (code text, says text, until timestamptz, about jsonb)
 language sql stable as $$
@@ -79,17 +198,20 @@ language sql stable as $$
         select ferryman.clock() as now
     ),
     task as materialized (
-        select each.* from ferryman.tasks as each where each.id = reasons_tasks.id
+        select each.*, exists (select from ferryman.parked(each.id)) as parked
+        from ferryman.tasks as each
+        where each.id = reasons_tasks.id
     )
     select 'not_due', format('It is due at %s.', ferryman.spelled(task.wake_at)), task.wake_at, '{}'::jsonb
     from task, clock
     where task.state = 'pending' and task.wake_at > clock.now
     union all
     select 'backing_off',
-           format('Attempt %s ended with %s; the next one may begin at %s.', task.attempt - 1, task.last_error_code, ferryman.spelled(task.wake_at)),
+           format('Attempt %s ended with %s; the next one may begin at %s.', task.attempt - 1, coalesce(task.last_error_code, 'no word'),
+                  ferryman.spelled(task.wake_at)),
            task.wake_at, jsonb_build_object('last_error_code', task.last_error_code, 'last_error_reason', task.last_error_reason)
     from task, clock
-    where task.state = 'ready' and task.wake_at > clock.now and task.attempt > 1 and task.last_error_code is not null
+    where task.state = 'ready' and task.wake_at > clock.now and not task.parked
     union all
     select 'due', format('It has been due since %s; the sweep of the next worker lets it in.', ferryman.spelled(task.wake_at)), null, '{}'
     from task, clock
@@ -197,11 +319,16 @@ language sql stable as $$
         from (
             select from ferryman.tasks as other
             where other.queue = task.queue and other.tenant = task.tenant and other.rank is not null
-              and (other.rank, other.id) < (task.rank, task.id)
+              and other.limit_key is null and task.limit_key is null and (other.rank, other.id) < (task.rank, task.id)
+            union all
+            select from ferryman.tasks as other
+            where other.queue = task.queue and other.tenant = task.tenant and other.rank is not null
+              and other.limit_key = task.limit_key and (other.rank, other.id) < (task.rank, task.id)
             limit 1000
         ) as before
     ) as ahead
     where seen.take > 0 and task.rank is not null and task.ends_at > ferryman.clock()
+      and not exists (select from ferryman.reasons_tasks_queues(task.id))
     union all
     select 'expired', format('Its ends_at passed at %s: nothing claims it, and T21 cancels it at its next look.', ferryman.spelled(task.ends_at)),
            null, '{}'

@@ -111,26 +111,19 @@ def many(like: Draft, payloads: Sequence[str]) -> list[Draft]:
     return [Draft(like.task._replace(id=ids.new_id(), payload=payload), like.given) for payload in payloads]
 
 
-def keyed(like: Draft, payloads: Sequence[str], keys: Iterable[object] | None, scope: object) -> list[Draft]:
-    """Make the rows of many requests that differ in payload and key."""
+def keyed(drafts: Sequence[Draft], keys: Iterable[object] | None, scope: object) -> list[Draft]:
+    """Give each of many requests its key."""
     given = [] if keys is None else list(keys)
-    if keys is None or len(given) != len(payloads):
+    if keys is None or len(given) != len(drafts):
         raise errors.TaskInvalidRequest(
-            f"idempotency_keys: expected one for each of {len(payloads)} payloads, got {len(given)}.",
+            f"idempotency_keys: expected one for each of {len(drafts)} payloads, got {len(given)}.",
             field="idempotency_keys",
         )
     within = None if scope is None else ids.check_key(scope, "idempotency_scope")
+    named = [ids.check_key(key, "idempotency_keys") for key in given]
     return [
-        Draft(
-            like.task._replace(
-                id=ids.new_id(),
-                payload=payload,
-                idempotency_key=ids.check_key(key, "idempotency_keys"),
-                idempotency_scope=within,
-            ),
-            like.given,
-        )
-        for payload, key in zip(payloads, given, strict=True)
+        draft._replace(task=draft.task._replace(idempotency_key=key, idempotency_scope=within))
+        for draft, key in zip(drafts, named, strict=True)
     ]
 
 

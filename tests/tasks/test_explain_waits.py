@@ -1,0 +1,165 @@
+"""The reasons of limits, pauses, waits and schedules (K22)."""
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from uuid import UUID
+
+import pytest
+
+from ferryman import Context, Ferryman
+from ferryman.kernel.pool import Database, Session
+from ferryman.tasks.intake.explain import Explanation, explain
+from ferryman.tasks.states import READY, RUNNING, TASK
+from ferryman.testing import plant
+from tests.tasks.conftest import MakeApp
+from tests.tasks.parking import parked
+from tests.tasks.test_explain import WATCHED, work
+
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+async def tx(db: Database) -> AsyncIterator[Session]:
+    async with db.session() as session:
+        await session.fetch(WATCHED)
+        await work(session)
+        yield session
+
+
+async def told(tx: Session, id: UUID) -> Explanation:
+    explanation = await explain(tx, id, tenant="default")
+    assert explanation is not None
+    return explanation
+
+
+async def holder(tx: Session, **columns: object) -> UUID:
+    return await plant(tx, TASK, RUNNING, slot=True, leased_until=HOUR, **columns)
+
+
+@pytest.mark.contract("K22", "T17")
+@pytest.mark.parametrize("tenant", ["*", "default"])
+async def test_its_queue_is_paused(tx: Session, tenant: str) -> None:
+    task = await plant(tx, TASK, READY)
+    await tx.fetch("insert into ferryman.queues (name, tenant, paused_at) values ('default', $1, now())", tenant)
+
+    assert (await told(tx, task)).codes() == ["queue_paused"]
+
+
+@pytest.mark.contract("K22", "T17")
+async def test_its_handler_is_paused(tx: Session) -> None:
+    task = await plant(tx, TASK, READY)
+    await tx.fetch("insert into ferryman.paused_names (name) values ('mail')")
+
+    assert (await told(tx, task)).codes() == ["name_paused"]
+
+
+@pytest.mark.contract("K22", "T17")
+async def test_its_queue_is_at_its_limit_and_who_holds_it_until_when(tx: Session) -> None:
+    await tx.fetch("insert into ferryman.queues (name, concurrency) values ('default', 2)")
+    task, first = await plant(tx, TASK, READY), await holder(tx)
+    free = (await told(tx, task)).codes()
+    second = await holder(tx, tenant="other")
+
+    [reason] = (await told(tx, task)).reasons
+
+    assert (free, reason.code) == (["in_line"], "queue_limit")
+    assert set(reason.about["holders"]) == {str(first), str(second)}
+    assert reason.until is not None
+
+
+@pytest.mark.contract("K22", "T17")
+async def test_its_tenants_share_is_used_up(tx: Session) -> None:
+    await tx.fetch("insert into ferryman.queues (name, tenant, concurrency) values ('default', 'default', 1)")
+    task = await plant(tx, TASK, READY)
+    await holder(tx, tenant="other")
+    free = (await told(tx, task)).codes()
+    await holder(tx)
+
+    assert (free, (await told(tx, task)).codes()) == (["in_line"], ["queue_limit"])
+
+
+@pytest.mark.contract("K22", "T17")
+async def test_its_key_is_at_its_limit(tx: Session) -> None:
+    await tx.fetch("insert into ferryman.queues (name, key_concurrency) values ('default', 2)")
+    task, before = await plant(tx, TASK, READY, limit_key="k"), await plant(tx, TASK, READY, limit_key="k", rank=-HOUR)
+    await plant(tx, TASK, READY, limit_key="other", rank=-HOUR)
+    first = await holder(tx, limit_key="k")
+    await holder(tx, limit_key="other")
+    [free] = (await told(tx, task)).reasons
+    second = await holder(tx, limit_key="k")
+
+    [reason] = (await told(tx, task)).reasons
+
+    assert (free.code, free.about["ahead"]) == ("in_line", 1)
+    assert (reason.code, reason.about["key_concurrency"]) == ("key_limit", 2)
+    assert set(reason.about["holders"]) == {str(first), str(second)}
+    assert before != task
+
+
+@pytest.mark.contract("K22", "T17")
+async def test_the_rate_gate_of_its_queue_is_closed_until(tx: Session) -> None:
+    task = await plant(tx, TASK, READY)
+    await tx.fetch(
+        "insert into ferryman.queues (name, rate_count, rate_interval, burst, open_at)"
+        " values ('default', 1, '1 minute', 3, now() + interval '5 minutes')"
+    )
+
+    [closed] = (await told(tx, task)).reasons
+    await tx.fetch("update ferryman.queues set open_at = now() + interval '2 minutes'")
+    opened = (await told(tx, task)).codes()
+    [row] = await tx.fetch("select now() as now")
+
+    assert closed.code == "rate_gate"
+    assert closed.until is not None
+    assert abs(closed.until - row["now"] - timedelta(minutes=3)) < timedelta(seconds=30)
+    assert opened == ["in_line"]
+
+
+@pytest.mark.contract("K22", "T19")
+async def test_what_a_parked_task_waits_for(make_app: MakeApp) -> None:
+    async def crew() -> None: ...
+
+    async def sail(ctx: Context, what: str) -> None:
+        if what == "sleep":
+            await ctx.sleep(HOUR, name="tide")
+        elif what == "event":
+            await ctx.wait_event("wind", HOUR)
+        else:
+            await ctx.child("crew")
+
+    app = await make_app((crew, {"queue": "far"}), sail)
+    async with app.worker():
+        tasks = {what: await app.tasks.create(sail, what=what) for what in ("sleep", "event", "child")}
+        explained = {}
+        for what, task in tasks.items():
+            await parked(app, task.id)
+            explained[what] = await app.tasks.explain(task.id)
+
+    assert {what: each.codes() for what, each in explained.items()} == {
+        "sleep": ["sleeping"],
+        "event": ["waiting_for_event"],
+        "child": ["waiting_for_child"],
+    }
+    assert [each.reasons[0].until is None for each in explained.values()] == [False, False, True]
+    assert explained["event"].reasons[0].says.startswith("It waits for the event wind until ")
+    assert explained["child"].reasons[0].about["child_state"] == "ready"
+
+
+@pytest.mark.contract("K22", "T10")
+async def test_a_schedule_is_explained_too(database_url: str, tx: Session) -> None:
+    async with Ferryman(database_url) as app:
+        schedule = await app.schedules.create("mail", {}, every=HOUR, schedule_id="hourly")
+        active = await app.tasks.explain("hourly")
+        await tx.fetch("update ferryman.schedules set next_run_at = now() - interval '1 second'")
+        due = await app.tasks.explain(schedule.id)
+        await schedule.pause()
+        paused = await app.tasks.explain(schedule.id)
+        await schedule.delete()
+        ended = await app.tasks.explain(schedule.id)
+
+    assert [each.codes() for each in (active, due, paused, ended)] == [
+        ["fires_at"], ["firing_due"], ["schedule_paused"], ["schedule_ended"],
+    ]  # fmt: skip
+    assert (active.domain, active.state, active.doing) == ("schedule", "active", "It waits for its next firing.")
+    assert active.ends is not None
+    assert active.ends.rule == "T10"
