@@ -102,6 +102,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "tasks/schedules/fire",
         "and (:by_hand::boolean or tally.next is not null)",
     ): "a statement writes a row once, here by chance the right time; said so that it is not by chance",
+    ("tasks/queues/claim", "order by ready.rank, ready.id"): _SORTED,
     ("tasks/queues/claim", "where lane.room > 0"): "saves the look at keys that could not be taken anyway",
     (
         "tasks/queues/claim",

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from ferryman.kernel.pool import Session
+from ferryman.kernel.pool import Database, Session
 from ferryman.tasks.model import Claimed
 from ferryman.tasks.states import PENDING, READY, RUNNING, SUCCEEDED, TASK
 from ferryman.tasks.store import agreements, gates
@@ -191,6 +191,19 @@ async def test_only_the_gates_that_were_asked_for_are_locked(given: Session) -> 
         await agree(given, name, tenant="acme")
 
     assert await gates.lock(given, ["c", "a", "nobody"]) == ["a", "c"]
+
+
+@pytest.mark.contract("K5")
+@pytest.mark.parametrize("key", [None, "k"])
+async def test_a_task_that_somebody_is_writing_is_passed_over_and_not_waited_for(db: Database, key: str | None) -> None:
+    async with db.transaction() as tx:
+        await agree(tx, concurrency=5, key_concurrency=5)
+        busy, free = [*await ready(tx, limit_key=key, rank=-SECOND), *await ready(tx, limit_key=key)]
+    async with db.transaction() as writer, db.transaction() as tx:
+        await writer.fetch("select from ferryman.tasks where id = $1 for update", busy)
+        await tx.execute("set local lock_timeout = '2s'")
+
+        assert ids((await claim(tx))[0]) == {free}
 
 
 # Lanes

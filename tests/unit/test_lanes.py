@@ -40,6 +40,6 @@ def test_a_lane_found_while_it_is_known_keeps_what_was_heard_of_it() -> None:
     asked = lanes.share(10)
     lanes.heard([named(*LANE)])
 
-    lanes.found([LANE])
+    lanes.found([{"kind": "lane", "queue": LANE[0], "tenant": LANE[1]}])
 
     assert lanes.claimed(asked, []) is True
