@@ -87,14 +87,9 @@ class Worker:
             freed=lambda: self._ready(frozenset()),
         )
         self._crew = TaskCrew(
-            self._runner,
-            owners,
-            doorbell,
-            owner=self.boot_id,
-            queues=terms.queues,
-            lease=terms.lease,
-            margin=MARGIN,
-        )
+            self._runner, owners, doorbell,
+            owner=self.boot_id, queues=terms.queues, lease=terms.lease, margin=MARGIN,
+        )  # fmt: skip
         self.pump: Pump[Claimed, Outcome] = Pump(
             self._crew,
             self._lines[2:],
@@ -104,12 +99,8 @@ class Worker:
             poll=terms.poll.total_seconds(),
         )
         self._crew.look = self.pump.look
-        self._sweep = Sweep(
-            self._lines[0],
-            doorbell,
-            poll=terms.poll.total_seconds(),
-            scheduler=Scheduler(self._lines[0], doorbell, ends_after=terms.ends_after),
-        )
+        scheduler = Scheduler(self._lines[0], doorbell, ends_after=terms.ends_after)
+        self._sweep = Sweep(self._lines[0], doorbell, poll=terms.poll.total_seconds(), scheduler=scheduler)
         self._keeper = Keeper(
             line,
             held=self.pump.held,
