@@ -78,14 +78,9 @@ class Worker:
         self._scribe = Scribe(self._lines[1], doorbell, owner=self.boot_id, ends_after=terms.ends_after)
         self._runner = self._make_runner(drafts, home)
         self._crew = TaskCrew(
-            self._runner,
-            owners,
-            doorbell,
-            owner=self.boot_id,
-            queues=terms.queues,
-            lease=terms.lease,
-            margin=MARGIN,
-        )
+            self._runner, owners, doorbell,
+            owner=self.boot_id, queues=terms.queues, lease=terms.lease, margin=MARGIN,
+        )  # fmt: skip
         self.pump: Pump[Claimed, Outcome] = Pump(
             self._crew,
             self._lines[2:],
@@ -95,12 +90,8 @@ class Worker:
             poll=terms.poll.total_seconds(),
         )
         self._crew.look = self.pump.look
-        self._sweep = Sweep(
-            self._lines[0],
-            doorbell,
-            poll=terms.poll.total_seconds(),
-            scheduler=Scheduler(self._lines[0], doorbell, ends_after=terms.ends_after),
-        )
+        scheduler = Scheduler(self._lines[0], doorbell, ends_after=terms.ends_after)
+        self._sweep = Sweep(self._lines[0], doorbell, poll=terms.poll.total_seconds(), scheduler=scheduler)
         self._keeper = Keeper(
             line,
             held=self.pump.held,
