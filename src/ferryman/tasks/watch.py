@@ -96,11 +96,6 @@ def rules(owners: Owners, doorbell: Doorbell, *, sweep: timedelta, interval: tim
 
     ring = partial(_ring, doorbell)
 
-    async def count(tx: Tx, _limit: int) -> Sequence[Row]:
-        depth = await store.depth(tx)
-        telemetry.depth("task", [(row["queue"], row["state"], row["count"]) for row in depth])
-        return ()
-
     return [
         Rule(
             name="K19",
@@ -108,7 +103,7 @@ def rules(owners: Owners, doorbell: Doorbell, *, sweep: timedelta, interval: tim
             does="shows it as a metric",
             setting="worker.watchdog_interval_seconds",
             every=timedelta(seconds=30),
-            find=count,
+            find=_count,
         ),
         Rule(
             name="W13",
@@ -195,6 +190,12 @@ def _parted(owners: Owners, doorbell: Doorbell, interval: timedelta) -> list[Rul
             after=partial(_ring, doorbell),
         ),
     ]
+
+
+async def _count(tx: Tx, _limit: int) -> Sequence[Row]:
+    depth = await store.depth(tx)
+    telemetry.depth("task", [(row["queue"], row["state"], row["count"]) for row in depth])
+    return ()
 
 
 def _ring(doorbell: Doorbell, found: Sequence[Row]) -> None:

@@ -73,11 +73,6 @@ class Scribe:
         """Read what a task remembers of earlier claims."""
         return self._recalled.put(task)
 
-    async def close(self) -> None:
-        """Send what is under way."""
-        for each in (self._kept, self._asked, self._born, self._recalled):
-            await each.drain()
-
     # Sets
 
     async def _remember(self, things: list[Sequence[Kept]]) -> list[Exception | None]:
