@@ -15,13 +15,20 @@ OTHER_CLOCKS = re.compile(
 COMMENT = re.compile(r"--.*")
 
 SILENCE = "how long no watchdog has ticked is wall time: a test that moves the clock is no outage"
+IDS = "an id is made of the time on its maker's wall, here as in Python"
 DAYS = "days of the log are days of the wall: what was written lies in the day in which it was written"
 # What may look at the wall, and why: a file, and the word that its line holds.
 ALLOWED: dict[tuple[str, str], str] = {
     ("app/sql/doctor/grace.sql", "clock_timestamp()"): SILENCE,
     ("kernel/sql/watchdog/tick.sql", "clock_timestamp()"): SILENCE,
     ("kernel/sql/watchdog/late.sql", "clock_timestamp()"): SILENCE,
+    ("kernel/sql/watchdog/outage.sql", "clock_timestamp()"): SILENCE,
     ("migrations/0003_overdue.sql", "grace_until < clock_timestamp()"): SILENCE,
+    ("migrations/0004_schedules.sql", "grace_until < clock_timestamp()"): SILENCE,
+    ("migrations/0008_explain.sql", "clock_timestamp()"): SILENCE,
+    ("migrations/0007_create_tasks.sql", "extract(epoch from clock_timestamp())"): IDS,
+    ("migrations/0007_create_tasks.sql", "'now'"): "the name of a key, and under it the one clock",
+    ("tasks/sql/retention/walk.sql", "clock_timestamp()"): IDS,
     ("migrations/0001_kernel.sql", "ticked_at timestamptz"): SILENCE,
     ("migrations/0001_kernel.sql", "return clock_timestamp() + (select shift"): "the one function itself",
     ("migrations/0001_kernel.sql", "logged_at timestamptz"): DAYS,
