@@ -62,7 +62,7 @@ async def scheduling(stage: Stage) -> None:
         await schedules.create("chime", every=1, schedule_id=f"bell-{n}", bell=n)
     report = await schedules.create("chime", cron=CRON, timezone=ZONE, schedule_id="report", bell=0)
     [first] = await report.next(1)
-    stage.tale.tell(f'by cron, "{CRON}" in {ZONE}: next {first:%a %d %b %H:%M} UTC')
+    stage.tale.tell(f'cron "{CRON}", {ZONE}, is next due {first:%a %d %b %H:%M} UTC')
     fired = await _fired(stage, until=time.monotonic() + PATIENCE_SECONDS)
     for name in [*(f"bell-{n}" for n in range(BELLS)), "report"]:
         await schedules.delete(name)

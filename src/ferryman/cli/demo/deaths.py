@@ -53,7 +53,7 @@ async def surviving(stage: Stage) -> None:
         victim = await stage.holder(handle)
         stage.tale.tell(f"in the ledger: {_spelled(_read(ledger))}")
         await _kill(stage, victim)
-        await stage.hands.start()
+        stage.tale.tell(f"worker {(await stage.hands.start()).pid} is started in its place")
         answer = await handle.result(timeout=PATIENCE_SECONDS)
         calls = _read(ledger)
     stage.measured.steps, stage.measured.step_calls = len(CRATES), len(calls)

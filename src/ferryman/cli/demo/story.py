@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
 
 from ferryman.cli.demo import births, deaths, ends, waits
 from ferryman.cli.demo.stage import Stage
 from ferryman.kernel import errors
 from ferryman.tasks.intake import read
 
+Act = Callable[[Stage], Coroutine[Any, Any, None]]
+
 CROWD = 10_000
 
 
-async def play(stage: Stage) -> None:
-    """Play all acts; one that breaks off is the last, and did not hold."""
-    for act in (
-        births.now, births.later, births.scheduling, births.lending, births.repeating,
-        ends.stumbling, ends.timing_out, ends.cancelling,
-        waits.approving, waits.limiting,
-        deaths.killing, deaths.surviving, deaths.freezing,
-        crowding,
-    ):  # fmt: skip
+async def play(stage: Stage, acts: Sequence[Act]) -> None:
+    """Play acts in order; one that breaks off is the last, and did not hold."""
+    for act in acts:
         try:
             await act(stage)
         except (TimeoutError, errors.FerrymanError) as error:
@@ -51,3 +49,12 @@ async def crowding(stage: Stage) -> None:
 async def _left(stage: Stage) -> int:
     async with stage.app.database.session() as tx:
         return sum(each.count for each in await read.depth(tx))
+
+
+ACTS: tuple[Act, ...] = (
+    births.now, births.later, births.scheduling, births.lending, births.repeating,
+    ends.stumbling, ends.timing_out, ends.cancelling,
+    waits.approving, waits.limiting,
+    deaths.killing, deaths.surviving, deaths.freezing,
+    crowding,
+)  # fmt: skip

@@ -10,6 +10,7 @@ from textwrap import wrap
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from ferryman.cli import exits
 from ferryman.cli.screen import Screen
 from ferryman.cli.spelling import clean
 
@@ -50,6 +51,16 @@ class Tale:
         indent = " " * (len(text) - len(text.lstrip()))
         told = wrap(clean(text), self._console.width, subsequent_indent=indent, break_on_hyphens=False)
         self._console.print("\n".join(told), style=style)
+
+    def verdict(self) -> int:
+        """Say whether all of it held, and return the exit code for that."""
+        if not self.broken:
+            self.plain("All of it held. Try `ferryman dev` next.")
+            return exits.OK
+        self.plain(f"{len(self.broken)} did not hold:", style="bold red")
+        for text in self.broken:
+            self.plain(f"  {text}")
+        return exits.FAILED
 
     @contextmanager
     def counting(self, title: str, total: int) -> Iterator[Counter]:

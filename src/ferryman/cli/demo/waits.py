@@ -50,7 +50,7 @@ async def limiting(stage: Stage) -> None:
     # One has less room than the queue and both have more: together they reach the limit, and only it holds them back.
     pilots = [await stage.hands.start("--queues", STRAIT, "--concurrency", str(ROOM)) for _ in range(PILOTS)]
     await stage.crew(there + PILOTS)
-    stage.tale.tell(f"{PILOTS} more workers came, for this queue alone, with room for {ROOM} tasks each")
+    stage.tale.tell(f"{PILOTS} workers came for this queue alone, with room for {ROOM} tasks each")
     handles = await stage.app.tasks.create_many("pass_through", [{"boat": boat} for boat in range(BOATS)])
     told = await stage.explained(handles[-1], "queue_limit")
     stage.tale.tell(f"explain the last one: {told.doing}")
