@@ -24,8 +24,9 @@ async def test_the_slots_of_a_killed_worker_are_free_when_its_leases_are(databas
         await agreements.add(tx, "default", tenant="*")
         await agreements.change(tx, "default", tenant="*", changes={"concurrency": SLOTS})
     acknowledged = await cargo.load(database_url, 12, hold=0.2)
-    first, second = ship(database_url).start(), ship(database_url).start()
+    first = ship(database_url).start()
     await first.seen("start")
+    second = ship(database_url).start()
     os.kill(first.pid, signal.SIGKILL)
     await until(lambda: not first.alive(), "the end of the first")
 
