@@ -15,6 +15,7 @@ from ferryman.tasks.work.context import Context
 app = Ferryman()
 
 STEPS = 10
+THOUGHT_SECONDS = 0.2
 PASSAGE_SECONDS = 0.2
 PAUSE_SECONDS = 30.0
 CRATES = ("apples", "bread", "cider", "dates", "eggs")
@@ -103,7 +104,8 @@ async def load(ledger: str, ctx: Context) -> dict[str, int]:
 
 @app.task
 async def price(shop: int) -> int:
-    """Answer for one shop."""
+    """Answer for one shop, after some thought."""
+    await asyncio.sleep(THOUGHT_SECONDS)
     return 40 + shop
 
 
