@@ -38,3 +38,14 @@ def test_every_page_can_be_reached_from_the_index() -> None:
     pages = [page.relative_to(ROOT / "docs") for page in (ROOT / "docs").rglob("*.md")]
 
     assert [str(page) for page in pages if str(page) not in index and page.name != "README.md"] == []
+
+
+@pytest.mark.parametrize("folder", ["guide", "adr"])
+def test_the_index_numbers_each_page_once(folder: str) -> None:
+    index = (ROOT / "docs/README.md").read_text(encoding="utf-8")
+    listed = re.findall(rf"^(\d+)\. \[.+?\]\({folder}/([^)]+)\)", index, re.MULTILINE)
+
+    assert [int(number) for number, _page in listed] == list(range(1, len(listed) + 1))
+    assert sorted(page for _number, page in listed) == sorted(
+        page.name for page in (ROOT / "docs" / folder).glob("*.md")
+    )

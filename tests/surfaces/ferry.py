@@ -39,11 +39,14 @@ def environ(url: str | None, **more: str) -> dict[str, str]:
     return {**kept, "PYTHONPATH": str(SOURCE), "TERM": "dumb", **named, **more}
 
 
-def run(*arguments: str, url: str | None = None, given: str = "", cwd: Path = HERE, **more: str) -> Ran:
+def run(
+    *arguments: str, url: str | None = None, given: str = "", cwd: Path = HERE, patience: float = PATIENCE_SECONDS,
+    **more: str,
+) -> Ran:  # fmt: skip
     """Run a command to its end."""
     done = subprocess.run(
         [*COMMAND, *arguments], input=given, capture_output=True, text=True, cwd=cwd, env=environ(url, **more),
-        timeout=PATIENCE_SECONDS, check=False,
+        timeout=patience, check=False,
     )  # fmt: skip
     return Ran(done.returncode, done.stdout, done.stderr)
 

@@ -5,8 +5,19 @@ import signal
 import psutil
 import pytest
 
+from ferryman import Ferryman
+from ferryman.cli import exits
+from ferryman.cli.demo import story
+from ferryman.cli.demo.hands import Hands
+from ferryman.cli.demo.stage import Stage
+from ferryman.cli.demo.tale import Tale
+from ferryman.cli.screen import Screen
+from ferryman.kernel import errors
 from ferryman.kernel.pool import Database
 from tests.surfaces import ferry
+
+# The story itself ends in under a minute; a machine that runs other tests beside it may take longer.
+PATIENCE_SECONDS = 180.0
 
 
 def left_behind(url: str) -> list[psutil.Process]:
@@ -21,16 +32,19 @@ def left_behind(url: str) -> list[psutil.Process]:
     return found
 
 
-@pytest.mark.contract("K17", "K4")
+@pytest.mark.contract("K17", "K4", "K16", "T11", "T17", "T19")
 async def test_the_story_holds_and_leaves_nothing_behind(db: Database, database_url: str) -> None:
-    ran = ferry.run("demo", "--json", url=database_url)
+    ran = ferry.run("demo", "--json", url=database_url, patience=PATIENCE_SECONDS)
 
     assert ran.code == 0, ran.err
     assert ran.json["broken"] == []
     assert ran.json["healthy"] is True
-    assert ran.json["states"] == {"cancelled": 1, "failed": 1, "succeeded": 10_007}
+    assert ran.json["states"] == {"cancelled": 1, "failed": 1, "succeeded": 10_055 + ran.json["fired_tasks"]}
+    assert ran.json["fired_tasks"] >= 30
+    assert ran.json["most_at_once"] == 3
+    assert (ran.json["steps"], ran.json["step_calls"]) == (5, 5)
     assert ran.json["fenced"] >= 1
-    assert ran.json["lost_leases"] == 2
+    assert ran.json["lost_leases"] == 3
     assert left_behind(database_url) == []
     async with db.session() as tx:
         schemas = await tx.fetch("select nspname from pg_namespace where nspname like 'ferryman_demo%'")
@@ -45,3 +59,37 @@ def test_a_story_that_is_interrupted_leaves_nothing_behind(database_url: str) ->
         assert demo.wait(ferry.PATIENCE_SECONDS) == 130
 
     assert left_behind(database_url) == []
+
+
+async def test_an_act_that_breaks_off_is_the_last_and_the_story_fails(capsys: pytest.CaptureFixture[str]) -> None:
+    played = []
+
+    async def late(stage: Stage) -> None:
+        played.append("late")
+        raise TimeoutError
+
+    async def refused(stage: Stage) -> None:
+        played.append("refused")
+        raise errors.TaskNotFound("There is no such task.")
+
+    tale = Tale(Screen())
+    for acts in ([late, refused], [refused, late]):
+        await story.play(Stage(Ferryman(), Hands("", ""), tale), acts)
+
+    assert played == ["late", "refused"]
+    assert tale.broken[0] == "late broke off: it took too long"
+    assert tale.broken[1].startswith("refused broke off: There is no such task.")
+    assert tale.verdict() == exits.FAILED
+    assert "2 did not hold:" in capsys.readouterr().out
+
+
+def test_a_long_line_goes_on_under_its_own_beginning(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+
+    Tale(Screen()).hold(True, "the river is wide and the boat is well-made")
+
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.endswith(" s  ok  the river is wide and")
+    assert second == " " * 16 + "the boat is well-made"

@@ -10,7 +10,7 @@ from ferryman.cli import exits
 from ferryman.cli.version import told
 
 COMMANDS = {
-    "demo": "Watch a story: retries, timeouts, a killed worker, ten thousand at once. Under a minute.",
+    "demo": "Watch a story: schedules, limits, workflows, killed workers. Under a minute.",
     "dev": "Everything in one process, on an embedded PostgreSQL of this directory.",
     "worker": "Run an app's tasks until told to stop.",
     "migrate": "Bring the tables up to this version.",

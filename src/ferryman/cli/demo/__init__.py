@@ -14,31 +14,31 @@ import tempfile
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from ferryman.app import doctor as doctors
 from ferryman.app.embedded import Embedded
-from ferryman.app.ferryman import Ferryman
-from ferryman.cli import apps, exits, logs
+from ferryman.cli import apps, logs
+from ferryman.cli.demo import story
+from ferryman.cli.demo.handlers import STRAIT_SLOTS
 from ferryman.cli.demo.hands import Hands
-from ferryman.cli.demo.story import Story
+from ferryman.cli.demo.stage import Stage
 from ferryman.cli.demo.tale import Tale
 from ferryman.cli.options import PLAIN, Options
 from ferryman.cli.words import command
 from ferryman.kernel import db, setting
 from ferryman.kernel.pool import Line
-from ferryman.tasks.intake import read
 
 SUMMARY = db.load("ferryman.cli.demo", "summary")
 APP = "ferryman.cli.demo.handlers:app"
 WORKERS = 3
-READY_SECONDS = 30.0
 SCHEMA = "ferryman_demo"
 
 
 async def demo(*, options: Options = PLAIN) -> int:
-    """Watch a story: retries, timeouts, a killed and a frozen worker, ten thousand at once.
+    """Watch a story: schedules, limits, workflows, killed and frozen workers, ten thousand tasks at once.
 
     It uses an embedded PostgreSQL of its own, or the server that is named, and leaves nothing behind. It ends by itself in
     under a minute, with 1 if anything did not hold.
@@ -57,10 +57,10 @@ async def demo(*, options: Options = PLAIN) -> int:
         stack.push_async_callback(hands.close)
         await stack.enter_async_context(app)
         began = time.monotonic()
-        await _start(app, hands, tale)
-        story = Story(app, hands, tale)
-        await story.run()
-        summary = await _summary(app, story, tale)
+        stage = Stage(app, hands, tale)
+        await _start(stage)
+        await story.play(stage, story.ACTS)
+        summary = await _summary(stage)
         summary["seconds"] = round(time.monotonic() - began, 1)
     return _end(summary, options, tale)
 
@@ -90,24 +90,20 @@ async def _database(options: Options, tale: Tale) -> AsyncIterator[tuple[str, st
         await line.close()
 
 
-async def _start(app: Ferryman, hands: Hands, tale: Tale) -> None:
+async def _start(stage: Stage) -> None:
     for _ in range(WORKERS):
-        await hands.start()
-    until = time.monotonic() + READY_SECONDS
-    alive: list[int] = []
-    while len(alive) < WORKERS and time.monotonic() < until and len(hands.alive) == WORKERS:
-        async with app.database.session() as tx:
-            alive = [each.pid for each in await read.workers(tx) if each.alive]
-        await asyncio.sleep(0.05)
-    tale.hold(len(alive) == WORKERS, f"{len(alive)} worker processes are there: {', '.join(map(str, sorted(alive)))}")
+        await stage.hands.start()
+    there = await stage.crew(WORKERS)
+    stage.tale.hold(len(there) == WORKERS, f"{len(there)} worker processes are there: {', '.join(map(str, there))}")
 
 
-async def _summary(app: Ferryman, story: Story, tale: Tale) -> dict[str, Any]:
+async def _summary(stage: Stage) -> dict[str, Any]:
     """Say what is true now, as the database tells it."""
-    async with app.database.session() as tx:
+    tale = stage.tale
+    async with stage.app.database.session() as tx:
         row = await db.one(tx, SUMMARY)
     assert row is not None
-    report = await doctors.examine(app.settings)
+    report = await doctors.examine(stage.app.settings)
     tale.act("What the database says")
     states = json.loads(row["states"])
     tale.tell("tasks by state: " + ", ".join(f"{count:,} {state}" for state, count in sorted(states.items())))
@@ -124,9 +120,7 @@ async def _summary(app: Ferryman, story: Story, tale: Tale) -> dict[str, Any]:
         "events": row["events"],
         "retries": row["retries"],
         "lost_leases": row["lost_leases"],
-        "fenced": story.fenced,
-        "recovery_seconds": story.recovery,
-        "tasks_per_second": round(story.rate),
+        **asdict(stage.measured),
         "healthy": report.healthy,
     }
 
@@ -135,20 +129,25 @@ def _end(summary: dict[str, Any], options: Options, tale: Tale) -> int:
     summary["broken"] = tale.broken
     if options.json:
         options.screen.document(summary)
-    recovery = summary["recovery_seconds"]
     tale.plain("")
-    tale.plain(
-        f"Recovered from SIGKILL in {recovery:.2f} s; {summary['fenced']} late result fenced; "
-        f"{summary['tasks_per_second']:,} tasks/s; {summary['seconds']} s in all.",
-        style="bold",
-    )
-    if tale.broken:
-        tale.plain(f"{len(tale.broken)} did not hold:", style="bold red")
-        for text in tale.broken:
-            tale.plain(f"  {text}")
-        return exits.FAILED
-    tale.plain("All of it held. Try `ferryman dev` next.")
-    return exits.OK
+    for about, said in _lines(summary):
+        tale.plain(f"{about:<25} {said}", style="bold")
+    tale.plain("")
+    return tale.verdict()
+
+
+def _lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    recovery = summary["recovery_seconds"]
+    again = "did not run again" if recovery is None else f"ran again after {recovery:.2f} s"
+    return [
+        ("Task of a killed worker", again),
+        ("Killed between steps", f"{summary['steps']} steps, {summary['step_calls']} calls"),
+        ("Schedules", f"{summary['firings']} firings, {summary['fired_tasks']} tasks"),
+        (f"Limit of {STRAIT_SLOTS}", f"at most {summary['most_at_once']} of {summary['limited']} at once"),
+        ("Frozen worker", f"{summary['fenced']} late result that touched nothing"),
+        (f"{story.CROWD:,} tasks", f"{summary['tasks_per_second']:,.0f} a second"),
+        ("In all", f"{summary['seconds']} s"),
+    ]
 
 
 program = command("demo", demo)

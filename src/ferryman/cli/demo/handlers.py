@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
+from pathlib import Path
+from typing import Any
 
 from ferryman.app.ferryman import Ferryman
 from ferryman.tasks.work.context import Context
@@ -12,6 +15,15 @@ from ferryman.tasks.work.context import Context
 app = Ferryman()
 
 STEPS = 10
+THOUGHT_SECONDS = 0.2
+PASSAGE_SECONDS = 0.2
+PAUSE_SECONDS = 30.0
+CRATES = ("apples", "bread", "cider", "dates", "eggs")
+RESTS_AFTER = 3
+STRAIT = "strait"
+STRAIT_SLOTS = 3
+
+app.queue(STRAIT, concurrency=STRAIT_SLOTS)
 
 
 @app.task
@@ -58,3 +70,56 @@ async def insist(seconds: float, ctx: Context) -> dict[str, int]:
 async def count(n: int) -> int:
     """Do next to nothing: what is measured is all around it."""
     return n
+
+
+@app.task
+async def chime(bell: int) -> int:
+    """Do what a schedule asks for."""
+    return bell
+
+
+@app.task
+async def ship(order: int) -> str:
+    """Do what belongs to an order."""
+    return f"order {order} is on its way"
+
+
+def stow(ledger: str, crate: str) -> str:
+    """Leave a line that no rollback and no memory takes back: what stands in the ledger was really done."""
+    with Path(ledger).open("a") as book:
+        book.write(f"{crate} {os.getpid()}\n")
+    return crate
+
+
+@app.task(timeout=60)
+async def load(ledger: str, ctx: Context) -> dict[str, int]:
+    """Stow crates, each in a step; the first attempt rests between two of them, so that it can be killed there."""
+    for stowed, crate in enumerate(CRATES, 1):
+        await ctx.step(crate, stow, ledger, crate)
+        if stowed == RESTS_AFTER and ctx.attempt == 1:
+            ctx.progress(stowed * 100 // len(CRATES), "resting")
+            await asyncio.sleep(PAUSE_SECONDS)
+    return {"pid": os.getpid(), "attempt": ctx.attempt}
+
+
+@app.task
+async def price(shop: int) -> int:
+    """Answer for one shop, after some thought."""
+    await asyncio.sleep(THOUGHT_SECONDS)
+    return 40 + shop
+
+
+@app.task
+async def quote(shops: int, ctx: Context) -> str:
+    """Ask all shops at once, and a person about the best price."""
+    prices = await ctx.join([ctx.child(price, shop=shop) for shop in range(shops)])
+    word = await ctx.wait_event("approval")
+    return f"{word['by']} takes it for {min(prices)}"
+
+
+@app.task(queue=STRAIT)
+async def pass_through(boat: int) -> dict[str, Any]:
+    """Be in the strait for a moment, and say from when to when: the machine's clock is the same for all its processes."""
+    began = time.monotonic()
+    await asyncio.sleep(PASSAGE_SECONDS)
+    return {"boat": boat, "pid": os.getpid(), "began": began, "ended": time.monotonic()}

@@ -60,12 +60,12 @@ class Hands:
         self._environ["PYTHONPATH"] = os.pathsep.join(part for part in sys.path if part)
         self._hands: list[Hand] = []
 
-    async def start(self) -> Hand:
-        """Start one more."""
+    async def start(self, *options: str) -> Hand:
+        """Start one more; options are those of `ferryman worker`."""
         port = _free_port()
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "ferryman.cli.leash", "worker", "--app", "ferryman.cli.demo.handlers:app",
-            "--lease", f"{LEASE_SECONDS}s", "--grace", "1s", "--log-level", "error", "--metrics-port", str(port),
+            "--lease", f"{LEASE_SECONDS}s", "--grace", "1s", "--log-level", "error", "--metrics-port", str(port), *options,
             env=self._environ, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
         hand = Hand(process, port)

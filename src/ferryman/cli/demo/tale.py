@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from textwrap import wrap
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from ferryman.cli import exits
 from ferryman.cli.screen import Screen
 from ferryman.cli.spelling import clean
 
@@ -30,21 +32,35 @@ class Tale:
         self._act += 1
         self._console.print(f"\n{self._act}. {clean(title)}", style="bold")
 
-    def tell(self, text: str, *, style: str | None = None) -> None:
-        """Say what happens, and when."""
-        self._console.print(f"   {time.monotonic() - self._began:5.1f} s  {clean(text)}", style=style)
+    def tell(self, text: str, *, mark: str = "", style: str | None = None) -> None:
+        """Say what happens, and when; what does not fit goes on under its own beginning."""
+        lead = f"   {time.monotonic() - self._began:5.1f} s  {mark}"
+        told = wrap(clean(text), self._console.width - len(lead), break_on_hyphens=False)
+        self._console.print(lead + f"\n{' ' * len(lead)}".join(told), style=style)
 
     def hold(self, held: bool, text: str) -> None:
         """Say that something held, or remember that it did not."""
         if held:
-            self.tell(f"ok  {text}", style="green")
+            self.tell(text, mark="ok  ", style="green")
         else:
             self.broken.append(text)
-            self.tell(f"NOT {text}", style="bold red")
+            self.tell(text, mark="NOT ", style="bold red")
 
     def plain(self, text: str, *, style: str | None = None) -> None:
         """Say something outside the story's time."""
-        self._console.print(clean(text), style=style)
+        indent = " " * (len(text) - len(text.lstrip()))
+        told = wrap(clean(text), self._console.width, subsequent_indent=indent, break_on_hyphens=False)
+        self._console.print("\n".join(told), style=style)
+
+    def verdict(self) -> int:
+        """Say whether all of it held, and return the exit code for that."""
+        if not self.broken:
+            self.plain("All of it held. Try `ferryman dev` next.")
+            return exits.OK
+        self.plain(f"{len(self.broken)} did not hold:", style="bold red")
+        for text in self.broken:
+            self.plain(f"  {text}")
+        return exits.FAILED
 
     @contextmanager
     def counting(self, title: str, total: int) -> Iterator[Counter]:
