@@ -47,7 +47,7 @@ async def test_a_create_without_a_key_waits_for_nobody_elses_key(make_app: MakeA
 @pytest.mark.parametrize("options", [{"idempotency_keys": ["a", "b", "c"]}, {"queue": "small"}])
 async def test_many_in_a_callers_transaction_are_all_there_or_none(make_app: MakeApp, options: dict[str, Any]) -> None:
     app = await make_app(mail)
-    await app.queues.set("small", max_depth=2)
+    await app.queues.set("small", max_depth=2, new=True)
     await app.tasks.create(mail, idempotency_key="b", max_retries=7)
 
     async with app.database.transaction() as tx:
@@ -102,7 +102,7 @@ async def test_a_try_anew_of_a_singleton_is_the_singleton(make_app: MakeApp) -> 
     [tried] = await app.tasks.retry(old.id)
     met = await app.tasks.create(fails)
 
-    assert (met.id, met.idempotent_hit) == (tried.id, True)
+    assert (met.id, met.idempotent_hit) == (tried.new, True)
 
 
 @pytest.mark.contract("T10", "K24")
@@ -140,12 +140,12 @@ async def test_a_row_that_a_caller_holds_stops_no_other_tasks_steps(make_app: Ma
     async with app.worker():
         held = await app.tasks.create(flow, held=True)
         await began.wait()
-        with pytest.raises(RuntimeError, match="changed its mind"):
-            async with app.database.transaction() as tx:
-                await app.tasks.cancel(held.id, connection=tx)
-                go.set()
+        async with app.database.session() as caller:
+            await caller.fetch("begin")
+            await app.tasks.cancel(held.id, connection=caller)
+            go.set()
 
-                assert await (await app.tasks.create(flow, held=False)).result(timeout=SECONDS) == 1
-                raise RuntimeError("the caller changed its mind")
+            assert await (await app.tasks.create(flow, held=False)).result(timeout=SECONDS) == 1
+            await caller.fetch("rollback")
 
         assert await held.result(timeout=30) == 1

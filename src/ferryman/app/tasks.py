@@ -87,7 +87,8 @@ class Tasks:
         self._poll = poll.total_seconds()
         self._waiting: dict[str, Waiting] = {}
         self._creates = Creates(
-            db, doorbell, owners, line=creates, keyed=keyed, flows=flows, ends_after=ends_after, patience=patience, rings_within=rings_within
+            db, doorbell, owners,
+            line=creates, keyed=keyed, flows=flows, ends_after=ends_after, patience=patience, rings_within=rings_within,
         )  # fmt: skip
         self.flows = self._creates.flows
 

@@ -90,7 +90,9 @@ def rules(owners: Owners, doorbell: Doorbell, *, sweep: timedelta, interval: tim
         ids = [row["id"] for row in waiting]
         owed = [(row["callback"], row["callback_ref"]) for row in waiting if row["callback"] is not None]
         code = errors.TaskExpired.code
-        rows = await end(tx, owners, ids, expired=True, code=code, reason="still waiting at its ends_at", owed=owed, after=told)
+        rows = await end(
+            tx, owners, ids, expired=True, code=code, reason="still waiting at its ends_at", owed=owed, after=told
+        )
         if rows:
             log.warning("tasks expired", extra={"count": len(rows), "first": str(rows[0]["id"])})
         return _counted(rows)
@@ -158,7 +160,6 @@ def _gates(doorbell: Doorbell, interval: timedelta) -> Rule:
 
 def _parted(owners: Owners, doorbell: Doorbell, interval: timedelta) -> list[Rule]:
     """Return the rules for what the ends of children and of parents owe each other; the normal path has paid it already."""
-
     told = Aftermath()
 
     async def collect(tx: Tx, strays: Sequence[Row]) -> int:
@@ -208,7 +209,6 @@ def _ring(doorbell: Doorbell, told: Aftermath, found: Sequence[Row]) -> None:
     doorbell.ring("done", [str(id) for id in (*(row["id"] for row in found), *children)])
     if children:
         doorbell.ring("cancel", [str(id) for id in children])
-
 
 
 def _counted(rows: Sequence[Row]) -> int:
