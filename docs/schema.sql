@@ -110,7 +110,7 @@ begin
     perform from ferryman.queues as queue
     where queue.name in (select draft.queue from unnest(drafts) as draft)
       and exists (select from ferryman.queues as bounded where bounded.name = queue.name and bounded.max_depth is not null)
-    order by queue.name, queue.tenant
+    order by queue.name collate "C", queue.tenant <> '*', queue.tenant collate "C"
     for no key update;
     for attempt in 1 .. 3 loop
         exit when waiting = '{}';

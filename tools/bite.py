@@ -113,8 +113,8 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ("tasks/task_progress/report", "order by word.id"): "a task has one holder, so no two sets share a row",
     (
         "tasks/task_logs/append",
-        "order by word.nth",
-    ): "unnest gives its rows in order; said for the day when it does not",
+        "order by word.id, word.nth",
+    ): "the order of locks that a foreign key takes; a deadlock would only cost a second try",
     ("tasks/task_logs/read", "order by log.id"): _SORTED,
     ("kernel/watchdog/overdue", "order by domain, rule"): "for people who read the alarm; nothing depends on it",
     ("kernel/events/page", "order by event.id"): _SORTED,

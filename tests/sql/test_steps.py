@@ -39,7 +39,7 @@ def born(task: UUID) -> NewTask:
 
 
 async def _remember(tx: Session, task: UUID, epoch: int, owner: UUID) -> bool:
-    return await steps.remember(tx, [Kept(call(task, epoch=epoch), "done", "1")], owner=owner)
+    return bool(await steps.remember(tx, [Kept(call(task, epoch=epoch), "done", "1")], owner=owner))
 
 
 async def _wait(tx: Session, task: UUID, epoch: int, owner: UUID) -> bool:

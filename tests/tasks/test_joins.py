@@ -17,6 +17,7 @@ from ferryman.tasks.ports import Owners
 from ferryman.tasks.states import CANCELLED, READY, RUNNING, TASK
 from ferryman.tasks.watch import TASK_INVARIANTS
 from ferryman.testing import plant
+from tests.conformance.ear import Ear
 from tests.tasks.parking import MakeApp, parked, parks
 
 pytestmark = pytest.mark.contract("T19")
@@ -263,3 +264,23 @@ def test_the_id_of_a_child_follows_from_its_call_and_comes_after_its_parents() -
     assert child_id(call) > call.task
     assert child_id(call).version == 7
     assert child_id(call._replace(task=UUID(int=2**128 - 1))).version == 7
+
+
+@pytest.mark.contract("T14", "T19")
+async def test_the_child_of_a_parent_that_the_watchdog_ends_is_told(make_app: MakeApp) -> None:
+    async def flow(ctx: Context) -> Any:
+        return await ctx.child(hang)
+
+    app = await make_app((flow, ONCE), hang)
+    async with app.worker():
+        task = await app.tasks.create(flow)
+        await parked(app, task.id)
+        [child] = await children(app)
+    late = "update ferryman.tasks set ends_at = ferryman.clock(), wake_at = ferryman.clock() where id = $1"
+    rules = watch.rules(Owners({CHILD: Joins()}), app.doorbell, sweep=SECOND, interval=SECOND)
+    ear = Ear(app.doorbell, "cancel")
+    async with app.database.session() as ground:
+        await ground.fetch(late, task.id)
+        await watchdog.tick(ground, [rule for rule in rules if rule.name == "T21"])
+
+    await ear.until(lambda ear: str(child) in ear.hints)

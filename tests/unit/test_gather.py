@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from ferryman.kernel.gather import Gather
+from ferryman.kernel.gather import Again, Gather
 
 pytestmark = pytest.mark.contract("P2")
 
@@ -89,13 +89,63 @@ async def test_a_set_that_fails_as_a_whole_fails_for_each_and_the_next_goes_on()
 
 async def test_a_caller_who_went_away_takes_nothing_from_the_others(wire: Wire) -> None:
     gather = Gather(wire.send)
-    gone, stays = asyncio.ensure_future(gather(1)), asyncio.ensure_future(gather(2))
+    gone, stays = gather.put(1), gather.put(2)
     await wire.sent.wait()
     gone.cancel()
     await wire.let_go()
 
     assert await stays == 4
     assert wire.sets == [[1, 2]]
+
+
+async def test_a_lonely_caller_who_goes_away_leaves_the_way_to_those_behind(wire: Wire) -> None:
+    gather = Gather(wire.send)
+    gone = asyncio.ensure_future(gather(1))
+    await wire.sent.wait()
+    behind = asyncio.ensure_future(gather(2))
+    await asyncio.sleep(0)
+    wire.sent.clear()
+    gone.cancel()
+    await wire.let_go()
+
+    assert await behind == 4
+    assert wire.sets == [[1], [2]]
+
+
+async def test_what_is_busy_goes_with_a_later_set_and_nobody_waits_for_it() -> None:
+    sets: list[list[int]] = []
+    busy = {1}
+
+    async def send(things: list[int]) -> Sequence[int | Exception]:
+        sets.append(things)
+        return [Again() if thing in busy else thing for thing in things]
+
+    gather = Gather(send)
+    slow, quick = gather.put(1), gather.put(2)
+    alone = asyncio.ensure_future(gather(1))
+
+    assert await quick == 2
+    assert await gather(3) == 3
+    assert not slow.done()
+    draining = asyncio.ensure_future(gather.drain())
+    busy.clear()
+    assert (await slow, await alone) == (1, 1)
+    await draining
+    assert sets[0] == [1, 2]
+
+
+async def test_what_was_stopped_is_sent_no_more() -> None:
+    async def send(things: list[int]) -> Sequence[int | Exception]:
+        return [Again() if thing == 1 else thing for thing in things]
+
+    gather = Gather(send)
+    slow = gather.put(1)
+    assert await gather(2) == 2
+
+    await gather.stop()
+
+    assert slow.cancelled()
+    await gather.drain()
 
 
 async def test_draining_waits_until_all_is_sent(wire: Wire) -> None:

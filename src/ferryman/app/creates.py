@@ -12,6 +12,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
+from functools import partial
 
 from ferryman.app.flows import Flows
 from ferryman.app.lent import Lent
@@ -38,18 +39,24 @@ class Creates:
         owners: Owners,
         *,
         line: Line,
+        keyed: Line,
         flows: Line,
         ends_after: timedelta,
         patience: timedelta,
         rings_within: bool,
     ) -> None:
-        """Send combined creates over one line, and those that look first over another."""
+        """Send combined creates over lines of their own.
+
+        A create with a key may have to wait for a transaction that has the same one and is still open; those without one
+        can meet nobody, and never wait in its company.
+        """
         self._db = db
         self._doorbell = doorbell
-        self._line = line
+        self._lines = (line, keyed)
         self._ends_after = ends_after
         self._patience = patience
-        self._gathered: Gather[Draft, Created] = Gather(self._create_set)
+        self._plain: Gather[Draft, Created] = Gather(partial(self._create_set, line))
+        self._keyed: Gather[Draft, Created] = Gather(partial(self._create_set, keyed))
         self.flows = Flows(db, doorbell, flows, patience=patience, ends_after=ends_after)
         self._lent = Lent(owners, self.flows, schema=db.schema, ends_after=ends_after, rings=rings_within)
         self.looks = self.flows.looks
@@ -59,7 +66,10 @@ class Creates:
         """Store one task."""
         if connection is not None:
             return self._lent.create(connection, draft)
-        return self.flows.create(draft) if self.looks(draft) else self._gathered(draft)
+        if self.looks(draft):
+            return self.flows.create(draft)
+        keyed = draft.task.idempotency_key is not None or "task_id" in draft.given
+        return self._keyed(draft) if keyed else self._plain(draft)
 
     def create_all(self, drafts: Sequence[Draft], connection: object) -> Awaitable[list[Created]]:
         """Store tasks that must look first, all or none."""
@@ -101,16 +111,16 @@ class Creates:
                 alike = following
         return created
 
-    async def _create_set(self, drafts: list[Draft]) -> Sequence[Created | Exception]:
+    async def _create_set(self, line: Line, drafts: list[Draft]) -> Sequence[Created | Exception]:
         ring = self._ring_inside(drafts)
         try:
-            answers = await repeated(lambda: self._create_once(drafts, ring), self._patience)
+            answers = await repeated(lambda: self._create_once(line, drafts, ring), self._patience)
         except Exception as error:  # noqa: BLE001 - raised at its own caller
             ours = isinstance(error, errors.FerrymanError) and not isinstance(error, errors.StatementRefused)
             if ours or len(drafts) == 1:
                 return [error] * len(drafts)
             # One of them is refused by PostgreSQL; the others must not suffer by their company.
-            return [each for draft in drafts for each in await self._create_set([draft])]
+            return [each for draft in drafts for each in await self._create_set(line, [draft])]
         born = [(each.task, 1) for each in answers if isinstance(each, Created) and not each.idempotent_hit]
         self._born(born, here=ring is not None and ring.rung)
         return answers
@@ -121,9 +131,11 @@ class Creates:
             return None
         return self._doorbell.inside("ready", {named(each.task.queue, each.task.tenant) for each in drafts})
 
-    async def _create_once(self, drafts: list[Draft], ring: Inside | None) -> list[Created | errors.TaskDuplicate]:
+    async def _create_once(
+        self, line: Line, drafts: list[Draft], ring: Inside | None
+    ) -> list[Created | errors.TaskDuplicate]:
         faults.point("create.before")
-        answers = await create.create(self._line, drafts, ends_after=self._ends_after, ring=ring)
+        answers = await create.create(line, drafts, ends_after=self._ends_after, ring=ring)
         faults.point("create.committed")
         return answers
 
@@ -150,6 +162,8 @@ class Creates:
 
     async def close(self) -> None:
         """Send what is under way."""
-        await self._gathered.drain()
+        await self._plain.drain()
+        await self._keyed.drain()
         await self.flows.close()
-        await self._line.close()
+        for line in self._lines:
+            await line.close()

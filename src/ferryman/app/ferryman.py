@@ -269,8 +269,9 @@ class Ferryman:
         Terms are those of the settings' section `worker`, such as concurrency=20 or queues=["mail"]. The schedules that stand
         in the code are brought into the database first.
         """
-        await self.schedules.declare(self._declared)
-        await wiring.work(self._open, stop or asyncio.Event(), **terms)
+        stop = stop or asyncio.Event()
+        if await wiring.patiently(lambda: self.schedules.declare(self._declared), stop):
+            await wiring.work(self._open, stop, **terms)
 
     @asynccontextmanager
     async def worker(self, **terms: Any) -> AsyncIterator[None]:

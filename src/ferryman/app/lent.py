@@ -63,7 +63,14 @@ class Lent:
     async def create_all(self, connection: object, drafts: Sequence[Draft]) -> list[Created]:
         """Create tasks that must look before they are stored."""
         tx = borrow(connection, schema=self._schema)
-        flowed = await self._flows.store(tx, drafts)
+        # All or none, also for a caller who catches what is raised and commits.
+        await tx.fetch("savepoint ferryman_creates")
+        try:
+            flowed = await self._flows.store(tx, drafts)
+        except errors.FerrymanError:
+            await tx.fetch("rollback to savepoint ferryman_creates")
+            raise
+        await tx.fetch("release savepoint ferryman_creates")
         await self._ring(tx, {topic: _hints(hints) for topic, hints in rings(flowed).items()})
         return [each for each in flowed.answers if isinstance(each, Created)]
 

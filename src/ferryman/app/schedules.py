@@ -124,6 +124,7 @@ class Schedules:
 
     async def _create(self, task: str | Function | None, given: Any, fields: dict[str, Any]) -> Schedule:
         draft = _draft(self._known, task, given, fields, tenant=self.tenant, limit=self._limit)
+        self._known.serves(draft.schedule.queue)
         async with self._session() as tx:
             created = await intake.create(tx, draft)
         self._doorbell.ring("due")

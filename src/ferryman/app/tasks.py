@@ -14,6 +14,7 @@ from ferryman.app.creates import Creates
 from ferryman.app.handle import Handle, Handles
 from ferryman.app.repeat import repeated
 from ferryman.kernel import errors, events, ids, payload, telemetry
+from ferryman.kernel.db import Row
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.pool import Database, Line, Session, spoken
 from ferryman.tasks.intake import cancel, read, signal
@@ -58,6 +59,7 @@ class Tasks:
         owners: Owners,
         *,
         creates: Line,
+        keyed: Line,
         cancels: Line,
         flows: Line,
         tenant: str,
@@ -85,7 +87,8 @@ class Tasks:
         self._poll = poll.total_seconds()
         self._waiting: dict[str, Waiting] = {}
         self._creates = Creates(
-            db, doorbell, owners, line=creates, flows=flows, ends_after=ends_after, patience=patience, rings_within=rings_within
+            db, doorbell, owners,
+            line=creates, keyed=keyed, flows=flows, ends_after=ends_after, patience=patience, rings_within=rings_within,
         )  # fmt: skip
         self.flows = self._creates.flows
 
@@ -334,13 +337,7 @@ class Tasks:
         if connection is not None:
             return await self._creates.cancel_lent(connection, task_ids, tenant=self.tenant, reason=reason)
         wanted = [await self._id(each) for each in task_ids]
-        after = Aftermath()
-        rows = await repeated(
-            lambda: cancel.cancel(
-                self._cancelling, self._owners, wanted, tenant=self.tenant, reason=reason, after=after
-            ),
-            self._patience,
-        )
+        rows, after = await repeated(lambda: self._cancel(wanted, reason), self._patience)
         told = [row["id"] for row in rows]
         if told:
             hints = [str(id) for id in (*told, *after.cancelled)]
@@ -353,6 +350,13 @@ class Tasks:
         if after.lanes:
             self._doorbell.ring("ready", after.lanes)
         return told
+
+    async def _cancel(self, wanted: Sequence[UUID], reason: str | None) -> tuple[Sequence[Row], Aftermath]:
+        after = Aftermath()
+        rows = await cancel.cancel(
+            self._cancelling, self._owners, wanted, tenant=self.tenant, reason=reason, after=after
+        )
+        return rows, after
 
     async def retry(self, *task_ids: str | UUID, untried: bool = False) -> Sequence[Retried]:
         """Try failed or cancelled tasks anew: each as a new task, whose `retry_of` names the old one.

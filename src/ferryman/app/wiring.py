@@ -33,6 +33,9 @@ from ferryman.tasks.work.worker import Terms, Worker
 
 log = logging.getLogger("ferryman")
 
+# What the settings say when nobody has said anything.
+UNTOLD = ("default",)
+
 _KEEP = db.load("ferryman.kernel", "settings/keep")
 
 EMBEDDED_FOLDER = Path(".ferryman") / "postgres"
@@ -73,6 +76,7 @@ class Opened:
         like = request.draft(
             tenant=tenant, name=name, payload="", defaults=defaults, traceparent=telemetry.carry(), **fields
         )
+        self.handlers.serves(like.task.queue)
         return like.task, text
 
     async def close(self) -> None:
@@ -113,6 +117,7 @@ async def open_app(settings: Settings, handlers: Registry, owners: Owners, *, do
         handlers,
         owners,
         creates=Line(url, schema=settings.schema, patience=PATIENCE),
+        keyed=Line(url, schema=settings.schema, patience=PATIENCE),
         cancels=Line(url, schema=settings.schema, patience=PATIENCE),
         flows=Line(url, schema=settings.schema, patience=PATIENCE),
         tenant=settings.tenant,
@@ -218,7 +223,7 @@ async def work(opened: Opened, stop: asyncio.Event, **terms: Any) -> None:
     """Run a worker and its watchdog until told to stop."""
     worker = opened.settings.worker
     agreed = Terms(
-        queues=terms.pop("queues", worker.queues),
+        queues=terms.pop("queues", None) or _served(opened),
         concurrency=terms.pop("concurrency", worker.concurrency),
         claim_max=terms.pop("claim_max", worker.claim_max),
         lanes=terms.pop("lanes", worker.lanes),
@@ -238,6 +243,12 @@ async def work(opened: Opened, stop: asyncio.Event, **terms: Any) -> None:
             await _work(opened, stop, line, agreed)
     finally:
         await line.close()
+
+
+def _served(opened: Opened) -> Sequence[str]:
+    """Return the queues of a worker that was told of none: those that its app declares, beside the default one."""
+    said = opened.settings.worker.queues
+    return said if said != UNTOLD else (*said, *sorted(set(opened.handlers.queues) - set(said)))
 
 
 async def _begin(opened: Opened, line: Line, in_force: str) -> None:

@@ -15,6 +15,15 @@ Thing = TypeVar("Thing")
 Answer = TypeVar("Answer")
 
 
+# A thing that is busy is sent again: soon, because what keeps it is over soon as a rule, and ever later if it is not.
+SOON_SECONDS = 0.002
+LATER_SECONDS = 0.1
+
+
+class Again(Exception):
+    """The answer for a thing that must go with a later set; the others of its set do not wait for it."""
+
+
 class Gather(Generic[Thing, Answer]):
     """Combine concurrent calls into sets.
 
@@ -31,6 +40,8 @@ class Gather(Generic[Thing, Answer]):
         self._waiting: list[tuple[Thing, asyncio.Future[Answer]]] = []
         self._sender: asyncio.Task[None] | None = None
         self._alone: asyncio.Future[None] | None = None
+        self._again: dict[asyncio.Future[Answer], asyncio.TimerHandle] = {}
+        self._pauses: dict[asyncio.Future[Answer], float] = {}
 
     async def __call__(self, thing: Thing) -> Answer:
         """Send one thing, with whatever else goes now, and wait for its answer."""
@@ -43,6 +54,8 @@ class Gather(Generic[Thing, Answer]):
             self._alone.set_result(None)
             self._alone = None
             self._start()
+        if isinstance(answer, Again):
+            return await self.put(thing)
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -78,15 +91,43 @@ class Gather(Generic[Thing, Answer]):
             for _, future in batch:
                 future.cancel()
             raise
-        for (_, future), answer in zip(batch, answers, strict=True):
+        for (thing, future), answer in zip(batch, answers, strict=True):
+            pause = self._pauses.pop(future, SOON_SECONDS)
             if future.done():
                 continue  # the caller has gone away; what was written stays written
-            if isinstance(answer, Exception):
+            if isinstance(answer, Again):
+                self._send_later(thing, future, pause)
+            elif isinstance(answer, Exception):
                 future.set_exception(answer)
             else:
                 future.set_result(answer)
 
+    def _send_later(self, thing: Thing, future: asyncio.Future[Answer], pause: float) -> None:
+        def send() -> None:
+            del self._again[future]
+            if not future.done():
+                self._pauses[future] = min(2 * pause, LATER_SECONDS)
+                self._waiting.append((thing, future))
+                if self._alone is None:
+                    self._start()
+
+        self._again[future] = asyncio.get_running_loop().call_later(pause, send)
+
+    async def stop(self) -> None:
+        """Let go of what is under way and of what waits; their callers are cancelled."""
+        sender = self._sender
+        again, self._again = self._again, {}
+        for future, timer in again.items():
+            timer.cancel()
+            future.cancel()
+        waiting, self._waiting = self._waiting, []
+        for _, future in waiting:
+            future.cancel()
+        if sender is not None:
+            sender.cancel()
+            await asyncio.wait([sender])
+
     async def drain(self) -> None:
         """Wait until everything that was put has been sent."""
-        while under_way := self._sender or self._alone:
-            await asyncio.wait([under_way])
+        while under_way := [each for each in (self._sender, self._alone, *self._again) if each is not None]:
+            await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)

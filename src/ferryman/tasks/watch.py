@@ -13,7 +13,7 @@ from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.invariants import Invariant, declare
 from ferryman.kernel.watchdog import Rule
 from ferryman.tasks import store
-from ferryman.tasks.joins import PARENT_ENDED, end
+from ferryman.tasks.joins import PARENT_ENDED, Aftermath, end
 from ferryman.tasks.model import Outcome
 from ferryman.tasks.ports import Owners
 from ferryman.tasks.rules import ending
@@ -80,21 +80,24 @@ def retention(*, kept: timedelta, failed_kept: timedelta) -> Rule:
 
 def rules(owners: Owners, doorbell: Doorbell, *, sweep: timedelta, interval: timedelta) -> list[Rule]:
     """Return the rules that end every task whose worker or time is gone."""
+    told = Aftermath()
 
     async def reap(tx: Tx, lapsed: Sequence[Row]) -> int:
-        rows, _busy = await settle(tx, owners, [_judge(row) for row in lapsed], lapsed=True)
+        rows, _busy = await settle(tx, owners, [_judge(row) for row in lapsed], lapsed=True, after=told)
         return _counted(rows)
 
     async def expire(tx: Tx, waiting: Sequence[Row]) -> int:
         ids = [row["id"] for row in waiting]
         owed = [(row["callback"], row["callback_ref"]) for row in waiting if row["callback"] is not None]
         code = errors.TaskExpired.code
-        rows = await end(tx, owners, ids, expired=True, code=code, reason="still waiting at its ends_at", owed=owed)
+        rows = await end(
+            tx, owners, ids, expired=True, code=code, reason="still waiting at its ends_at", owed=owed, after=told
+        )
         if rows:
             log.warning("tasks expired", extra={"count": len(rows), "first": str(rows[0]["id"])})
         return _counted(rows)
 
-    ring = partial(_ring, doorbell)
+    ring = partial(_ring, doorbell, told)
 
     return [
         Rule(
@@ -157,16 +160,17 @@ def _gates(doorbell: Doorbell, interval: timedelta) -> Rule:
 
 def _parted(owners: Owners, doorbell: Doorbell, interval: timedelta) -> list[Rule]:
     """Return the rules for what the ends of children and of parents owe each other; the normal path has paid it already."""
+    told = Aftermath()
 
     async def collect(tx: Tx, strays: Sequence[Row]) -> int:
-        return _counted(await end(tx, owners, [row["id"] for row in strays], reason=PARENT_ENDED))
+        rows = await end(tx, owners, [row["id"] for row in strays], reason=PARENT_ENDED, after=told)
+        told.cancelled += [row["id"] for row in rows]
+        return _counted(rows)
 
     async def wake(tx: Tx, stuck: Sequence[Row]) -> int:
         return len(await steps.wake(tx, [row["id"] for row in stuck]))
 
-    def told(found: Sequence[Row]) -> None:
-        doorbell.ring("cancel", [str(row["id"]) for row in found])
-        _ring(doorbell, found)
+    ring = partial(_ring, doorbell, told)
 
     return [
         Rule(
@@ -177,7 +181,7 @@ def _parted(owners: Owners, doorbell: Doorbell, interval: timedelta) -> list[Rul
             every=interval,
             find=steps.strays,
             act=collect,
-            after=told,
+            after=ring,
         ),
         Rule(
             name="T19-stuck",
@@ -187,7 +191,7 @@ def _parted(owners: Owners, doorbell: Doorbell, interval: timedelta) -> list[Rul
             every=interval,
             find=steps.stuck,
             act=wake,
-            after=partial(_ring, doorbell),
+            after=ring,
         ),
     ]
 
@@ -198,9 +202,13 @@ async def _count(tx: Tx, _limit: int) -> Sequence[Row]:
     return ()
 
 
-def _ring(doorbell: Doorbell, found: Sequence[Row]) -> None:
+def _ring(doorbell: Doorbell, told: Aftermath, found: Sequence[Row]) -> None:
+    """Ring for what was found and for the children that ended with it."""
+    children, told.cancelled, told.lanes = told.cancelled, [], []
     doorbell.ring("ready")
-    doorbell.ring("done", [str(row["id"]) for row in found])
+    doorbell.ring("done", [str(id) for id in (*(row["id"] for row in found), *children)])
+    if children:
+        doorbell.ring("cancel", [str(id) for id in children])
 
 
 def _counted(rows: Sequence[Row]) -> int:

@@ -7,13 +7,15 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
 
-from ferryman.kernel import errors, ids
+from ferryman.kernel import errors, ids, telemetry
 from ferryman.kernel.db import Row, Tx
 from ferryman.tasks import store
 from ferryman.tasks.model import Firing, NewSchedule, ScheduleCreated, ScheduleDraft, ScheduleRecord
 from ferryman.tasks.rules import request, rhythm, standing
 from ferryman.tasks.states import ACTIVE, ENDED, PAUSED, SCHEDULE, ScheduleState
 from ferryman.tasks.store import schedules
+
+log = telemetry.logger("tasks")
 
 PAGE_MAX = 1000
 UPCOMING_MAX = 1000
@@ -65,7 +67,13 @@ def _compare(draft: ScheduleDraft, met: dict[str, ScheduleRecord]) -> ScheduleCr
 async def declare(tx: Tx, declared: Sequence[NewSchedule]) -> Sequence[Row]:
     """Bring what stands in the code into the database; answer with what was born or changed."""
     now = await schedules.clock(tx)
-    return await schedules.declare(tx, [(each, standing.first_run(each, now=now)) for each in declared])
+    coming = []
+    for each in declared:
+        try:
+            coming.append((each, standing.first_run(each, now=now)))
+        except errors.TaskInvalidSchedule as error:  # its day has passed: that must not keep a worker from starting
+            log.warning("a schedule in the code fires no more: %s", error.message, extra={"schedule": each.schedule_id})
+    return await schedules.declare(tx, coming) if coming else []
 
 
 async def get(tx: Tx, schedule_id: str | UUID, *, tenant: str) -> tuple[ScheduleRecord, datetime]:

@@ -40,9 +40,9 @@ class Parked(NamedTuple):
     busy: set[UUID]
 
 
-async def remember(tx: Tx, kept: Sequence[Kept], *, owner: UUID) -> bool:
-    """Write what steps came to; tell whether all were written: the rest was stale, or busy."""
-    row = await one(
+async def remember(tx: Tx, kept: Sequence[Kept], *, owner: UUID) -> set[UUID]:
+    """Write what steps came to; answer with the tasks whose steps were written: the others were stale, or busy."""
+    rows = await many(
         tx,
         _REMEMBER,
         tasks=[each.call.task for each in kept],
@@ -54,8 +54,7 @@ async def remember(tx: Tx, kept: Sequence[Kept], *, owner: UUID) -> bool:
         results=[each.result for each in kept],
         owner=owner,
     )
-    assert row is not None
-    return bool(row["count"] == len(kept))
+    return {row["task"] for row in rows}
 
 
 async def mine(tx: Tx, claims: Sequence[Claim], *, owner: UUID) -> set[UUID]:

@@ -27,7 +27,7 @@ SEPARATOR = "\x1f"
 # A look finds at most so many lanes of each kind; the next goes on behind them.
 LOOK_MAX = 1000
 BARREN_SECONDS = 0.5
-BARREN_SECONDS_MAX = 30.0
+BARREN_SECONDS_MAX = 5.0
 
 
 def named(queue: str, tenant: str, *, keyed: bool = False) -> str:
@@ -67,6 +67,7 @@ class Lanes:
                 self._barren.pop((queue, tenant), None)
         if not any_named:
             self.unsure = True
+            self._barren.clear()
         return self.unsure or bool(self._known) or self.gates.waiting
 
     def found(self, rows: Sequence[Row]) -> None:

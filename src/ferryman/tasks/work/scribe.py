@@ -5,8 +5,8 @@ on its way goes with the next (kernel/gather.py). The sets go over a line of the
 
 Every call carries the fence of its claim, and the statement locks the task's row: once a call is written no other holder can
 have come before it. A stale holder's call is refused, and its handler is told. A row that somebody else is writing at that
-moment is passed over and asked again. While the database is away a set is kept and sent again; a repeat meets its own rows.
-A set that PostgreSQL refuses is halved until the bad call stands alone.
+moment is passed over, and its call goes with a later set: nobody else waits for it. While the database is away a set is kept
+and sent again; a repeat meets its own rows. A set that PostgreSQL refuses is halved until the bad call stands alone.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from uuid import UUID
 
 from ferryman.kernel import errors, faults, telemetry
 from ferryman.kernel.doorbell import Doorbell
-from ferryman.kernel.gather import Gather
+from ferryman.kernel.gather import Again, Gather
 from ferryman.kernel.loop import RECONNECT
 from ferryman.kernel.pool import Line
 from ferryman.tasks import store
@@ -29,10 +29,6 @@ from ferryman.tasks.store import steps
 from ferryman.tasks.work.lanes import named
 
 log = logging.getLogger("ferryman.tasks")
-
-# Somebody else is writing the row: for a moment only, so the first look comes soon.
-BUSY_SECONDS = 0.002
-BUSY_SECONDS_MAX = 0.1
 
 Thing = TypeVar("Thing")
 Value = TypeVar("Value")
@@ -73,13 +69,18 @@ class Scribe:
         """Read what a task remembers of earlier claims."""
         return self._recalled.put(task)
 
+    async def close(self) -> None:
+        """Let go of whatever is not written: its worker is gone, and what comes later would be refused."""
+        for gathered in (self._kept, self._asked, self._born, self._recalled):
+            await gathered.stop()
+
     # Sets
 
     async def _remember(self, things: list[Sequence[Kept]]) -> list[Exception | None]:
         async def ask(some: Sequence[Sequence[Kept]]) -> dict[int, None]:
-            whole = await steps.remember(self._line, [each for kept in some for each in kept], owner=self._owner)
+            held = await steps.remember(self._line, [each for kept in some for each in kept], owner=self._owner)
             faults.point("step.committed")
-            return dict.fromkeys(range(len(some))) if whole else {}
+            return {n: None for n, kept in enumerate(some) if kept[0].call.task in held}
 
         faults.point("step.before")
         return await self._fenced(things, ask, lambda kept: kept[0].call)
@@ -125,23 +126,16 @@ class Scribe:
         ask: Callable[[Sequence[Thing]], Awaitable[dict[int, Value] | dict[int, Value | Exception]]],
         call_of: Callable[[Thing], Call],
     ) -> list[Value | Exception]:
-        """Ask until each is answered or found stale."""
-        answers: dict[int, Value | Exception] = {}
-        waiting = list(range(len(things)))
-        pause = BUSY_SECONDS
-        while waiting:
-            some = [things[n] for n in waiting]
-            found = await self._whole(some, ask)
-            answers |= {waiting[n]: each for n, each in found.items()}
-            left = [n for n in waiting if n not in answers]
-            mine = await self._mine([call_of(things[n]) for n in left]) if left else set()
-            waiting = [n for n in left if call_of(things[n]).task in mine]
-            stale = set(left) - set(waiting)
-            telemetry.fenced("task", "step", len(stale))
-            answers |= {n: errors.TaskCancelled("This attempt has been ended from outside.") for n in stale}
-            if waiting:
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, BUSY_SECONDS_MAX)
+        """Ask once: answered, stale, or busy and so to be asked again with a later set."""
+        found = await self._whole(things, ask)
+        answers: dict[int, Value | Exception] = dict(found)
+        left = [n for n in range(len(things)) if n not in answers]
+        mine = await self._mine([call_of(things[n]) for n in left]) if left else set()
+        busy = {n for n in left if call_of(things[n]).task in mine}
+        stale = set(left) - busy
+        telemetry.fenced("task", "step", len(stale))
+        answers |= {n: errors.TaskCancelled("This attempt has been ended from outside.") for n in stale}
+        answers |= {n: Again() for n in busy}
         return [answers[n] for n in range(len(things))]
 
     async def _mine(self, calls: Sequence[Call]) -> set[UUID]:

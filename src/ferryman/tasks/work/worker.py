@@ -102,11 +102,11 @@ class Worker:
 
     def _make_runner(self, drafts: Drafts, home: object) -> Runner:
         terms = self._terms
-        scribe = Scribe(self._lines[1], self._doorbell, owner=self.boot_id, ends_after=terms.ends_after)
+        self._scribe = Scribe(self._lines[1], self._doorbell, owner=self.boot_id, ends_after=terms.ends_after)
         return Runner(
             self._handlers,
             self._words,
-            Desk(scribe, drafts, limit=terms.result_limit),
+            Desk(self._scribe, drafts, limit=terms.result_limit),
             owner=self.boot_id,
             limit=terms.result_limit,
             concurrency=terms.concurrency,
@@ -161,6 +161,7 @@ class Worker:
     async def _close(self) -> None:
         await self._keeper.stop()
         self._runner.close()
+        await self._scribe.close()
         await self._words.close()
         try:
             await asyncio.wait_for(store.leave(self._lines[0], self.boot_id), 2)

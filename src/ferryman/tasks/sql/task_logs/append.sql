@@ -1,5 +1,5 @@
 -- What handlers said; a line of a stale holder is not written, nor one of a task that is gone. The limit keeps the planner
--- at one lookup a row (see turn.sql).
+-- at one lookup a row (see turn.sql). By id: the foreign key locks the tasks, in the order in which everybody does.
 insert into ferryman.task_logs (task, attempt, at, level, message)
 select word.id, word.attempt, ferryman.clock(), word.level, word.message
 from (
@@ -13,5 +13,5 @@ from (
 join ferryman.tasks as task
   on task.id = word.id
  and task.epoch = word.epoch
-order by word.nth
+order by word.id, word.nth
 returning id

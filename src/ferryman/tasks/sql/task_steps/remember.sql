@@ -28,5 +28,5 @@ kept as (
     from clock, held
     on conflict (task, kind, name, nth) do nothing
 )
-select count(*) as count
+select distinct task
 from held

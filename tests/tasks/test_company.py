@@ -1,0 +1,151 @@
+"""What one call, one queue or one line of code does to the others beside it: nothing (K12, K16, K24, T17)."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from ferryman import Context, Ferryman
+from ferryman.kernel import errors
+from ferryman.tasks.states import SUCCEEDED
+from tests.tasks.conftest import MakeApp
+
+SECONDS = 5
+
+
+async def mail(n: int = 0) -> int:
+    return n
+
+
+async def fails() -> None:
+    raise errors.DoNotRetry("no")
+
+
+async def rows(app: Ferryman) -> int:
+    async with app.database.session() as tx:
+        [row] = await tx.fetch("select count(*) as count from ferryman.tasks")
+    return int(row["count"])
+
+
+@pytest.mark.contract("K24", "K25")
+async def test_a_create_without_a_key_waits_for_nobody_elses_key(make_app: MakeApp) -> None:
+    app = await make_app(mail)
+    async with app.database.transaction() as tx:
+        await app.tasks.create(mail, idempotency_key="order-7", connection=tx)
+        waiting = asyncio.create_task(app.tasks.create(mail, idempotency_key="order-7"))
+        await asyncio.sleep(0)
+
+        async with asyncio.timeout(SECONDS):
+            plain = await app.tasks.create(mail, n=1)
+
+        assert not waiting.done()
+    assert (await waiting).id != plain.id
+
+
+@pytest.mark.contract("K16", "T17")
+@pytest.mark.parametrize("options", [{"idempotency_keys": ["a", "b", "c"]}, {"queue": "small"}])
+async def test_many_in_a_callers_transaction_are_all_there_or_none(make_app: MakeApp, options: dict[str, Any]) -> None:
+    app = await make_app(mail)
+    await app.queues.set("small", max_depth=2, new=True)
+    await app.tasks.create(mail, idempotency_key="b", max_retries=7)
+
+    async with app.database.transaction() as tx:
+        with pytest.raises((errors.TaskDuplicate, errors.TaskQueueFull)):
+            await app.tasks.create_many(mail, [{}, {}, {}], max_retries=1, connection=tx, **options)
+        lent = await app.tasks.create(mail, connection=tx)
+
+    assert await rows(app) == 2
+    assert (await app.tasks.record(lent.id)).name == "mail"
+
+
+@pytest.mark.contract("T17", "T8")
+async def test_a_queue_that_the_app_does_not_declare_is_refused_at_every_door(make_app: MakeApp) -> None:
+    refused: list[str] = []
+
+    async def parent(ctx: Context) -> None:
+        try:
+            await ctx.child(mail, queue="tpyo")
+        except errors.UnknownQueue as error:
+            refused.append(error.code)
+
+    app = await make_app(mail, parent)
+    app.queue("post")
+
+    with pytest.raises(errors.UnknownQueue):
+        await app.tasks.create(mail, queue="tpyo")
+    with pytest.raises(errors.UnknownQueue):
+        await app.schedules.create(mail, every=60, queue="tpyo")
+    async with app.worker():
+        await (await app.tasks.create(parent)).result(timeout=30)
+
+    assert refused == ["UNKNOWN_QUEUE"]
+
+
+@pytest.mark.contract("T17")
+async def test_a_worker_that_was_told_of_no_queues_serves_those_that_its_app_declares(make_app: MakeApp) -> None:
+    app = await make_app(mail)
+    app.queue("post")
+
+    async with app.worker():
+        assert await (await app.tasks.create(mail, {"n": 3}, queue="post")).result(timeout=30) == 3
+
+
+@pytest.mark.contract("T17")
+async def test_a_try_anew_of_a_singleton_is_the_singleton(make_app: MakeApp) -> None:
+    app = await make_app((fails, {"singleton": True}))
+    async with app.worker():
+        old = await app.tasks.create(fails)
+        with pytest.raises(errors.FerrymanError):
+            await old.result(timeout=30)
+
+    [tried] = await app.tasks.retry(old.id)
+    met = await app.tasks.create(fails)
+
+    assert (met.id, met.idempotent_hit) == (tried.new, True)
+
+
+@pytest.mark.contract("T10", "K24")
+async def test_a_schedule_whose_day_has_passed_does_not_keep_its_worker_from_starting(
+    make_app: MakeApp, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = await make_app()
+    past = datetime.now(UTC) - timedelta(days=1)
+
+    @app.schedule(cron="0 8 * * *", ends_at=past, name="old")
+    @app.task
+    async def report() -> int:
+        return 7
+
+    async with app.worker():
+        handle = await app.tasks.create(report)
+        assert await handle.result(timeout=30) == 7
+
+    assert (await handle.refresh()).state is SUCCEEDED
+    assert "fires no more" in caplog.text
+    assert await app.schedules.list() == []
+
+
+@pytest.mark.contract("T19", "K24")
+async def test_a_row_that_a_caller_holds_stops_no_other_tasks_steps(make_app: MakeApp) -> None:
+    began, go = asyncio.Event(), asyncio.Event()
+
+    async def flow(ctx: Context, held: bool) -> int:
+        if held:
+            began.set()
+            await go.wait()
+        return await ctx.step("one", mail, 1)
+
+    app = await make_app(flow)
+    async with app.worker():
+        held = await app.tasks.create(flow, held=True)
+        await began.wait()
+        async with app.database.session() as caller:
+            await caller.fetch("begin")
+            await app.tasks.cancel(held.id, connection=caller)
+            go.set()
+
+            assert await (await app.tasks.create(flow, held=False)).result(timeout=SECONDS) == 1
+            await caller.fetch("rollback")
+
+        assert await held.result(timeout=30) == 1
