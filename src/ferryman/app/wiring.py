@@ -156,7 +156,7 @@ async def _hear(bell: Doorbell) -> None:
 async def patiently(attempt: Callable[[], Awaitable[object]], stop: asyncio.Event) -> bool:
     """Try until it is done, while the database is away; false when told to stop before (K24)."""
     failures = 0
-    while not stop.is_set():
+    while True:
         try:
             await attempt()
         except errors.DatabaseUnavailable as error:
@@ -165,11 +165,12 @@ async def patiently(attempt: Callable[[], Awaitable[object]], stop: asyncio.Even
             level = logging.WARNING if failures % SAID_EVERY == 1 else logging.DEBUG
             log.log(level, "waiting for the database: %s", error.message, extra={"failures": failures})
             await _within(stop, pause)
+            if stop.is_set():
+                return False
         else:
             if failures:
                 log.info("the database is there", extra={"failures": failures})
             return True
-    return False
 
 
 async def _within(event: asyncio.Event, seconds: float) -> None:
