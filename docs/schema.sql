@@ -106,12 +106,16 @@ begin
         select draft.ordinality::integer from unnest(drafts) with ordinality as draft
         order by coalesce(draft.idempotency_key, '') collate "C", coalesce(draft.idempotency_scope, '') collate "C",
                  coalesce(draft.task_id, '') collate "C", draft.ordinality);
-    -- Who holds a queue that bounds how much of it is live counts alone, and in one order.
-    perform from ferryman.queues as queue
-    where queue.name in (select draft.queue from unnest(drafts) as draft)
-      and exists (select from ferryman.queues as bounded where bounded.name = queue.name and bounded.max_depth is not null)
-    order by queue.name collate "C", queue.tenant <> '*', queue.tenant collate "C"
-    for no key update;
+    -- Who holds the lock of a queue that bounds how much of it is live counts alone, and in one order (sql/queues/deep.sql).
+    perform pg_advisory_xact_lock(hashtextextended('ferryman.depth' || chr(31) || queue.name, 0))
+    from (
+        select bounded.name
+        from ferryman.queues as bounded
+        where bounded.name in (select draft.queue from unnest(drafts) as draft) and bounded.max_depth is not null
+        group by bounded.name
+        order by bounded.name collate "C"
+        offset 0
+    ) as queue;
     for attempt in 1 .. 3 loop
         exit when waiting = '{}';
         with inserted as (
@@ -711,9 +715,11 @@ CREATE FUNCTION ferryman.reasons_tasks_queues(id uuid) RETURNS TABLE(code text, 
            format('%s of its queue %s run%s, as many as may; the first lease ends at %s.', held.count, agreed.name,
                   case agreed.tenant when '*' then '' else ' for its tenant' end, ferryman.spelled(held.until)),
            held.until, jsonb_build_object('concurrency', agreed.concurrency, 'holders', held.ids)
-    from agreed
+    from agreed, task
     cross join lateral (
-        select count(*) as count, min(holder.leased_until) as until, (array_agg(holder.id order by holder.leased_until))[:10] as ids
+        -- Of other tenants' tasks the number is told, and nothing else.
+        select count(*) as count, min(holder.leased_until) as until,
+               (array_agg(holder.id order by holder.leased_until) filter (where holder.tenant = task.tenant))[:10] as ids
         from ferryman.tasks as holder
         where holder.queue = agreed.name and (agreed.tenant = '*' or holder.tenant = agreed.tenant)
           and holder.slot and holder.leased_until is not null

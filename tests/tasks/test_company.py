@@ -8,8 +8,8 @@ import pytest
 
 from ferryman import Context, Ferryman
 from ferryman.kernel import errors
-from ferryman.tasks.states import SUCCEEDED
-from tests.tasks.conftest import MakeApp
+from ferryman.tasks.states import CANCELLED, SUCCEEDED
+from tests.tasks.parking import MakeApp, parked
 
 SECONDS = 5
 
@@ -149,3 +149,52 @@ async def test_a_row_that_a_caller_holds_stops_no_other_tasks_steps(make_app: Ma
             await caller.fetch("rollback")
 
         assert await held.result(timeout=30) == 1
+
+
+@pytest.mark.contract("K16", "T17")
+@pytest.mark.parametrize("door", ["python", "sql"])
+async def test_a_callers_open_transaction_does_not_shut_the_gate_of_a_queue_with_a_depth(
+    make_app: MakeApp, door: str
+) -> None:
+    app = await make_app(mail)
+    await app.queues.set("small", max_depth=100, concurrency=2, new=True)
+
+    async with app.worker(queues=["small"]), app.database.session() as caller:
+        await caller.fetch("begin")
+        if door == "python":
+            await app.tasks.create(mail, queue="small", connection=caller)
+        else:
+            await caller.fetch("""select ferryman.create_tasks('{"name": "mail", "queue": "small", "payload": {}}')""")
+        async with app.database.session() as other:
+            await other.fetch(
+                "insert into ferryman.tasks (id, name, queue, payload, timeout_ms, max_retries, due_at, ends_at, created_at,"
+                " updated_at, state, rank) select gen_random_uuid(), 'mail', 'small', '{}', 60000, 0, now(),"
+                " now() + interval '1 day', now(), now(), 'ready', now()"
+            )
+        app.doorbell.ring("ready")
+
+        async with asyncio.timeout(SECONDS), app.database.session() as other:
+            while not await other.fetch("select from ferryman.tasks where state = 'succeeded'"):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        await caller.fetch("rollback")
+
+
+@pytest.mark.contract("T10", "T19")
+async def test_a_firing_that_overtakes_another_takes_its_children_along(make_app: MakeApp) -> None:
+    async def hang() -> None:
+        await asyncio.Event().wait()
+
+    async def flow(ctx: Context) -> None:
+        await ctx.child(hang)
+
+    app = await make_app(flow, hang)
+    schedule = await app.schedules.create(flow, every=3600, overlap="cancel_previous")
+    async with app.worker():
+        first = await schedule.trigger()
+        await parked(app, first.id)
+        [child] = await app.tasks.list(name="hang")
+
+        await schedule.trigger()
+
+        assert (await app.tasks.record(first.id)).state is CANCELLED
+        assert (await app.tasks.record(child.id)).state is CANCELLED

@@ -36,6 +36,7 @@ Value = TypeVar("Value")
 
 
 SET = 1000
+UNSAID = (None,) * 14
 
 
 class Known(Protocol):
@@ -136,9 +137,12 @@ class Tasks:
         long, and each call with the same key begins the wait anew, with the newest payload. With `connection`, an open
         transaction of the caller's, it is stored if and when the caller commits.
         """
-        draft = self._draft(
-            task,
-            arguments if given is None else _alone(given, arguments),
+        # Most creates say nothing but a name and a payload; they need not pay for what can be said.
+        options = (
+            at, task_id, queue, priority, timeout, max_retries, backoff, idempotency_key, idempotency_scope, ends_at, limit_key,
+            singleton, debounce, debounce_key,
+        )  # fmt: skip
+        asked = {} if options == UNSAID else _asked(
             schedule_type=None if at is None else request.AT,
             scheduled_at=at,
             task_id=task_id,
@@ -154,13 +158,14 @@ class Tasks:
             singleton=singleton,
             debounce=debounce,
             debounce_key=debounce_key,
-        )
+        )  # fmt: skip
+        draft = self._draft(task, arguments if given is None else _alone(given, arguments), asked)
         return Handle(self, await self._creates.create(draft, connection))
 
     async def accept(self, asked: Mapping[str, Any], *, connection: object = None) -> Handle:
         """Create a task from a request in the form of the source: `{"schedule_type": "at", "scheduled_at": …}`."""
         fields = request.fields(asked)
-        draft = self._draft(fields.pop("name", None), _or_empty(fields.pop("payload", None)), **fields)
+        draft = self._draft(fields.pop("name", None), _or_empty(fields.pop("payload", None)), _asked(**fields))
         return Handle(self, await self._creates.create(draft, connection))
 
     async def create_many(
@@ -184,9 +189,7 @@ class Tasks:
 
         A key that exists answers with its task; one whose task differs is a conflict, and nothing is created.
         """
-        like = self._draft(
-            task,
-            None,
+        asked = _asked(
             schedule_type=None if at is None else request.AT,
             scheduled_at=at,
             queue=queue,
@@ -196,6 +199,7 @@ class Tasks:
             backoff=backoff,
             ends_at=ends_at,
         )
+        like = self._draft(task, None, asked)
         _, handler, defaults = self._known.find(task)
         keyed = idempotency_keys is not None or idempotency_scope is not None
         if keyed or limit_key is not None or defaults.keys is not None or self._creates.looks(like):
@@ -226,12 +230,11 @@ class Tasks:
                 handler.fit(text)
         return Alike([ids.new_id() for _ in texts], texts)
 
-    def _draft(self, task: str | Function | None, given: Any, **fields: Any) -> Draft:
+    def _draft(self, task: str | Function | None, given: Any, asked: dict[str, Any]) -> Draft:
         name, handler, defaults = self._known.find(task)
         text = payload.encode(given, limit=self._limit)
         if handler is not None and given is not None:
             handler.fit(text)
-        asked = {field: value for field, value in fields.items() if value is not None}
         keyed = {field: asked.pop(field) for field in keys.FIELDS if field in asked} if asked else asked
         make = request.draft if asked else request.plain
         draft = make(
@@ -378,6 +381,10 @@ class Tasks:
         for waiting in list(self._waiting.values()):
             await waiting.close()
         await self._cancelling.close()
+
+
+def _asked(**fields: Any) -> dict[str, Any]:
+    return {field: value for field, value in fields.items() if value is not None}
 
 
 def _or_empty(given: Any) -> Any:

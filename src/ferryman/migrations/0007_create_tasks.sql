@@ -344,12 +344,16 @@ begin
         select draft.ordinality::integer from unnest(drafts) with ordinality as draft
         order by coalesce(draft.idempotency_key, '') collate "C", coalesce(draft.idempotency_scope, '') collate "C",
                  coalesce(draft.task_id, '') collate "C", draft.ordinality);
-    -- Who holds a queue that bounds how much of it is live counts alone, and in one order.
-    perform from ferryman.queues as queue
-    where queue.name in (select draft.queue from unnest(drafts) as draft)
-      and exists (select from ferryman.queues as bounded where bounded.name = queue.name and bounded.max_depth is not null)
-    order by queue.name collate "C", queue.tenant <> '*', queue.tenant collate "C"
-    for no key update;
+    -- Who holds the lock of a queue that bounds how much of it is live counts alone, and in one order (sql/queues/deep.sql).
+    perform pg_advisory_xact_lock(hashtextextended('ferryman.depth' || chr(31) || queue.name, 0))
+    from (
+        select bounded.name
+        from ferryman.queues as bounded
+        where bounded.name in (select draft.queue from unnest(drafts) as draft) and bounded.max_depth is not null
+        group by bounded.name
+        order by bounded.name collate "C"
+        offset 0
+    ) as queue;
     for attempt in 1 .. 3 loop
         exit when waiting = '{}';
         with inserted as (

@@ -126,9 +126,11 @@ language sql stable as $$
            format('%s of its queue %s run%s, as many as may; the first lease ends at %s.', held.count, agreed.name,
                   case agreed.tenant when '*' then '' else ' for its tenant' end, ferryman.spelled(held.until)),
            held.until, jsonb_build_object('concurrency', agreed.concurrency, 'holders', held.ids)
-    from agreed
+    from agreed, task
     cross join lateral (
-        select count(*) as count, min(holder.leased_until) as until, (array_agg(holder.id order by holder.leased_until))[:10] as ids
+        -- Of other tenants' tasks the number is told, and nothing else.
+        select count(*) as count, min(holder.leased_until) as until,
+               (array_agg(holder.id order by holder.leased_until) filter (where holder.tenant = task.tenant))[:10] as ids
         from ferryman.tasks as holder
         where holder.queue = agreed.name and (agreed.tenant = '*' or holder.tenant = agreed.tenant)
           and holder.slot and holder.leased_until is not null

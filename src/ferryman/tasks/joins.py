@@ -96,3 +96,16 @@ async def end_children(tx: Tx, owners: Owners, ids: Collection[UUID], *, after: 
     if children:
         rows = await end(tx, owners, children, reason=PARENT_ENDED, after=after)
         after.cancelled += [row["id"] for row in rows]
+
+
+async def cancel_free(
+    tx: Tx, ids: Collection[UUID], *, tenant: str | None = None, code: str | None = None, reason: str
+) -> tuple[list[UUID], list[UUID]]:
+    """Cancel tasks whose ends are owed to nobody; answer with those that were, and with the children that went with them."""
+    after = Aftermath()
+    rows = await end(tx, _FAMILY, ids, tenant=tenant, code=code, reason=reason, owed=(), after=after)
+    return [row["id"] for row in rows], after.cancelled
+
+
+# Children owe their ends to their parents and to nobody else.
+_FAMILY = Owners({CHILD: Joins()})

@@ -17,6 +17,7 @@ from ferryman.kernel import errors, ids
 from ferryman.kernel.db import Row, Tx
 from ferryman.tasks import store
 from ferryman.tasks.intake.create import TRIES, compare, newborn, place
+from ferryman.tasks.joins import cancel_free
 from ferryman.tasks.model import Created, Draft, TaskRecord
 from ferryman.tasks.store import flows
 
@@ -129,8 +130,9 @@ class _Coming:
         late = [n for n in sorted(self.waiting) if self._lane(n) == lane][-over:]
         if row["at_limit"] == CANCEL:
             wanted = await flows.oldest(tx, queue, tenant=tenant, limit=over)
-            gone = await store.cancel(tx, wanted, tenant=tenant, code=errors.TaskQueueFull.code, reason=MADE_ROOM)
-            self.displaced += [each["id"] for each in gone]
+            code = errors.TaskQueueFull.code
+            gone, children = await cancel_free(tx, wanted, tenant=tenant, code=code, reason=MADE_ROOM)
+            self.displaced += [*gone, *children]
             late = late[len(gone) :]
         met = None
         if late and row["at_limit"] == COALESCE:

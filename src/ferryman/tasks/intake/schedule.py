@@ -9,7 +9,7 @@ from uuid import UUID
 
 from ferryman.kernel import errors, ids, telemetry
 from ferryman.kernel.db import Row, Tx
-from ferryman.tasks import store
+from ferryman.tasks.joins import cancel_free
 from ferryman.tasks.model import Firing, NewSchedule, ScheduleCreated, ScheduleDraft, ScheduleRecord
 from ferryman.tasks.rules import request, rhythm, standing
 from ferryman.tasks.states import ACTIVE, ENDED, PAUSED, SCHEDULE, ScheduleState
@@ -159,8 +159,8 @@ async def trigger(tx: Tx, schedule: ScheduleRecord, *, ends_after: timedelta) ->
     )
     if not told or not told[0]["tasks"]:
         raise errors.ScheduleBusy(f"A task of {held.schedule_id} has not ended, and its overlap is {held.overlap!r}.")
-    cancelled = [row["id"] for row in await store.cancel(tx, told[0]["previous"], reason="its schedule was triggered")]
-    return Triggered(firing.id, held.queue, cancelled)
+    cancelled, children = await cancel_free(tx, told[0]["previous"], reason="its schedule was triggered")
+    return Triggered(firing.id, held.queue, [*cancelled, *children])
 
 
 async def _take(tx: Tx, schedule: ScheduleRecord) -> tuple[ScheduleRecord, datetime]:

@@ -21,7 +21,7 @@ from ferryman.kernel import errors, faults, ids, retry, telemetry
 from ferryman.kernel.db import Row, Tx
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.pool import Line
-from ferryman.tasks import store
+from ferryman.tasks.joins import cancel_free
 from ferryman.tasks.rules import rhythm
 from ferryman.tasks.states import CANCELLED
 from ferryman.tasks.store import schedules
@@ -94,10 +94,9 @@ class Scheduler:
             return (), []
         told = await schedules.fire(tx, advances, firings, ends_after=self._ends_after)
         previous = [id for row in told for id in row["previous"]]
-        # What a schedule fired is owed to nobody: it carries no callback, so the plain statement is all it takes.
-        cancelled = await store.cancel(tx, previous, reason=OVERTAKEN) if previous else []
+        cancelled, children = await cancel_free(tx, previous, reason=OVERTAKEN) if previous else ([], [])
         await faults.apoint("fire.written")
-        return told, [row["id"] for row in cancelled]
+        return told, [*cancelled, *children]
 
     def _planned(self, due: Sequence[Row]) -> tuple[list[Advance], list[NewFiring]]:
         """Reckon what is due as far as one statement has room for; the rest is due still."""

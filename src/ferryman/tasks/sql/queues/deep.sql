@@ -1,7 +1,12 @@
--- The queues of a set of creates that bound how much of them is live, locked in one order: who holds them counts alone.
-select queue.name, queue.tenant, queue.max_depth, queue.at_limit
-from ferryman.queues as queue
-where queue.name = any(:queues::text[])
-  and exists (select from ferryman.queues as bounded where bounded.name = queue.name and bounded.max_depth is not null)
-order by queue.name collate "C", queue.tenant <> '*', queue.tenant collate "C"
-for no key update
+-- The queues of a set of creates that bound how much of them is live: who holds their locks, taken in one order, counts alone.
+-- An advisory lock, not the queue's row: that is its gate, and a caller's open transaction must not keep it shut.
+select queue.name, queue.tenant, queue.max_depth, queue.at_limit,
+       pg_advisory_xact_lock(hashtextextended('ferryman.depth' || chr(31) || queue.name, 0)) as locked
+from (
+    select each.name, each.tenant, each.max_depth, each.at_limit
+    from ferryman.queues as each
+    where each.name = any(:queues::text[])
+      and exists (select from ferryman.queues as bounded where bounded.name = each.name and bounded.max_depth is not null)
+    order by each.name collate "C"
+    offset 0
+) as queue
