@@ -197,7 +197,8 @@ class Pump(Generic[Item, Outcome]):
         try:
             faults.point("settle.before" if outcomes else "claim.sent")
             turned = await self._crew.turn(line, outcomes, room)
-            faults.point("claim.committed")
+            if outcomes or turned.items:
+                faults.point("claim.committed")
         except errors.FerrymanError as error:
             self._sight.ended(this)
             await self._after_failure(line, outcomes, room, error)
