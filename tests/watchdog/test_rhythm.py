@@ -74,6 +74,7 @@ async def test_a_watchdog_that_slept_with_its_machine_asks_the_database_before_i
 ) -> None:
     now = 1000.0
     dog = Watchdog(line, [REAP], lease=timedelta(milliseconds=50), clock=lambda: now)
+    await silent_for(ward, timedelta(0))  # the database was made from one that may be old
     await dog.tick()
     await admit(ward, 1)
     await silent_for(ward, HOUR)  # by the database; the watchdog's own clock stood still
@@ -91,6 +92,7 @@ async def test_a_watchdog_that_slept_with_its_machine_asks_the_database_before_i
 async def test_a_grace_that_another_watchdog_gave_is_kept_before_the_next_tick(ward: Database, line: Line) -> None:
     now = 1000.0
     dog = Watchdog(line, [REAP], clock=lambda: now)
+    await silent_for(ward, timedelta(0))
     await dog.tick()
     await admit(ward, 1)
     async with ward.session() as session:
