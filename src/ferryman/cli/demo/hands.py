@@ -65,7 +65,8 @@ class Hands:
         port = _free_port()
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "ferryman.cli.leash", "worker", "--app", "ferryman.cli.demo.handlers:app",
-            "--lease", f"{LEASE_SECONDS}s", "--grace", "1s", "--log-level", "error", "--metrics-port", str(port), *options,
+            "--lease", f"{LEASE_SECONDS}s", "--grace", "1s", "--log-level", "error", "--metrics-port", str(port),
+            *(options or ("--queues", "default")),
             env=self._environ, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
         hand = Hand(process, port)
