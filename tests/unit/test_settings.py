@@ -43,7 +43,7 @@ def test_the_defaults_are_those_of_the_contract() -> None:
         lease=second(30),
         grace=second(20),
         poll=second(1),
-        queues=("default",),
+        queues=None,
         watchdog_interval=second(5),
         lease_sweep=second(1),
         lanes=2,

@@ -9,15 +9,16 @@ second task (K24); who may have something to do is rung.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from functools import partial
+from itertools import takewhile
 
+from ferryman.app import births
 from ferryman.app.flows import Flows
 from ferryman.app.lent import Lent
 from ferryman.app.repeat import repeated
-from ferryman.kernel import errors, faults, telemetry
+from ferryman.kernel import errors, faults
 from ferryman.kernel.doorbell import Doorbell, Inside
 from ferryman.kernel.gather import Gather
 from ferryman.kernel.pool import Database, Line
@@ -25,7 +26,6 @@ from ferryman.tasks.intake import create
 from ferryman.tasks.intake.create import Alike
 from ferryman.tasks.model import Created, Draft, TaskRecord
 from ferryman.tasks.ports import Owners
-from ferryman.tasks.states import READY
 from ferryman.tasks.work.lanes import named
 
 
@@ -79,6 +79,9 @@ class Creates:
         self, like: Draft, some: Callable[[], Alike], connection: object
     ) -> list[tuple[Alike, TaskRecord]]:
         """Store tasks that differ only in id and payload, all or none; `some` makes the next set, an empty one at the end."""
+        if connection is not None:
+            # All are checked before the first is in the caller's hands.
+            return await self._lent.create_many(connection, like, list(takewhile(_holds_some, iter(some, None))))
         made: list[Alike] = []  # kept to be sent again if the answer is lost: their ids make the repeat harmless
 
         def next_set(place: int) -> Alike:
@@ -86,10 +89,6 @@ class Creates:
                 made.append(some())
             return made[place]
 
-        if connection is not None:
-            while next_set(len(made)).ids:  # all are checked before the first is in the caller's hands
-                continue
-            return await self._lent.create_many(connection, like, made[:-1])
         sets = await repeated(lambda: self._create_sets(like, next_set), self._patience)
         self._born([(first, len(alike.ids)) for alike, first in sets])
         return sets
@@ -140,25 +139,9 @@ class Creates:
         return answers
 
     def _born(self, created: Sequence[tuple[TaskRecord, int]], *, here: bool = False) -> None:
-        """Count and ring for tasks that are stored: records, each with how many there are of its kind.
-
-        With `here` the transaction has rung for the other processes.
-        """
-        counts: Counter[str] = Counter()
-        ready: set[str] = set()
-        pending = False
-        for task, count in created:
-            counts[task.queue] += count
-            if task.state is READY:
-                ready.add(named(task.queue, task.tenant))
-            else:
-                pending = True
-        for queue, count in counts.items():
-            telemetry.created("task", queue, count)
-        if pending:
-            self._doorbell.ring("due")
-        if ready:
-            self._doorbell.ring("ready", ready, here=here)
+        """Ring for tasks that are stored; with `here` the transaction has rung for the other processes."""
+        for topic, hints in births.count(created).items():
+            self._doorbell.ring(topic, hints, here=here)
 
     async def close(self) -> None:
         """Send what is under way."""
@@ -167,3 +150,7 @@ class Creates:
         await self.flows.close()
         for line in self._lines:
             await line.close()
+
+
+def _holds_some(alike: Alike) -> bool:
+    return bool(alike.ids)

@@ -182,6 +182,10 @@ class Ferryman:
         """Name the handlers that run here."""
         return sorted(self._handlers.handlers)
 
+    def served(self) -> Sequence[str]:
+        """Name the queues that a worker serves here, unless it is told others."""
+        return self._handlers.served(self.settings.worker.queues)
+
     def on_end(self, kind: str, owner: Settles) -> None:
         """Let an owner settle the ends of tasks that carry this kind of callback."""
         self._settlers[kind] = owner

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from uuid import UUID
 
+from ferryman.app import births
 from ferryman.app.repeat import repeated
 from ferryman.kernel import errors, telemetry
 from ferryman.kernel.db import Tx
@@ -143,17 +144,10 @@ class Flows:
 
 def rings(flowed: flow.Flowed) -> dict[str, frozenset[str]]:
     """Count what became of a set, and say what there is to ring for when it is committed."""
-    born = [each.task for each in flowed.answers if isinstance(each, Created) and not each.idempotent_hit]
-    for task in born:
-        telemetry.created("task", task.queue, 1)
-    told: dict[str, frozenset[str]] = {}
-    if any(isinstance(each, Created) and each.task.state is not READY for each in flowed.answers):
+    created = [each for each in flowed.answers if isinstance(each, Created)]
+    told = births.count((each.task, 1) for each in created if not each.idempotent_hit)
+    if any(each.task.state is not READY for each in created):  # also a call that was put off once more
         told["due"] = frozenset()
-    ready = frozenset(
-        named(task.queue, task.tenant, keyed=task.limit_key is not None) for task in born if task.state is READY
-    )
-    if ready:
-        told["ready"] = ready
     if flowed.displaced:
         told["cancel"] = told["done"] = frozenset(str(id) for id in flowed.displaced)
         telemetry.ended("task", CANCELLED.value, errors.TaskQueueFull.code, len(flowed.displaced))

@@ -2,7 +2,8 @@
 
 The statements are those of the door itself, so validation, idempotency and the log are the same; only whose transaction it is
 differs. So nothing is repeated when the database goes away (the caller begins anew), and the ring travels in the transaction:
-PostgreSQL delivers it at the commit. Where that doorbell is not used, polling finds what was committed.
+PostgreSQL delivers it at the commit. Where that doorbell is not used, polling finds what was committed. What is created is
+counted at once, though the caller may still roll back: what is never counted would be missed more.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from uuid import UUID
 
+from ferryman.app import births
 from ferryman.app.flows import Flows, rings
 from ferryman.kernel import doorbell_pg, errors, ids, telemetry
 from ferryman.kernel.borrow import borrow
@@ -22,8 +24,7 @@ from ferryman.tasks.joins import Aftermath
 from ferryman.tasks.model import Created, Draft, TaskRecord
 from ferryman.tasks.ports import Owners
 from ferryman.tasks.rules import request
-from ferryman.tasks.states import CANCELLED, READY
-from ferryman.tasks.work.lanes import named
+from ferryman.tasks.states import CANCELLED
 
 
 class Lent:
@@ -47,7 +48,7 @@ class Lent:
         if isinstance(answer, errors.TaskDuplicate):
             raise answer
         if not answer.idempotent_hit:
-            await self._born(tx, answer.task, 1)
+            await self._ring(tx, births.count([(answer.task, 1)]))
         return answer
 
     async def create_many(
@@ -56,8 +57,7 @@ class Lent:
         """Create tasks that differ only in id and payload."""
         tx = borrow(connection, schema=self._schema)
         created = [(alike, await create.create_alike(tx, like, alike, ends_after=self._ends_after)) for alike in sets]
-        if created:
-            await self._born(tx, created[0][1], sum(len(alike.ids) for alike in sets))
+        await self._ring(tx, births.count((first, len(alike.ids)) for alike, first in created))
         return created
 
     async def create_all(self, connection: object, drafts: Sequence[Draft]) -> list[Created]:
@@ -73,12 +73,6 @@ class Lent:
         await tx.fetch("release savepoint ferryman_creates")
         await self._ring(tx, {topic: _hints(hints) for topic, hints in rings(flowed).items()})
         return [each for each in flowed.answers if isinstance(each, Created)]
-
-    async def _born(self, tx: Tx, task: TaskRecord, count: int) -> None:
-        # Counted though the caller may still roll back: what is never counted would be missed more.
-        telemetry.created("task", task.queue, count)
-        ready = task.state is READY
-        await self._ring(tx, {"ready": frozenset({named(task.queue, task.tenant)})} if ready else {"due": frozenset()})
 
     async def cancel(
         self, connection: object, task_ids: Sequence[str | UUID], *, tenant: str, reason: str | None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -28,6 +28,10 @@ class Registry:
     def queue(self, name: str, terms: Mapping[str, Any]) -> None:
         """Declare a queue and what is agreed for it."""
         self.queues[ids.check_name(name, "queue")] = queue.columns(terms)
+
+    def served(self, said: Sequence[str] | None) -> Sequence[str]:
+        """Return the queues of a worker: those it was told, else the default one and those that are declared here."""
+        return said or sorted({self._defaults.queue, *self.queues})
 
     def serves(self, name: str) -> None:
         """Refuse a queue that an app which declares its queues has not declared."""

@@ -33,9 +33,6 @@ from ferryman.tasks.work.worker import Terms, Worker
 
 log = logging.getLogger("ferryman")
 
-# What the settings say when nobody has said anything.
-UNTOLD = ("default",)
-
 _KEEP = db.load("ferryman.kernel", "settings/keep")
 
 EMBEDDED_FOLDER = Path(".ferryman") / "postgres"
@@ -224,7 +221,7 @@ async def work(opened: Opened, stop: asyncio.Event, **terms: Any) -> None:
     """Run a worker and its watchdog until told to stop."""
     worker = opened.settings.worker
     agreed = Terms(
-        queues=terms.pop("queues", None) or _served(opened),
+        queues=opened.handlers.served(terms.pop("queues", None) or worker.queues),
         concurrency=terms.pop("concurrency", worker.concurrency),
         claim_max=terms.pop("claim_max", worker.claim_max),
         lanes=terms.pop("lanes", worker.lanes),
@@ -244,12 +241,6 @@ async def work(opened: Opened, stop: asyncio.Event, **terms: Any) -> None:
             await _work(opened, stop, line, agreed)
     finally:
         await line.close()
-
-
-def _served(opened: Opened) -> Sequence[str]:
-    """Return the queues of a worker that was told of none: those that its app declares, beside the default one."""
-    said = opened.settings.worker.queues
-    return said if said != UNTOLD else (*said, *sorted(set(opened.handlers.queues) - set(said)))
 
 
 async def _begin(opened: Opened, line: Line, in_force: str) -> None:

@@ -56,11 +56,12 @@ def _welcome(
     screen: Screen, settings: Settings, url: str, loaded: Ferryman, *, applied: list[str], named: str | None
 ) -> None:
     handlers = loaded.handlers()
+    served = loaded.served()
     home = "" if settings.database_url else f"  (embedded, in {wiring.EMBEDDED_FOLDER})"
     tables = f"applied {len(applied)} migrations" if applied else "up to date"
     screen.print(f"database   {setting.show(url)}{home}")
     screen.print(f"tables     {tables}, schema {settings.schema}")
-    screen.print(f"worker     {', '.join(handlers) or 'no handlers'}; queues {', '.join(settings.worker.queues)}")
+    screen.print(f"worker     {', '.join(handlers) or 'no handlers'}; queues {', '.join(served)}")
     screen.print("")
     if named is None:
         screen.print("Try next: write this to first.py, then run `ferryman dev --app first:app`.\n")

@@ -37,11 +37,11 @@ class Gather(Generic[Thing, Answer]):
         """Bound a set to `most` things."""
         self._send = send
         self._most = most
-        self._waiting: list[tuple[Thing, asyncio.Future[Answer]]] = []
+        # Each with how long it is put off when it is busy.
+        self._waiting: list[tuple[Thing, asyncio.Future[Answer], float]] = []
         self._sender: asyncio.Task[None] | None = None
         self._alone: asyncio.Future[None] | None = None
         self._again: dict[asyncio.Future[Answer], asyncio.TimerHandle] = {}
-        self._pauses: dict[asyncio.Future[Answer], float] = {}
 
     async def __call__(self, thing: Thing) -> Answer:
         """Send one thing, with whatever else goes now, and wait for its answer."""
@@ -63,10 +63,13 @@ class Gather(Generic[Thing, Answer]):
     def put(self, thing: Thing) -> asyncio.Future[Answer]:
         """Put one thing into the next set; its answer comes later."""
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._waiting.append((thing, future))
+        self._wait(thing, future, SOON_SECONDS)
+        return future
+
+    def _wait(self, thing: Thing, future: asyncio.Future[Answer], pause: float) -> None:
+        self._waiting.append((thing, future, pause))
         if self._alone is None:
             self._start()
-        return future
 
     def _start(self) -> None:
         if self._waiting and self._sender is None:
@@ -82,17 +85,16 @@ class Gather(Generic[Thing, Answer]):
         finally:
             self._sender = None
 
-    async def _flush(self, batch: list[tuple[Thing, asyncio.Future[Answer]]]) -> None:
+    async def _flush(self, batch: list[tuple[Thing, asyncio.Future[Answer], float]]) -> None:
         try:
-            answers: Sequence[Answer | Exception] = await self._send([thing for thing, _ in batch])
+            answers: Sequence[Answer | Exception] = await self._send([thing for thing, _, _ in batch])
         except Exception as error:  # noqa: BLE001 - told to every caller of the set
             answers = [error] * len(batch)
         except BaseException:
-            for _, future in batch:
+            for _, future, _ in batch:
                 future.cancel()
             raise
-        for (thing, future), answer in zip(batch, answers, strict=True):
-            pause = self._pauses.pop(future, SOON_SECONDS)
+        for (thing, future, pause), answer in zip(batch, answers, strict=True):
             if future.done():
                 continue  # the caller has gone away; what was written stays written
             if isinstance(answer, Again):
@@ -106,10 +108,7 @@ class Gather(Generic[Thing, Answer]):
         def send() -> None:
             del self._again[future]
             if not future.done():
-                self._pauses[future] = min(2 * pause, LATER_SECONDS)
-                self._waiting.append((thing, future))
-                if self._alone is None:
-                    self._start()
+                self._wait(thing, future, min(2 * pause, LATER_SECONDS))
 
         self._again[future] = asyncio.get_running_loop().call_later(pause, send)
 
@@ -121,7 +120,7 @@ class Gather(Generic[Thing, Answer]):
             timer.cancel()
             future.cancel()
         waiting, self._waiting = self._waiting, []
-        for _, future in waiting:
+        for _, future, _ in waiting:
             future.cancel()
         if sender is not None:
             sender.cancel()

@@ -137,9 +137,11 @@ def name() -> Kind:
 
 
 def names() -> Kind:
-    """Declare a list of names, which in the environment is separated by commas."""
+    """Declare a list of names, which in the environment is separated by commas; None where nobody has said any."""
 
-    def read_names(value: Any) -> tuple[str, ...]:
+    def read_names(value: Any) -> tuple[str, ...] | None:
+        if value is None:
+            return None
         listed = value.split(",") if isinstance(value, str) else value
         if not isinstance(listed, list | tuple) or not listed:
             raise ValueError("one name or more")

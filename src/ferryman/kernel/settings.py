@@ -46,7 +46,8 @@ class Worker(Section):
     lease: Annotated[timedelta, duration(least=SHORTEST)] = timedelta(seconds=30)
     grace: Annotated[timedelta, duration(least=NOTHING)] = timedelta(seconds=20)
     poll: Annotated[timedelta, duration(least=timedelta(milliseconds=10))] = timedelta(seconds=1)
-    queues: Annotated[tuple[str, ...], names()] = ("default",)
+    # None: the default one, and those that the app declares.
+    queues: Annotated[tuple[str, ...] | None, names()] = None
     watchdog_interval: Interval = timedelta(seconds=5)
     lease_sweep: Annotated[timedelta, duration(least=TENTH, key="lease_sweep_seconds")] = timedelta(seconds=1)
     lanes: Annotated[int, count(most=64)] = 2

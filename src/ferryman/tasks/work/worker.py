@@ -75,6 +75,7 @@ class Worker:
         self._terms = terms
         self._words = Words(session, doorbell)
         self._lines = [line() for _ in range(terms.lanes + 2)]
+        self._scribe = Scribe(self._lines[1], doorbell, owner=self.boot_id, ends_after=terms.ends_after)
         self._runner = self._make_runner(drafts, home)
         self._crew = TaskCrew(
             self._runner, owners, doorbell,
@@ -102,7 +103,6 @@ class Worker:
 
     def _make_runner(self, drafts: Drafts, home: object) -> Runner:
         terms = self._terms
-        self._scribe = Scribe(self._lines[1], self._doorbell, owner=self.boot_id, ends_after=terms.ends_after)
         return Runner(
             self._handlers,
             self._words,
