@@ -287,6 +287,16 @@ class CallbackUnknown(FerrymanError):
     advice = "Do it from a process of the app that owns the task."
 
 
+# Agents
+
+
+class AgentInvalidRequest(FerrymanError):
+    """The request for an agent or a turn is not valid."""
+
+    code = "AGENT_INVALID_REQUEST"
+    advice = "Correct the named field and send it again; nothing was stored."
+
+
 # The ground below
 
 

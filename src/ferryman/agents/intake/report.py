@@ -1,0 +1,105 @@
+"""Results come in (A12): noted once in the turns that wait for them, which may go on when the last is there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ferryman.agents import rules
+from ferryman.agents.ends import Aftermath, Parties
+from ferryman.agents.model import Accepted, Answer, Rejected, Report
+from ferryman.agents.store import heads, waits
+from ferryman.kernel import ids, telemetry
+from ferryman.kernel.db import Tx
+from ferryman.tasks import joins
+from ferryman.tasks.model import Ended
+
+TOOL = "tool"
+GIVEN_UP = "its result came too late"
+
+
+async def report(tx: Tx, reports: Sequence[Report], parties: Parties, *, after: Aftermath) -> list[Answer]:
+    """Take results in, and answer for each: accepted, with or without effect, or rejected.
+
+    Whoever holds heads already (a tool's end, which locked them first) may call this too: locking again costs nothing.
+    """
+    answers: dict[int, Answer] = {}
+    for place, each in enumerate(reports):
+        refused = rules.unreported(each, parties.terms)
+        if refused is not None:
+            answers[place] = refused
+    asked = {place: each for place, each in enumerate(reports) if place not in answers}
+    known = await waits.of(tx, {(each.tenant, each.tool_call_id) for each in asked.values()}) if asked else {}
+    sound: dict[int, tuple[Report, waits.Awaited]] = {}
+    for place, each in asked.items():
+        awaited = known.get((each.tenant, each.tool_call_id))
+        if awaited is None:
+            answers[place] = Rejected("call_unknown", f"No turn has made the call {each.tool_call_id}.")
+        elif each.turn_epoch is not None and each.turn_epoch != awaited.turn_epoch:
+            answers[place] = Rejected("stale_epoch", f"The call was made at epoch {awaited.turn_epoch}.")
+        else:
+            sound[place] = (each, awaited)
+    if sound:
+        await _receive(tx, sound, answers, parties, after=after)
+    dropped = sum(not isinstance(each, Accepted) or not each.effect for each in answers.values())
+    if dropped:
+        telemetry.fenced("turn", "settle", dropped)
+    return [answers[place] for place in range(len(reports))]
+
+
+async def _receive(
+    tx: Tx,
+    sound: dict[int, tuple[Report, waits.Awaited]],
+    answers: dict[int, Answer],
+    parties: Parties,
+    *,
+    after: Aftermath,
+) -> None:
+    locked = await heads.lock(tx, {(each.tenant, awaited.agent_id) for each, awaited in sound.values()})
+    born = await waits.report(tx, list(sound.values()))
+    messages = [(each.tenant, each.id) for each, _ in sound.values() if each.id in born]
+    rows = {row["id"]: row for row in await waits.receive(tx, messages)} if messages else {}
+    for place, (each, _) in sound.items():
+        row = rows.get(each.id)
+        answers[place] = Accepted(each.id, created=row is not None, effect=row is not None and row["awaited"])
+    after.targets |= {
+        locked[row["tenant"], row["agent_id"]]["worker_target"] for row in rows.values() if row["resumes"]
+    }
+    late = [row["late_task"] for row in rows.values() if row["late_task"] is not None]
+    if late:
+        cancelled = await joins.end(tx, parties.tasks, late, reason=GIVEN_UP, after=after.tasks)
+        after.tasks.cancelled += [row["id"] for row in cancelled]
+
+
+def reference(tenant: str, agent_id: str, tool_call_id: str) -> str:
+    """Return the reference that a tool's task carries: whose head is to be locked, and which call it answers."""
+    return f"{tenant}/{agent_id}/{tool_call_id}"
+
+
+class ToolEnds:
+    """Settles the ends of tools' tasks: the owner of the callback `tool` (tasks/ports.py)."""
+
+    def __init__(self, parties: Parties, rung: Aftermath) -> None:
+        """Take where to note what there is to ring for; whoever ends tasks rings after its commit."""
+        self._parties = parties
+        self._rung = rung
+
+    async def lock(self, tx: Tx, refs: Sequence[str]) -> None:
+        """Lock the heads of the turns that wait."""
+        agents = {(tenant, agent) for tenant, agent, _ in (ref.split("/", 2) for ref in refs)}
+        await heads.lock(tx, agents)
+
+    async def settle(self, tx: Tx, ended: Sequence[Ended]) -> Sequence[str]:
+        """Report the results."""
+        reports = [
+            Report(
+                tenant=each.tenant,
+                tool_call_id=(each.callback_ref or "//").split("/", 2)[2],
+                id=ids.new_id(),
+                card_id=ids.new_id(),
+                content=rules.result(each),
+                author=each.name,
+            )
+            for each in ended
+        ]
+        await report(tx, reports, self._parties, after=self._rung)
+        return ()
