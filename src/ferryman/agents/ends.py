@@ -44,6 +44,7 @@ class Aftermath:
     targets: set[str] = field(default_factory=set)
     ended: list[UUID] = field(default_factory=list)
     stopped: list[UUID] = field(default_factory=list)
+    stops: bool = False
     tasks: joins.Aftermath = field(default_factory=joins.Aftermath)
 
     def ring(self, doorbell: Doorbell) -> None:
@@ -51,6 +52,8 @@ class Aftermath:
         if self.targets:
             # An empty name: somebody's, and it was not looked up whose.
             doorbell.ring("agents", () if "" in self.targets else sorted(self.targets))
+        if self.stops:
+            doorbell.ring("stops")
         if self.stopped:
             doorbell.ring("stopped", map(str, self.stopped))
         if self.ended:

@@ -68,5 +68,8 @@ class Runs(Protocol):
     def profiles(self) -> Sequence[str]:
         """The profiles it knows."""
 
+    async def prepare(self, tx: Tx, taken: Sequence[Taken]) -> None:
+        """Read what a set of turns needs, just after it was taken in hand: one trip for all instead of one for each."""
+
     async def run(self, taken: Taken) -> Outcome | None:
         """Do a turn until it ends, waits for calls, or is given up; None when the claim was lost meanwhile."""

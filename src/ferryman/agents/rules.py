@@ -4,11 +4,24 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 from uuid import UUID
 
-from ferryman.agents.model import Accepted, Busy, Close, End, NewAgent, Order, Rejected, Report, Terms
+from ferryman.agents.model import (
+    Accepted,
+    Busy,
+    Call,
+    Close,
+    End,
+    NewAgent,
+    Order,
+    Rejected,
+    Report,
+    Suspension,
+    Taken,
+    Terms,
+)
 from ferryman.agents.states import TurnStatus
 from ferryman.kernel import errors, ids, payload
 from ferryman.tasks.model import Ended
@@ -143,6 +156,51 @@ def fallback(status: TurnStatus, *, code: str | None, message: str) -> dict[str,
         "message": message,
         "fields": [{"name": "summary", "value": message}, {"name": "reason", "value": code}],
     }
+
+
+def end_of(
+    taken: Taken,
+    status: TurnStatus,
+    content: Any = None,
+    *,
+    owner: UUID,
+    code: str | None = None,
+    error: str | None = None,
+    result_card: UUID | None = None,
+) -> End:
+    """Return the end of a turn by its holder; without content the deliverable is a fallback."""
+    missing = content is None
+    said = error or code or "The turn left no deliverable."
+    return End(
+        id=taken.id,
+        epoch=taken.epoch,
+        tenant=taken.tenant,
+        agent_id=taken.agent_id,
+        card_id=ids.new_id(),
+        status=status,
+        content=fallback(status, code=code, message=said) if missing else content,
+        fallback=missing,
+        owner=owner,
+        code=code,
+        error=error,
+        result_card=result_card,
+        callback=taken.callback,
+        callback_ref=taken.callback_ref,
+    )
+
+
+def suspension_of(taken: Taken, calls: Sequence[Call], *, owner: UUID) -> Suspension:
+    """Return the outcome of a turn that waits for calls."""
+    return Suspension(
+        id=taken.id,
+        epoch=taken.epoch,
+        tenant=taken.tenant,
+        agent_id=taken.agent_id,
+        owner=owner,
+        calls=tuple(calls),
+        callback=taken.callback,
+        callback_ref=taken.callback_ref,
+    )
 
 
 def ended_by(

@@ -10,7 +10,9 @@ from datetime import datetime, time, timedelta
 from types import TracebackType
 from typing import Any, Self, TypeVar, overload
 
+from ferryman.agents.ports import SettlesTurns
 from ferryman.app import wiring
+from ferryman.app.agents import Agents
 from ferryman.app.handle import Handle
 from ferryman.app.queues import Queues
 from ferryman.app.registry import Registry
@@ -20,8 +22,7 @@ from ferryman.kernel import errors, migrate
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.pool import Database
 from ferryman.kernel.settings import Settings
-from ferryman.tasks.joins import CHILD, Joins
-from ferryman.tasks.ports import Owners, Settles
+from ferryman.tasks.ports import Settles
 from ferryman.tasks.rules.request import DEFAULT_NAME, Defaults, recurring
 
 log = logging.getLogger("ferryman")
@@ -56,6 +57,7 @@ class Ferryman:
         )
         self._declared = Declared(self._handlers)
         self._settlers: dict[str, Settles] = {}
+        self._turn_settlers: dict[str, SettlesTurns] = {}
         self._given_doorbell = doorbell
         self._opened: wiring.Opened | None = None
 
@@ -190,6 +192,10 @@ class Ferryman:
         """Let an owner settle the ends of tasks that carry this kind of callback."""
         self._settlers[kind] = owner
 
+    def on_turn_end(self, kind: str, owner: SettlesTurns) -> None:
+        """Let an owner settle the ends of agents' turns that carry this kind of callback."""
+        self._turn_settlers[kind] = owner
+
     # Opening and closing
 
     async def open(self, *, unless: asyncio.Event | None = None) -> Self:
@@ -202,7 +208,11 @@ class Ferryman:
             await wiring.patiently(self.open, unless)
         elif self._opened is None:
             self._opened = await wiring.open_app(
-                self.settings, self._handlers, Owners({**self._settlers, CHILD: Joins()}), doorbell=self._given_doorbell
+                self.settings,
+                self._handlers,
+                wiring.owners_of(self.settings, self._settlers),
+                doorbell=self._given_doorbell,
+                turn_owners=self._turn_settlers,
             )
         return self
 
@@ -237,6 +247,11 @@ class Ferryman:
     def queues(self) -> Queues:
         """The door to queues."""
         return self._open.queues
+
+    @property
+    def agents(self) -> Agents:
+        """The door to agents and their turns."""
+        return self._open.agents
 
     @property
     def schedules(self) -> Schedules:

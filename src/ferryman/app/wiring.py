@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -13,10 +13,16 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from ferryman.agents import watch as agents_watch
+from ferryman.agents.ends import Parties
+from ferryman.agents.intake.report import TOOL, ToolEnds
+from ferryman.agents.ports import SettlesTurns, TurnOwners
 from ferryman.app import tasks as doors
+from ferryman.app.agents import Agents
 from ferryman.app.queues import Queues
 from ferryman.app.registry import Registry
 from ferryman.app.schedules import Schedules
+from ferryman.app.terms import switches, turn_terms
 from ferryman.kernel import db, errors, events, ids, lease, migrate, part, payload, telemetry, watchdog
 from ferryman.kernel.doorbell import Doorbell, NoDoorbell
 from ferryman.kernel.doorbell_pg import PostgresDoorbell
@@ -26,8 +32,9 @@ from ferryman.kernel.pool import Database, Line
 from ferryman.kernel.settings import Settings
 from ferryman.tasks import watch
 from ferryman.tasks.intake import queues
+from ferryman.tasks.joins import CHILD, Joins
 from ferryman.tasks.model import NewTask
-from ferryman.tasks.ports import Owners
+from ferryman.tasks.ports import Owners, Settles
 from ferryman.tasks.rules import request
 from ferryman.tasks.work.worker import Terms, Worker
 
@@ -53,6 +60,7 @@ class Opened:
     tasks: doors.Tasks
     queues: Queues
     schedules: Schedules
+    agents: Agents
 
     def line(self, patience: timedelta | None = None, **settings: str) -> Line:
         """Make a connection of our own."""
@@ -79,6 +87,7 @@ class Opened:
     async def close(self) -> None:
         """Let go, doors first."""
         await self.tasks.close()
+        await self.agents.close()
         await self.schedules.close()
         await self.doorbell.close()
         await self.database.close()
@@ -94,7 +103,20 @@ async def address(settings: Settings) -> str:
     return await asyncio.to_thread(Embedded(EMBEDDED_FOLDER).start)
 
 
-async def open_app(settings: Settings, handlers: Registry, owners: Owners, *, doorbell: Doorbell | None) -> Opened:
+def owners_of(settings: Settings, settlers: Mapping[str, Settles]) -> Owners:
+    """Return who settles which end of a task: other tasks, agents' turns, and whom the app names."""
+    tools = ToolEnds(Parties(terms=turn_terms(settings)))
+    return Owners({**settlers, CHILD: Joins(), TOOL: tools})
+
+
+async def open_app(
+    settings: Settings,
+    handlers: Registry,
+    owners: Owners,
+    *,
+    doorbell: Doorbell | None,
+    turn_owners: Mapping[str, SettlesTurns] | None = None,
+) -> Opened:
     """Connect, and open the doors."""
     url = await address(settings)
     if settings.database_url is None:
@@ -133,7 +155,14 @@ async def open_app(settings: Settings, handlers: Registry, owners: Owners, *, do
         ends_after=settings.tasks.ends_after,
         payload_limit=settings.tasks.payload_limit,
     )
-    opened = Opened(settings, url, handlers, owners, database, bell, tasks, Queues(database, bell), schedules)
+    agents = Agents(
+        database,
+        bell,
+        Parties(turn_terms(settings), TurnOwners(turn_owners), owners),
+        line=partial(Line, url, schema=settings.schema, patience=PATIENCE),
+        tenant=settings.tenant,
+    )
+    opened = Opened(settings, url, handlers, owners, database, bell, tasks, Queues(database, bell), schedules, agents)
     try:
         await tasks.flows.open()
     except BaseException:
@@ -213,6 +242,7 @@ def in_force(settings: Settings) -> dict[str, float | bool]:
         "tasks.payload_limit": tasks.payload_limit,
         "tasks.retention_seconds": tasks.retention.total_seconds(),
         "tasks.retention_failed_seconds": tasks.retention_failed.total_seconds(),
+        "pmo.active_reap_seconds": turn_terms(settings).active_reap.total_seconds(),
         "ring_within": rings_within(settings),
     }
 
@@ -256,10 +286,7 @@ async def _work(opened: Opened, stop: asyncio.Event, line: Line, agreed: Terms) 
         # An outage that ends a lease must be noticed as one, however short the lease is.
         interval=min(worker.watchdog_interval, agreed.lease / watchdog.SILENT_INTERVALS),
         lease=agreed.lease,
-        settings={
-            "worker.watchdog_interval_seconds": worker.watchdog_interval.total_seconds(),
-            "worker.lease_sweep_seconds": worker.lease_sweep.total_seconds(),
-        },
+        settings=switches(opened.settings),
     )
     watching = asyncio.create_task(dog.run())
     try:
@@ -303,6 +330,7 @@ def rules(opened: Opened) -> list[watchdog.Rule]:
             sweep=worker.lease_sweep,
             interval=worker.watchdog_interval,
         ),
+        *agents_watch.rules(opened.agents.parties, opened.doorbell, sweep=worker.lease_sweep),
         watch.retention(kept=opened.settings.tasks.retention, failed_kept=opened.settings.tasks.retention_failed),
         watchdog.W16,
         days_of_the_log(kept=opened.settings.log.retention),
@@ -333,7 +361,12 @@ def days_of_the_log(*, kept: timedelta) -> watchdog.Rule:
 
 def invariants() -> tuple[Invariant, ...]:
     """Return what must always be true, of every domain."""
-    return (*KERNEL_INVARIANTS, *watch.TASK_INVARIANTS, *watch.SCHEDULE_INVARIANTS)
+    return (
+        *KERNEL_INVARIANTS,
+        *watch.TASK_INVARIANTS,
+        *watch.SCHEDULE_INVARIANTS,
+        *agents_watch.AGENT_INVARIANTS,
+    )
 
 
 def this_version() -> str:

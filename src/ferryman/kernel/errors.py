@@ -297,6 +297,20 @@ class AgentInvalidRequest(FerrymanError):
     advice = "Correct the named field and send it again; nothing was stored."
 
 
+class AgentNotFound(FerrymanError):
+    """There is no such agent."""
+
+    code = "AGENT_NOT_FOUND"
+    advice = "Make it first, and look at the tenant."
+
+
+class TurnNotFound(FerrymanError):
+    """There is no such turn."""
+
+    code = "TURN_NOT_FOUND"
+    advice = "Check the id, and the tenant; turns that ended long ago are forgotten."
+
+
 # The ground below
 
 

@@ -51,7 +51,7 @@ async def cancel(
 async def stop(tx: Tx, stops: Sequence[Stop], *, after: Aftermath) -> list[Answer]:
     """Ask that turns be ended: messages only, no head is locked; a worker or the watchdog carries them out (work/stops.py)."""
     born = await inbox.stop(tx, stops)
-    after.targets.add("")
+    after.stops = True
     return [Accepted(each.id, each.epoch, created=each.id in born) for each in stops]
 
 

@@ -28,7 +28,7 @@ async def enqueue(tx: Tx, orders: Sequence[Order], parties: Parties, *, after: A
     sound = {place: order for place, order in enumerate(orders) if place not in answers}
     agents = {(order.tenant, order.agent_id) for order in sound.values()}
     known = await heads.lock(tx, agents) if agents else {}
-    merges = await _place(tx, sound, known, answers)
+    merges = await _place(tx, sound, known, answers, after=after)
     accepted = {place: order for place, order in sound.items() if isinstance(answers[place], Accepted)}
     if accepted:
         born = await inbox.enqueue(tx, list(accepted.values()), queued_for=parties.terms.queued_for)
@@ -42,7 +42,12 @@ async def enqueue(tx: Tx, orders: Sequence[Order], parties: Parties, *, after: A
 
 
 async def _place(
-    tx: Tx, orders: dict[int, Order], known: dict[tuple[str, str], Row], answers: dict[int, Answer]
+    tx: Tx,
+    orders: dict[int, Order],
+    known: dict[tuple[str, str], Row],
+    answers: dict[int, Answer],
+    *,
+    after: Aftermath,
 ) -> list[tuple[str, UUID, UUID]]:
     """Decide for each order by what its agent does; answer with those that go along with another turn."""
     picky = {agent for agent, head in known.items() if head["when_busy"] != "enqueue"}
@@ -70,6 +75,7 @@ async def _place(
             line.setdefault(agent, order.turn)
     if stops:
         await inbox.stop(tx, list(stops.values()))
+        after.stops = True
     return merges
 
 

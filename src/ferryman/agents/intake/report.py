@@ -75,13 +75,17 @@ def reference(tenant: str, agent_id: str, tool_call_id: str) -> str:
     return f"{tenant}/{agent_id}/{tool_call_id}"
 
 
+def woken(target: str) -> str:
+    """Return how a ring for tasks names a worker's target that has a turn to go on with."""
+    return f"agents:{target}"
+
+
 class ToolEnds:
     """Settles the ends of tools' tasks: the owner of the callback `tool` (tasks/ports.py)."""
 
-    def __init__(self, parties: Parties, rung: Aftermath) -> None:
-        """Take where to note what there is to ring for; whoever ends tasks rings after its commit."""
+    def __init__(self, parties: Parties) -> None:
+        """Settle under these terms; no owner of tasks is needed, for no result of a task comes too late for itself."""
         self._parties = parties
-        self._rung = rung
 
     async def lock(self, tx: Tx, refs: Sequence[str]) -> None:
         """Lock the heads of the turns that wait."""
@@ -89,7 +93,8 @@ class ToolEnds:
         await heads.lock(tx, agents)
 
     async def settle(self, tx: Tx, ended: Sequence[Ended]) -> Sequence[str]:
-        """Report the results."""
+        """Report the results; answer with the targets whose workers have a turn to go on with, as rings name them."""
+        after = Aftermath()
         reports = [
             Report(
                 tenant=each.tenant,
@@ -101,5 +106,5 @@ class ToolEnds:
             )
             for each in ended
         ]
-        await report(tx, reports, self._parties, after=self._rung)
-        return ()
+        await report(tx, reports, self._parties, after=after)
+        return [woken(target) for target in sorted(after.targets)]

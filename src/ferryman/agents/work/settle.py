@@ -34,7 +34,7 @@ async def settle(
         rows = await heads.release(tx, [each.id for each in given_up], [each.epoch for each in given_up], owner=owner)
         done |= {row["id"] for row in rows}
         after.targets.add("")
-    faults.point("turn.settled")
+    faults.point("settle.inside")
     return done, busy
 
 

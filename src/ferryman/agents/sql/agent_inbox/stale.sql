@@ -1,6 +1,7 @@
 -- W1: messages in hand for too long, of turns that no living worker holds and that wait for nothing.
 select message.tenant, message.id, message.agent_id, message.agent_turn_id, message.requeue_count, message.message_type,
-       head.active_agent_turn_id is not null as active, head.turn_epoch, head.callback, head.callback_ref
+       head.active_agent_turn_id is not null as active, head.turn_epoch, coalesce(head.callback, message.callback) as callback,
+       coalesce(head.callback_ref, message.callback_ref) as callback_ref
 from (select ferryman.clock() as now) as clock, ferryman.agent_inbox as message
 left join ferryman.agent_state_head as head
   on head.tenant = message.tenant and head.agent_id = message.agent_id and head.active_agent_turn_id = message.agent_turn_id
