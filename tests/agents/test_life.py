@@ -68,7 +68,8 @@ async def test_a_repeated_order_is_one_turn(house: House) -> None:
 
     assert first == Accepted(turn, epoch=1)
     assert second == Accepted(turn, epoch=1, created=False)
-    assert isinstance(stranger, Rejected) and stranger.code == "turn_conflict"
+    assert isinstance(stranger, Rejected)
+    assert stranger.code == "turn_conflict"
     assert await house.value("select count(*) from ferryman.agent_inbox") == 1
     assert await house.value("select count(*) from ferryman.boxes") == 2
     assert await house.value("select count(*) from ferryman.execution_edges") == 1
@@ -113,9 +114,14 @@ async def test_the_earliest_result_counts_and_later_ones_are_consumed(house: Hou
     second = await house.report("c1", content={"status": "success", "result": "second"})
     late = await house.report("c1", message_type="timeout", content=rules.timed_out("search"))
 
-    assert isinstance(first, Accepted) and first.effect
-    assert isinstance(second, Accepted) and not second.effect and not second.created
-    assert isinstance(late, Accepted) and not late.effect and late.created
+    assert isinstance(first, Accepted)
+    assert first.effect
+    assert isinstance(second, Accepted)
+    assert not second.effect
+    assert not second.created
+    assert isinstance(late, Accepted)
+    assert not late.effect
+    assert late.created
     async with house.db.session() as tx:
         [call, _] = await intake.read.calls(tx, taken.id, tenant=TENANT)
     assert json.loads(call.result or "") == {"status": "success", "result": "first"}
@@ -133,7 +139,8 @@ async def test_a_result_for_a_turn_that_is_over_changes_nothing(house: House) ->
 
     answer = await house.report("c1")
 
-    assert isinstance(answer, Accepted) and not answer.effect
+    assert isinstance(answer, Accepted)
+    assert not answer.effect
     assert await house.head() == before
     assert await house.value("select wait_status from ferryman.turn_waiting_tools") == "dropped"
     assert await house.broken() == []
@@ -207,7 +214,8 @@ async def test_turns_ask_for_turns_only_so_deep(house: House) -> None:
     deeper = await house.answer(source=Source(agent_id="ann", turn=ids.new_id(), depth=19))
 
     assert isinstance(deep, Accepted)
-    assert isinstance(deeper, Rejected) and deeper.code == "recursion_depth_exceeded"
+    assert isinstance(deeper, Rejected)
+    assert deeper.code == "recursion_depth_exceeded"
     assert [
         tuple(row.values()) for row in await house.rows("select recursion_depth from ferryman.execution_edges")
     ] == [(19,)]
@@ -270,7 +278,8 @@ async def test_what_was_merged_into_a_canceled_turn_is_canceled_with_it(house: H
 async def test_a_users_action_does_not_wait_in_line(house: House) -> None:
     await house.agent()
     first = await house.answer(message_type="ui_action")
-    assert isinstance(first, Accepted) and first.epoch == 1
+    assert isinstance(first, Accepted)
+    assert first.epoch == 1
     assert await house.answer(message_type="ui_action") == Busy()
     [taken] = await house.claim()
     await house.settle(house.success(taken))
