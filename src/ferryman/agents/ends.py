@@ -108,7 +108,7 @@ async def _follow(tx: Tx, rows: Sequence[Row], parties: Parties, *, after: After
     after.ended += [row["id"] for row in rows]
     owing = [heads.ended(row) for row in rows if row["callback"] is not None]
     if owing:
-        await parties.owners.settle(tx, owing)
+        after.targets |= await parties.owners.settle(tx, owing)
     for (status, code), count in Counter((row["status"], row["code"]) for row in rows).items():
         telemetry.ended("turn", status, code, count)
 

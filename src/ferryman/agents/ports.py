@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
-from ferryman.agents.model import EndedTurn, Outcome, Taken
+from ferryman.agents.model import Call, EndedTurn, Outcome, Suspension, Taken
 from ferryman.kernel import errors
 from ferryman.kernel.db import Tx
 
@@ -21,8 +21,8 @@ class SettlesTurns(Protocol):
     async def lock(self, tx: Tx, refs: Sequence[str]) -> None:
         """Lock the parents named by these callback references, in the order of their ids."""
 
-    async def settle(self, tx: Tx, ended: Sequence[EndedTurn]) -> None:
-        """Write what these ends owe their owners."""
+    async def settle(self, tx: Tx, ended: Sequence[EndedTurn]) -> Sequence[str] | None:
+        """Write what these ends owe their owners; answer with the targets whose workers have a turn to go on with, if any."""
 
 
 class TurnOwners:
@@ -52,13 +52,29 @@ class TurnOwners:
         for kind in sorted(refs):
             await self._of(kind).lock(tx, sorted(refs[kind]))
 
-    async def settle(self, tx: Tx, ended: Iterable[EndedTurn]) -> None:
-        """Tell each owner the ends of its turns, a whole set at once."""
+    async def settle(self, tx: Tx, ended: Iterable[EndedTurn]) -> set[str]:
+        """Tell each owner the ends of its turns, a whole set at once; answer with the targets to ring for."""
         sets: dict[str, list[EndedTurn]] = defaultdict(list)
         for each in ended:
             sets[each.callback].append(each)
+        targets: set[str] = set()
         for kind in sorted(sets):
-            await self._of(kind).settle(tx, sets[kind])
+            targets.update(await self._of(kind).settle(tx, sets[kind]) or ())
+        return targets
+
+
+class Starts(Protocol):
+    """What a call that is no tool's task sets going in the transaction that suspends its turn: another turn, a batch."""
+
+    @property
+    def heads(self) -> Collection[tuple[str, str]]:
+        """The agents (tenant, id) whose heads it will lock: they are locked together with the turns', in one order."""
+
+    @classmethod
+    async def start(
+        cls, tx: Tx, calls: Sequence[tuple[Suspension, Call]], *, prepared: bool, parties: Any, after: Any
+    ) -> None:
+        """Set a set of calls going: once before any head is locked, to make what must be there, and then `prepared`."""
 
 
 class Runs(Protocol):

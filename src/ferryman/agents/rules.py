@@ -32,6 +32,8 @@ _TOKEN = re.compile(r"[A-Za-z0-9_:-]{1,200}")
 BUSY_POLICIES = ("enqueue", "reject", "interrupt", "merge")
 AFTER_EXECUTION = ("suspend", "terminate")
 RESULT_STATUSES = tuple(TurnStatus)
+# Who is told of an end: the call of a tool, by its task, and the call of another agent, by its turn.
+TOOL, DELEGATE = "tool", "delegate"
 # A result may say by this key of its object what follows it (A10).
 CONTROL = "__after_execution__"
 
@@ -43,6 +45,11 @@ class Finding(Protocol):
 
     def __getitem__(self, key: Any, /) -> Any:
         """Give the value of a column."""
+
+
+def reference(tenant: str, agent_id: str, tool_call_id: str) -> str:
+    """Return what a callback carries: whose head is to be locked, and which call is answered."""
+    return f"{tenant}/{agent_id}/{tool_call_id}"
 
 
 def is_token(value: object) -> bool:

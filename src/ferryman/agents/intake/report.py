@@ -13,7 +13,7 @@ from ferryman.kernel.db import Tx
 from ferryman.tasks import joins
 from ferryman.tasks.model import Ended
 
-TOOL = "tool"
+TOOL = rules.TOOL
 GIVEN_UP = "its result came too late"
 
 
@@ -68,11 +68,6 @@ async def _receive(
     if late:
         cancelled = await joins.end(tx, parties.tasks, late, reason=GIVEN_UP, after=after.tasks)
         after.tasks.cancelled += [row["id"] for row in cancelled]
-
-
-def reference(tenant: str, agent_id: str, tool_call_id: str) -> str:
-    """Return the reference that a tool's task carries: whose head is to be locked, and which call it answers."""
-    return f"{tenant}/{agent_id}/{tool_call_id}"
 
 
 def woken(target: str) -> str:

@@ -40,7 +40,10 @@ class Taken(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """A tool call that a turn waits for: its card, its clock, and the task that does it (none: somebody outside answers)."""
+    """A call that a turn waits for: its card, its clock, and the task that does it (none: somebody outside answers).
+
+    `start` is what else the suspension sets going (ports.Starts); with a `budget` one call of it is spent.
+    """
 
     tool_call_id: str
     tool_name: str
@@ -51,6 +54,8 @@ class Call:
     step_id: UUID | None = None
     after_execution: Literal["suspend", "terminate"] = "suspend"
     task: Draft | None = None
+    start: Any = None
+    budget: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

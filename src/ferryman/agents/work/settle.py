@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from uuid import UUID
 
 from ferryman.agents.ends import Aftermath, Parties, finish
-from ferryman.agents.model import Call, End, Outcome, Release, Suspension
-from ferryman.agents.store import heads
+from ferryman.agents.model import Amount, Call, End, Outcome, Release, Suspension
+from ferryman.agents.ports import Starts
+from ferryman.agents.store import budgets, heads
 from ferryman.kernel import errors, faults
 from ferryman.kernel.db import Tx
 from ferryman.tasks.intake.create import create
@@ -42,6 +44,9 @@ async def suspend(
     tx: Tx, suspensions: Sequence[Suspension], parties: Parties, *, after: Aftermath
 ) -> tuple[set[UUID], set[UUID]]:
     """Suspend turns on their calls and create the tools' tasks; answer with those that are, and with those that were busy."""
+    started = _started(suspensions)
+    if started:
+        await _prepare(tx, suspensions, started, parties, after=after)
     moved, busy = await heads.suspend(tx, suspensions)
     calls: list[Call] = [call for each in suspensions if each.id in moved for call in each.calls]
     drafts = [call.task for call in calls if call.task is not None]
@@ -51,6 +56,51 @@ async def suspend(
             if isinstance(answer, errors.FerrymanError):
                 raise answer
         after.tasks.lanes += sorted({f"{draft.task.queue}/{draft.task.tenant}" for draft in drafts})
+    for each in suspensions:
+        await _spend(tx, each, moved)
+    for kind, asked in started.items():
+        made = [(each, call) for each, call in asked if each.id in moved]
+        if made:
+            await kind.start(tx, made, prepared=True, parties=parties, after=after)
     if any(not each.calls for each in suspensions if each.id in moved):
         after.targets.add("")
     return moved, busy
+
+
+Asked = tuple[Suspension, Call]
+
+
+def _started(suspensions: Sequence[Suspension]) -> dict[type[Starts], list[Asked]]:
+    """Return the calls that set something going besides tasks, by its kind."""
+    found: dict[type[Starts], list[Asked]] = defaultdict(list)
+    for each in suspensions:
+        for call in each.calls:
+            if call.start is not None:
+                found[type(call.start)].append((each, call))
+    return found
+
+
+async def _prepare(
+    tx: Tx,
+    suspensions: Sequence[Suspension],
+    started: dict[type[Starts], list[Asked]],
+    parties: Parties,
+    *,
+    after: Aftermath,
+) -> None:
+    """Lock every head that this transaction will touch in the one order, before the first of them is written."""
+    for kind, asked in started.items():
+        await kind.start(tx, asked, prepared=False, parties=parties, after=after)
+    touched = {(each.tenant, each.agent_id) for each in suspensions}
+    touched |= {agent for asked in started.values() for _, call in asked for agent in call.start.heads}
+    await heads.lock(tx, touched)
+
+
+async def _spend(tx: Tx, suspension: Suspension, moved: set[UUID]) -> None:
+    """Count the calls that were made against their budgets, which have them reserved."""
+    for call in suspension.calls:
+        if call.budget is not None and suspension.id in moved:
+            used = Amount(tool_calls=1)
+            await budgets.spend(
+                tx, used, tenant=suspension.tenant, id=call.budget, turn=suspension.id, name=call.tool_call_id
+            )
