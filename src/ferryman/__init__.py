@@ -16,11 +16,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ferryman.agents.work.profiles import Budget, Limits
+    from ferryman.agents.work.steps import Spent
+    from ferryman.agents.work.turn import ToolResult, Turn
     from ferryman.app.blocking import Client
     from ferryman.app.ferryman import Ferryman
     from ferryman.app.handle import Handle
     from ferryman.app.schedules import Schedule, Schedules
     from ferryman.app.tasks import Tasks
+    from ferryman.app.turns import TurnHandle
     from ferryman.kernel.errors import DoNotRetry, FerrymanError
     from ferryman.kernel.retry import Backoff
     from ferryman.tasks.model import ScheduleRecord, TaskRecord
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Backoff",
+    "Budget",
     "Child",
     "Client",
     "Context",
@@ -37,18 +42,24 @@ __all__ = [
     "Ferryman",
     "FerrymanError",
     "Handle",
+    "Limits",
     "Schedule",
     "ScheduleRecord",
     "ScheduleState",
     "Schedules",
+    "Spent",
     "TaskRecord",
     "TaskState",
     "Tasks",
+    "ToolResult",
+    "Turn",
+    "TurnHandle",
     "current",
 ]
 
 _HOMES = {
     "Backoff": "ferryman.kernel.retry",
+    "Budget": "ferryman.agents.work.profiles",
     "Child": "ferryman.tasks.work.memory",
     "Client": "ferryman.app.blocking",
     "Context": "ferryman.tasks.work.context",
@@ -56,13 +67,18 @@ _HOMES = {
     "Ferryman": "ferryman.app.ferryman",
     "FerrymanError": "ferryman.kernel.errors",
     "Handle": "ferryman.app.handle",
+    "Limits": "ferryman.agents.work.profiles",
     "Schedule": "ferryman.app.schedules",
     "ScheduleRecord": "ferryman.tasks.model",
     "ScheduleState": "ferryman.tasks.states",
     "Schedules": "ferryman.app.schedules",
+    "Spent": "ferryman.agents.work.steps",
     "TaskRecord": "ferryman.tasks.model",
     "TaskState": "ferryman.tasks.states",
     "Tasks": "ferryman.app.tasks",
+    "ToolResult": "ferryman.agents.work.turn",
+    "Turn": "ferryman.agents.work.turn",
+    "TurnHandle": "ferryman.app.turns",
     "current": "ferryman.tasks.work.context",
 }
 

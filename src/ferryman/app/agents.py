@@ -6,48 +6,72 @@ A caller's own transaction is taken by the functions of `ferryman.agents.intake`
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
 from ferryman.agents import intake
 from ferryman.agents.ends import Aftermath, Parties
+from ferryman.agents.intake import budgets
 from ferryman.agents.model import (
     NOBODY,
+    Accepted,
     AgentRecord,
     Answer,
-    CardRecord,
     NewAgent,
     Order,
     Report,
     Source,
-    StepRecord,
     Stop,
-    TurnRecord,
 )
+from ferryman.agents.work.profiles import Budget, Profiles
+from ferryman.app.reads import Reads
 from ferryman.app.repeat import repeated
+from ferryman.app.turns import TurnHandle
 from ferryman.kernel import errors, ids
+from ferryman.kernel.db import Tx
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.gather import Gather
 from ferryman.kernel.pool import Database, Line, spoken
+from ferryman.kernel.stream import Streams
 
 PATIENCE = timedelta(seconds=10)
-LOOK_SECONDS = 1.0
+KNOWN_MAX = 10_000
+
+Function = Callable[..., Any]
 
 
-class Agents:
+class Beside(NamedTuple):
+    """What a turn is given beside its instruction: a budget for it and all that it leads to, fields its result must have."""
+
+    budget_id: UUID | None
+    budget: Budget | None
+    card: UUID | None
+    fields: Sequence[str]
+
+
+class Agents(Reads):
     """Make agents, ask them for turns, answer their calls, and read what became of it."""
 
     def __init__(
-        self, db: Database, doorbell: Doorbell, parties: Parties, *, line: Callable[[], Line], tenant: str
+        self,
+        db: Database,
+        doorbell: Doorbell,
+        parties: Parties,
+        *,
+        line: Callable[[], Line],
+        tenant: str,
+        profiles: Profiles,
+        streams: Streams,
     ) -> None:
         """Send what comes together over lines of their own."""
-        self._db = db
-        self._doorbell = doorbell
+        super().__init__(db, doorbell, streams, tenant=tenant)
+        self._profiles = profiles
+        self._known: dict[str, str] = {}
+        self._beside: dict[UUID, Beside] = {}
         self.parties = parties
-        self._tenant = tenant
         self._lines = [line(), line()]
         self._orders: Gather[Order, Answer] = Gather(self._enqueue)
         self._reports: Gather[Report, Answer] = Gather(self._report)
@@ -79,14 +103,19 @@ class Agents:
             async with self._db.transaction() as tx:
                 return (await intake.create(tx, [agent]))[0]
 
-    async def get(self, agent_id: str) -> AgentRecord:
-        """Read an agent and what it is doing."""
-        with spoken():
-            async with self._db.session() as tx:
-                found = await intake.read.agents(tx, [agent_id], tenant=self._tenant)
-        if not found:
-            raise errors.AgentNotFound(f"There is no agent {agent_id}.", agent_id=agent_id)
-        return found[0]
+    async def ensure(self, agent_id: str, profile: str | Function, /, **options: Any) -> AgentRecord:
+        """Return an agent, made first if it is not there; one of another profile is refused."""
+        name = self._profiles.name_of(profile)
+        known = self._profiles.profiles.get(name)
+        if known is not None:
+            options = {"when_busy": known.when_busy, "worker_target": known.worker_target, **options}
+        await self.create(agent_id, profile=name, **options)
+        found = await self.get(agent_id)
+        if found.profile != name:
+            raise errors.AgentInvalidRequest(
+                f"profile: the agent {agent_id} is a {found.profile}, not a {name}.", field="profile"
+            )
+        return found
 
     # Turns
 
@@ -122,6 +151,48 @@ class Agents:
         )
         with spoken():
             return await self._orders(order)
+
+    async def send(
+        self,
+        agent_id: str,
+        instruction: Any,
+        /,
+        *,
+        turn: UUID | None = None,
+        channel: str = "default",
+        result_fields: Sequence[str] = (),
+        wall_time: timedelta | float | None = None,
+        budget: Budget | None = None,
+        payload: Mapping[str, Any] | None = None,
+    ) -> TurnHandle:
+        """Ask an agent for a turn, and return it in hand; an answer that is not "accepted" is raised.
+
+        `turn` makes a repeat harmless. `result_fields` are required of `submit_result`. Messages that are sent at one time
+        share a trip.
+        """
+        found = self._profiles.profiles.get((await self._profile_of(agent_id)) or "")
+        budget = budget or (None if found is None else found.budget)
+        wall = wall_time if wall_time is not None else (None if found is None else found.limits.wall_time)
+        order = Order(
+            tenant=self._tenant,
+            agent_id=agent_id,
+            turn=turn or ids.new_id(),
+            instruction=instruction,
+            channel=channel,
+            wall_time=timedelta(seconds=wall) if isinstance(wall, int | float) else wall,
+            payload=payload,
+        )
+        beside = Beside(order.turn if budget else None, budget, ids.new_id() if result_fields else None, result_fields)
+        order = replace(order, budget=beside.budget_id, inherited=(beside.card,) if beside.card else ())
+        self._beside[order.turn] = beside
+        try:
+            with spoken():
+                answer = await self._orders(order)
+        finally:
+            self._beside.pop(order.turn, None)
+        if not isinstance(answer, Accepted):
+            raise errors.TurnRefused(f"{answer.reason}", code=answer.code, status=answer.status)
+        return TurnHandle(self, answer.id, agent_id)
 
     async def report(
         self,
@@ -189,41 +260,6 @@ class Agents:
         after.ring(self._doorbell)
         return answer
 
-    # What became of it
-
-    async def turn(self, turn: UUID) -> TurnRecord:
-        """Read a turn: how far it is, or how it ended."""
-        with spoken():
-            async with self._db.session() as tx:
-                found = await intake.read.turns(tx, [turn], tenant=self._tenant)
-        if not found:
-            raise errors.TurnNotFound(f"There is no turn {turn}.", turn=str(turn))
-        return found[0]
-
-    async def wait(self, turn: UUID, *, timeout: timedelta | None = None) -> TurnRecord:
-        """Wait until a turn has ended; raises TimeoutError after `timeout`."""
-        rung = asyncio.Event()
-        hush = self._doorbell.listen("turns", lambda hints: rung.set() if not hints or str(turn) in hints else None)
-        try:
-            async with asyncio.timeout(None if timeout is None else timeout.total_seconds()):
-                while not (found := await self.turn(turn)).terminal:
-                    await _heard(rung)
-                return found
-        finally:
-            hush()
-
-    async def cards(self, box: UUID) -> list[CardRecord]:
-        """Read the cards of a box, in order."""
-        with spoken():
-            async with self._db.session() as tx:
-                return await intake.read.cards(tx, box, tenant=self._tenant)
-
-    async def steps(self, turn: UUID) -> list[StepRecord]:
-        """Read what a turn did, in order (A17)."""
-        with spoken():
-            async with self._db.session() as tx:
-                return await intake.read.steps(tx, turn, tenant=self._tenant)
-
     # Sets
 
     async def _enqueue(self, orders: list[Order]) -> list[Answer | Exception]:
@@ -233,8 +269,32 @@ class Agents:
         after = Aftermath()
         async with self._lines[0].transaction() as tx:
             answers = await intake.enqueue(tx, orders, self.parties, after=after)
+            for order, answer in zip(orders, answers, strict=True):
+                beside = self._beside.get(order.turn)
+                if beside is not None and isinstance(answer, Accepted) and answer.created:
+                    await self._lay(tx, order, beside)
         after.ring(self._doorbell)
         return list(answers)
+
+    async def _lay(self, tx: Tx, order: Order, beside: Beside) -> None:
+        """Store what a turn was given beside its instruction."""
+        if beside.budget is not None and beside.budget_id is not None:
+            await budgets.create(tx, beside.budget_id, tenant=order.tenant, **asdict(beside.budget))
+        if beside.card is not None:
+            await intake.cards.require(tx, beside.card, beside.fields, tenant=order.tenant, turn=order.turn)
+
+    async def _profile_of(self, agent_id: str) -> str | None:
+        """Return the profile of an agent, where profiles are registered here; it never changes."""
+        if self._profiles.profiles and agent_id not in self._known:
+            with spoken():
+                async with self._db.session() as tx:
+                    found = await intake.read.agents(tx, [agent_id], tenant=self._tenant)
+            if not found:
+                return None
+            if len(self._known) >= KNOWN_MAX:
+                self._known.clear()
+            self._known[agent_id] = found[0].profile
+        return self._known.get(agent_id)
 
     async def _report(self, reports: list[Report]) -> list[Answer | Exception]:
         return await repeated(lambda: self._report_once(reports), PATIENCE)
@@ -245,11 +305,3 @@ class Agents:
             answers = await intake.report(tx, reports, self.parties, after=after)
         after.ring(self._doorbell)
         return list(answers)
-
-
-async def _heard(rung: asyncio.Event) -> None:
-    try:
-        await asyncio.wait_for(rung.wait(), LOOK_SECONDS)
-    except TimeoutError:
-        return
-    rung.clear()

@@ -11,9 +11,11 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, overload
 
 from ferryman.agents.ports import SettlesTurns
+from ferryman.agents.work.profiles import Profiles
 from ferryman.app import wiring
 from ferryman.app.agents import Agents
 from ferryman.app.handle import Handle
+from ferryman.app.profiles import Declares
 from ferryman.app.queues import Queues
 from ferryman.app.registry import Registry
 from ferryman.app.schedules import Declared, Schedule, Schedules
@@ -30,7 +32,7 @@ log = logging.getLogger("ferryman")
 Handled = TypeVar("Handled", bound=Callable[..., Any])
 
 
-class Ferryman:
+class Ferryman(Declares):
     """One application on one database.
 
     Without a database_url, here or in the environment, the embedded PostgreSQL of this directory is used and migrated.
@@ -56,6 +58,7 @@ class Ferryman:
             Defaults(timeout_ms=_ms(self.settings.tasks.timeout), max_retries=self.settings.tasks.max_retries)
         )
         self._declared = Declared(self._handlers)
+        self._profiles = Profiles()
         self._settlers: dict[str, Settles] = {}
         self._turn_settlers: dict[str, SettlesTurns] = {}
         self._given_doorbell = doorbell
@@ -213,6 +216,7 @@ class Ferryman:
                 wiring.owners_of(self.settings, self._settlers),
                 doorbell=self._given_doorbell,
                 turn_owners=self._turn_settlers,
+                profiles=self._profiles,
             )
         return self
 

@@ -9,7 +9,7 @@ from typing import Any
 from ferryman.kernel import errors, ids
 from ferryman.tasks.rules import keys, queue
 from ferryman.tasks.rules.request import DEFAULT_NAME, Defaults, draft, milliseconds, spelled
-from ferryman.tasks.work.handlers import Handler, declare
+from ferryman.tasks.work.handlers import Fit, Handler, declare
 
 Function = Callable[..., Any]
 
@@ -47,6 +47,13 @@ class Registry:
             raise errors.HandlerInvalid(f"Two handlers are named {known}; give one of them another name.")
         self.handlers[known] = declare(function, name=known, process=process, defaults=self._with(**options))
         self._names[function] = known
+
+    def tool(self, function: Function, *, name: str, external: bool, **options: Any) -> Fit:
+        """Register the function of a tool, unless somebody outside does it; return what checks arguments."""
+        if external:
+            return declare(function, name=name, process=False, defaults=self._with(**options)).fit
+        self.add(function, name=name, process=False, **options)
+        return self.handlers[name].fit
 
     def declare(self, name: str, **options: Any) -> None:
         """Know of a handler that runs in other processes."""

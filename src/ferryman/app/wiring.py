@@ -15,8 +15,12 @@ from typing import Any
 
 from ferryman.agents import watch as agents_watch
 from ferryman.agents.ends import Parties
-from ferryman.agents.intake.report import TOOL, ToolEnds
+from ferryman.agents.intake.delegate import DelegateEnds
+from ferryman.agents.intake.report import ToolEnds
 from ferryman.agents.ports import SettlesTurns, TurnOwners
+from ferryman.agents.rules import DELEGATE, TOOL
+from ferryman.agents.work.profiles import Profiles
+from ferryman.app import crews
 from ferryman.app import tasks as doors
 from ferryman.app.agents import Agents
 from ferryman.app.queues import Queues
@@ -30,6 +34,7 @@ from ferryman.kernel.invariants import KERNEL_INVARIANTS, Invariant
 from ferryman.kernel.loop import RECONNECT
 from ferryman.kernel.pool import Database, Line
 from ferryman.kernel.settings import Settings
+from ferryman.kernel.stream import Streams
 from ferryman.tasks import watch
 from ferryman.tasks.intake import queues
 from ferryman.tasks.joins import CHILD, Joins
@@ -61,6 +66,13 @@ class Opened:
     queues: Queues
     schedules: Schedules
     agents: Agents
+    profiles: Profiles
+    streams: Streams
+
+    @property
+    def parties(self) -> Parties:
+        """Whom the ends of turns concern."""
+        return self.agents.parties
 
     def line(self, patience: timedelta | None = None, **settings: str) -> Line:
         """Make a connection of our own."""
@@ -88,6 +100,7 @@ class Opened:
         """Let go, doors first."""
         await self.tasks.close()
         await self.agents.close()
+        await self.streams.close()
         await self.schedules.close()
         await self.doorbell.close()
         await self.database.close()
@@ -116,6 +129,7 @@ async def open_app(
     *,
     doorbell: Doorbell | None,
     turn_owners: Mapping[str, SettlesTurns] | None = None,
+    profiles: Profiles | None = None,
 ) -> Opened:
     """Connect, and open the doors."""
     url = await address(settings)
@@ -155,14 +169,20 @@ async def open_app(
         ends_after=settings.tasks.ends_after,
         payload_limit=settings.tasks.payload_limit,
     )
+    profiles, streams = profiles or Profiles(), Streams(settings.nats_url)
+    delegated = DelegateEnds(Parties(turn_terms(settings)))
     agents = Agents(
         database,
         bell,
-        Parties(turn_terms(settings), TurnOwners(turn_owners), owners),
+        Parties(turn_terms(settings), TurnOwners({DELEGATE: delegated, **(turn_owners or {})}), owners),
         line=partial(Line, url, schema=settings.schema, patience=PATIENCE),
         tenant=settings.tenant,
+        profiles=profiles,
+        streams=streams,
     )
-    opened = Opened(settings, url, handlers, owners, database, bell, tasks, Queues(database, bell), schedules, agents)
+    opened = Opened(
+        settings, url, handlers, owners, database, bell, tasks, Queues(database, bell), schedules, agents, profiles, streams
+    )  # fmt: skip
     try:
         await tasks.flows.open()
     except BaseException:
@@ -278,10 +298,10 @@ async def _begin(opened: Opened, line: Line, in_force: str) -> None:
     await declare_queues(opened)
 
 
-async def _work(opened: Opened, stop: asyncio.Event, line: Line, agreed: Terms) -> None:
+async def _work(opened: Opened, stop: asyncio.Event, ground: Line, agreed: Terms) -> None:
     worker = opened.settings.worker
     dog = watchdog.Watchdog(
-        line,
+        ground,
         rules(opened),
         # An outage that ends a lease must be noticed as one, however short the lease is.
         interval=min(worker.watchdog_interval, agreed.lease / watchdog.SILENT_INTERVALS),
@@ -290,18 +310,20 @@ async def _work(opened: Opened, stop: asyncio.Event, line: Line, agreed: Terms) 
     )
     watching = asyncio.create_task(dog.run())
     try:
+        line, boot_id = partial(opened.line, lease.patience(agreed.lease)), ids.boot_id()
         tasks = Worker(
             opened.handlers.handlers,
             opened.owners,
             opened.doorbell,
-            line=partial(opened.line, lease.patience(agreed.lease)),
+            line=line,
             session=opened.database.session,
             drafts=opened.drafts,
             terms=agreed,
-            boot_id=ids.boot_id(),
+            boot_id=boot_id,
             home=opened.database,
         )
-        await part.run([tasks], stop, grace=agreed.grace, beside={"watchdog": watching})
+        parts: list[part.Part] = [tasks, *crews.turns(opened, agreed, line=line, boot_id=boot_id)]
+        await part.run(parts, stop, grace=agreed.grace, beside={"watchdog": watching})
     finally:
         dog.stop()
         await asyncio.wait([watching], timeout=5)

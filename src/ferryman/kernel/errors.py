@@ -304,6 +304,40 @@ class AgentNotFound(FerrymanError):
     advice = "Make it first, and look at the tenant."
 
 
+class TurnRefused(FerrymanError):
+    """The agent did not take the message."""
+
+    code = "TURN_REFUSED"
+    advice = "The code in the details says why; nothing was stored."
+
+
+class TurnFailed(FerrymanError):
+    """The turn did not succeed."""
+
+    code = "TURN_FAILED"
+    advice = "Read its deliverable and its timeline."
+
+
+class TurnLost(FerrymanError):
+    """The turn is not this worker's any more: it was stopped, or another took it over."""
+
+    code = "TURN_LOST"
+
+
+class ToolFailed(FerrymanError):
+    """A call of a tool, or of another agent, did not succeed."""
+
+    code = "TOOL_FAILED"
+    advice = "Its code says why; a handler may catch this and go on."
+
+
+class StepFailed(FerrymanError):
+    """A step of a turn failed."""
+
+    code = "STEP_FAILED"
+    advice = "A handler may catch this and go on; the step is not done again."
+
+
 class TurnNotFound(FerrymanError):
     """There is no such turn."""
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from datetime import datetime
 from uuid import UUID
 
 from ferryman.agents.model import AgentRecord, CallRecord, CardRecord, StepRecord, TurnRecord
 from ferryman.agents.store import cards as boxes
-from ferryman.agents.store import heads, inbox, waits
+from ferryman.agents.store import heads, inbox, pages, waits
 from ferryman.agents.store import steps as memory
 from ferryman.kernel.db import Tx
 
@@ -20,6 +21,18 @@ async def agents(tx: Tx, agent_ids: Collection[str], *, tenant: str) -> list[Age
 async def turns(tx: Tx, ids: Collection[UUID], *, tenant: str) -> list[TurnRecord]:
     """Read turns."""
     return await inbox.get(tx, ids, tenant=tenant)
+
+
+async def listed(
+    tx: Tx, *, tenant: str, profile: str | None, status: str | None, after: str, limit: int
+) -> list[AgentRecord]:
+    """Read a page of agents, by name."""
+    return await pages.agents(tx, tenant=tenant, profile=profile, status=status, after=after, limit=limit)
+
+
+async def turns_of(tx: Tx, agent_id: str, *, tenant: str, before: datetime | None, limit: int) -> list[TurnRecord]:
+    """Read a page of an agent's turns, newest first."""
+    return await pages.turns(tx, agent_id, tenant=tenant, before=before, limit=limit)
 
 
 async def cards(tx: Tx, box: UUID, *, tenant: str) -> list[CardRecord]:

@@ -1,0 +1,33 @@
+"""What people read: agents and turns by the page, and the calls of a turn with their times."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from uuid import UUID
+
+from ferryman.agents.model import AgentRecord, TurnRecord
+from ferryman.kernel.db import Row, Tx, load, many
+
+_AGENTS = load("ferryman.agents", "agents/list")
+_TURNS = load("ferryman.agents", "agent_inbox/turns")
+_TIMELINE = load("ferryman.agents", "turn_waiting_tools/timeline")
+
+
+async def agents(
+    tx: Tx, *, tenant: str, profile: str | None, status: str | None, after: str, limit: int
+) -> list[AgentRecord]:
+    """Read a page of agents, by name."""
+    rows = await many(tx, _AGENTS, tenant=tenant, profile=profile, status=status, after=after, limit=limit)
+    return [AgentRecord(*row) for row in rows]  # type: ignore[misc]  # a row is a sequence
+
+
+async def turns(tx: Tx, agent_id: str, *, tenant: str, before: datetime | None, limit: int) -> list[TurnRecord]:
+    """Read a page of an agent's turns, newest first."""
+    rows = await many(tx, _TURNS, agent_id=agent_id, tenant=tenant, before=before, limit=limit)
+    return [TurnRecord(*row) for row in rows]  # type: ignore[misc]  # a row is a sequence
+
+
+async def calls(tx: Tx, turn: UUID, *, tenant: str) -> Sequence[Row]:
+    """Read the calls of a turn with their times."""
+    return await many(tx, _TIMELINE, turn=turn, tenant=tenant)

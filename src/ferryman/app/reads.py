@@ -1,0 +1,129 @@
+"""What can be asked about agents and turns."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from ferryman.agents import intake
+from ferryman.agents.intake.timeline import Moment, timeline
+from ferryman.agents.model import AgentRecord, CardRecord, StepRecord, TurnRecord
+from ferryman.agents.work.turns import subject_of
+from ferryman.kernel import errors
+from ferryman.kernel.doorbell import Doorbell
+from ferryman.kernel.pool import Database, spoken
+from ferryman.kernel.stream import Streams
+
+LOOK_SECONDS = 1.0
+
+
+class Reads:
+    """Read what agents do, how turns ended, and what they wrote."""
+
+    def __init__(self, db: Database, doorbell: Doorbell, streams: Streams, *, tenant: str) -> None:
+        """Serve one tenant."""
+        self._db = db
+        self._doorbell = doorbell
+        self._streams = streams
+        self._tenant = tenant
+
+    async def get(self, agent_id: str) -> AgentRecord:
+        """Read an agent and what it is doing."""
+        with spoken():
+            async with self._db.session() as tx:
+                found = await intake.read.agents(tx, [agent_id], tenant=self._tenant)
+        if not found:
+            raise errors.AgentNotFound(f"There is no agent {agent_id}.", agent_id=agent_id)
+        return found[0]
+
+    async def list(
+        self, *, profile: str | None = None, status: str | None = None, after: str = "", limit: int = 50
+    ) -> Sequence[AgentRecord]:
+        """Read a page of agents by name, and what they are doing."""
+        with spoken():
+            async with self._db.session() as tx:
+                return await intake.read.listed(
+                    tx, tenant=self._tenant, profile=profile, status=status, after=after, limit=limit
+                )
+
+    async def turn(self, turn: UUID) -> TurnRecord:
+        """Read a turn: how far it is, or how it ended."""
+        with spoken():
+            async with self._db.session() as tx:
+                found = await intake.read.turns(tx, [turn], tenant=self._tenant)
+        if not found:
+            raise errors.TurnNotFound(f"There is no turn {turn}.", turn=str(turn))
+        return found[0]
+
+    async def wait(self, turn: UUID, *, timeout: timedelta | None = None) -> TurnRecord:
+        """Wait until a turn has ended; raises TimeoutError after `timeout`."""
+        rung = asyncio.Event()
+        hush = self._doorbell.listen("turns", lambda hints: rung.set() if not hints or str(turn) in hints else None)
+        try:
+            async with asyncio.timeout(None if timeout is None else timeout.total_seconds()):
+                while not (found := await self.turn(turn)).terminal:
+                    await _heard(rung)
+                return found
+        finally:
+            hush()
+
+    async def card(self, card: UUID) -> CardRecord:
+        """Read a card."""
+        with spoken():
+            async with self._db.session() as tx:
+                found = await intake.cards.get(tx, [card], tenant=self._tenant)
+        if not found:
+            raise errors.AgentInvalidRequest(f"There is no card {card}.", field="card")
+        return found[0]
+
+    async def turns(self, agent_id: str, *, before: datetime | None = None, limit: int = 50) -> Sequence[TurnRecord]:
+        """Read a page of an agent's turns, newest first; `before` is when the last of the page before was made."""
+        with spoken():
+            async with self._db.session() as tx:
+                return await intake.read.turns_of(tx, agent_id, tenant=self._tenant, before=before, limit=limit)
+
+    async def timeline(self, turn: UUID) -> Sequence[Moment]:
+        """Read what a turn did, in order: its moves, its steps, its calls (A17)."""
+        await self.turn(turn)
+        with spoken():
+            async with self._db.session() as tx:
+                return await timeline(tx, turn, tenant=self._tenant)
+
+    async def stream(self, turn: UUID) -> AsyncIterator[str]:
+        """Give what a turn streams from now on, until it ends; what was said before is gone (A15)."""
+        found = await self.turn(turn)
+        to = subject_of(found.tenant, found.channel, found.agent_id)
+        async with self._streams.listen(str(turn), to=to) as heard:
+            ended = asyncio.ensure_future(self.wait(turn))
+            try:
+                while not ended.done() or not heard.empty():
+                    text = asyncio.ensure_future(heard.get())
+                    await asyncio.wait([text, ended], return_when=asyncio.FIRST_COMPLETED)
+                    if text.done():
+                        yield text.result()
+                    else:
+                        text.cancel()
+            finally:
+                ended.cancel()
+
+    async def cards(self, box: UUID) -> Sequence[CardRecord]:
+        """Read the cards of a box, in order."""
+        with spoken():
+            async with self._db.session() as tx:
+                return await intake.read.cards(tx, box, tenant=self._tenant)
+
+    async def steps(self, turn: UUID) -> Sequence[StepRecord]:
+        """Read what a turn did, in order (A17)."""
+        with spoken():
+            async with self._db.session() as tx:
+                return await intake.read.steps(tx, turn, tenant=self._tenant)
+
+
+async def _heard(rung: asyncio.Event) -> None:
+    try:
+        await asyncio.wait_for(rung.wait(), LOOK_SECONDS)
+    except TimeoutError:
+        return
+    rung.clear()

@@ -1,0 +1,117 @@
+"""Text that is streamed to whoever listens now, and kept nowhere (A15).
+
+Listeners of this process are told at once. Where NATS is configured the text also goes to the subject
+`fm.v1.{tenant}.{channel}.str.{component}.{target}.chunk`, so that others can hear it; nothing waits for that, and while the
+server is away what is said is lost. A sender that outruns the wire loses the oldest of what waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nats.aio.client import Client
+    from nats.aio.msg import Msg
+
+log = logging.getLogger("ferryman.stream")
+
+PREFIX = "fm.v1"
+WAITING_MAX = 1000
+CONNECT_SECONDS = 2.0
+
+Heard = Callable[[str], None]
+
+
+def subject(*, tenant: str, channel: str, component: str, target: str) -> str:
+    """Return where text is streamed to; a tenant's dots would make more tokens of it."""
+    return f"{PREFIX}.{tenant.replace('.', '_')}.{channel}.str.{component}.{target}.chunk"
+
+
+class Streams:
+    """Carry text from whoever says it to whoever listens."""
+
+    def __init__(self, nats_url: str | None = None) -> None:
+        """Go through NATS too, if there is an address; nothing is connected before it is needed."""
+        self._url = nats_url
+        self._listeners: dict[str, dict[object, Heard]] = {}
+        self._waiting: deque[tuple[str, bytes]] = deque(maxlen=WAITING_MAX)
+        self._sender: asyncio.Task[None] | None = None
+        self._client: Client | None = None
+
+    def say(self, key: str, text: str, *, to: str) -> None:
+        """Stream a piece of text about `key` to a subject; never blocks, never raises."""
+        for heard in list(self._listeners.get(key, {}).values()):
+            heard(text)
+        if self._url is not None:
+            self._waiting.append((to, json.dumps({"key": key, "text": text}).encode()))
+            if self._sender is None:
+                self._sender = asyncio.get_running_loop().create_task(self._send())
+
+    @contextlib.asynccontextmanager
+    async def listen(self, key: str, *, to: str | None = None) -> AsyncIterator[asyncio.Queue[str]]:
+        """Give what is said about `key` from now on; with a subject also what others say."""
+        heard: asyncio.Queue[str] = asyncio.Queue(WAITING_MAX)
+        mine = object()
+        self._listeners.setdefault(key, {})[mine] = lambda text: _put(heard, text)
+        away = None
+        try:
+            if self._url is not None and to is not None:
+                client = await self._connected()
+
+                async def told(message: Msg) -> None:
+                    word = json.loads(message.data)
+                    if word.get("key") == key:
+                        _put(heard, word["text"])
+
+                away = await client.subscribe(to, cb=told)
+                await client.flush()
+            yield heard
+        finally:
+            self._listeners[key].pop(mine)
+            if not self._listeners[key]:
+                del self._listeners[key]
+            if away is not None:
+                await away.unsubscribe()
+
+    async def _connected(self) -> Client:
+        from nats.aio.client import Client
+
+        if self._client is None or self._client.is_closed:
+            client = Client()
+            assert self._url is not None
+            # no_echo: the listeners of this process have been told already.
+            await client.connect(self._url, name="ferryman stream", no_echo=True, connect_timeout=CONNECT_SECONDS)  # type: ignore[arg-type]
+            self._client = client
+        return self._client
+
+    async def _send(self) -> None:
+        try:
+            while self._waiting:
+                to, word = self._waiting.popleft()
+                try:
+                    await (await self._connected()).publish(to, word)
+                except Exception as error:
+                    log.debug("a stream was not carried", exc_info=error)
+                    self._waiting.clear()
+                    return
+        finally:
+            self._sender = None
+
+    async def close(self) -> None:
+        """Hang up."""
+        if self._sender is not None:
+            await asyncio.wait([self._sender], timeout=CONNECT_SECONDS)
+        if self._client is not None:
+            await self._client.close()
+
+
+def _put(heard: asyncio.Queue[str], text: str) -> None:
+    if heard.full():
+        heard.get_nowait()  # what is streamed is for now: the oldest is lost
+    heard.put_nowait(text)
