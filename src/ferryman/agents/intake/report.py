@@ -13,7 +13,7 @@ from ferryman.kernel.db import Tx
 from ferryman.tasks import joins
 from ferryman.tasks.model import Ended
 
-TOOL = rules.TOOL
+TOOL, reference = rules.TOOL, rules.reference
 GIVEN_UP = "its result came too late"
 
 

@@ -13,6 +13,7 @@ from ferryman.agents.store import budgets, heads
 from ferryman.kernel import errors, faults
 from ferryman.kernel.db import Tx
 from ferryman.tasks.intake.create import create
+from ferryman.tasks.work.lanes import named
 
 
 async def settle(
@@ -55,7 +56,7 @@ async def suspend(
         for answer in answers:
             if isinstance(answer, errors.FerrymanError):
                 raise answer
-        after.tasks.lanes += sorted({f"{draft.task.queue}/{draft.task.tenant}" for draft in drafts})
+        after.tasks.lanes += sorted({named(draft.task.queue, draft.task.tenant) for draft in drafts})
     for each in suspensions:
         await _spend(tx, each, moved)
     for kind, asked in started.items():
