@@ -71,11 +71,10 @@ async def finish(tx: Tx, ends: Sequence[End], parties: Parties, *, after: Afterm
     owed = [(each.callback, each.callback_ref) for each in ends if each.callback is not None]
     if owed:
         await parties.owners.lock(tx, owed)
-    rows, busy = await heads.finish(tx, ends)
+    rows, busy, undone = await heads.finish(tx, ends)
     await _follow(tx, rows, parties, after=after)
     forced = {each.id for each in ends if each.owner is None}
     after.stopped += [row["id"] for row in rows if row["id"] in forced]
-    undone = [task for row in rows for task in row["tasks"] or ()]
     if undone:
         cancelled = await joins.end(tx, parties.tasks, undone, reason=TURN_ENDED, after=after.tasks)
         after.tasks.cancelled += [row["id"] for row in cancelled]

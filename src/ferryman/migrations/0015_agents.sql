@@ -2,8 +2,8 @@
 
 -- A8: facts, never changed. A box is an ordered list of them.
 create table ferryman.cards (
+    id uuid primary key,
     tenant text not null,
-    id uuid not null,
     created_at timestamptz not null,
     agent_turn_id uuid,
     step_id uuid,
@@ -12,8 +12,7 @@ create table ferryman.cards (
     author_id text not null,
     tool_call_id text,
     content jsonb not null,
-    metadata jsonb,
-    primary key (tenant, id)
+    metadata jsonb
 );
 
 create function ferryman.refuse_card_change() returns trigger
@@ -30,16 +29,16 @@ create trigger cards_immutable before update or truncate on ferryman.cards
     for each statement execute function ferryman.refuse_card_change();
 
 create table ferryman.boxes (
+    id uuid primary key,
     tenant text not null,
-    id uuid not null,
     created_at timestamptz not null,
     updated_at timestamptz not null,
-    card_ids uuid[] not null default '{}',
-    primary key (tenant, id)
+    card_ids uuid[] not null default '{}'
 );
 
 -- Who an agent is. What it does at the moment is its head.
 create table ferryman.agents (
+    id uuid primary key,
     tenant text not null,
     agent_id text not null,
     created_at timestamptz not null,
@@ -49,10 +48,13 @@ create table ferryman.agents (
     derived_from text,
     tags text[] not null default '{}',
     metadata jsonb not null default '{}',
-    primary key (tenant, agent_id)
+    unique (tenant, agent_id)
 );
 
+-- The id is the agent's. Everything behind the doors finds a head by it or by its turn: keys that begin with the tenant would let
+-- the planner read all of a tenant's rows where it knows no better.
 create table ferryman.agent_state_head (
+    id uuid primary key,
     tenant text not null,
     agent_id text not null,
     updated_at timestamptz not null,
@@ -83,7 +85,7 @@ create table ferryman.agent_state_head (
     callback text,
     callback_ref text,
     traceparent text,
-    primary key (tenant, agent_id)
+    unique (tenant, agent_id)
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05);
 
 comment on column ferryman.agent_state_head.since_at is 'Since when in this status; no retry moves it.';
@@ -100,8 +102,8 @@ create unique index agent_state_head_turn on ferryman.agent_state_head (active_a
 
 -- A4. A turn is the row whose id is its agent_turn_id; how it ended stands there (K7).
 create table ferryman.agent_inbox (
+    id uuid primary key,
     tenant text not null,
-    id uuid not null,
     created_at timestamptz not null,
     look_at timestamptz not null,
     ends_at timestamptz not null,
@@ -139,8 +141,7 @@ create table ferryman.agent_inbox (
     error_code text,
     error text,
     watchdog_error text,
-    payload jsonb not null default '{}',
-    primary key (tenant, id)
+    payload jsonb not null default '{}'
 ) with (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05);
 
 comment on column ferryman.agent_inbox.look_at is 'When the watchdog looks at a live message next.';
@@ -172,7 +173,7 @@ create table ferryman.turn_waiting_tools (
     after_execution text not null default 'suspend' check (after_execution in ('suspend', 'terminate')),
     primary key (tenant, tool_call_id)
 );
-create index turn_waiting_tools_turn on ferryman.turn_waiting_tools (tenant, agent_turn_id, created_at, tool_call_id);
+create index turn_waiting_tools_turn on ferryman.turn_waiting_tools (agent_turn_id, created_at, tool_call_id);
 create index turn_waiting_tools_late on ferryman.turn_waiting_tools (deadline_at) where wait_status = 'waiting';
 
 -- A12: results on their way into the turns that waited for them.
@@ -193,7 +194,7 @@ create table ferryman.turn_resume_ledger (
     last_error text,
     primary key (tenant, tool_call_id)
 );
-create index turn_resume_ledger_turn on ferryman.turn_resume_ledger (tenant, agent_turn_id)
+create index turn_resume_ledger_turn on ferryman.turn_resume_ledger (agent_turn_id)
     where status in ('pending', 'processing');
 create index turn_resume_ledger_leased on ferryman.turn_resume_ledger (lease_expires_at) where lease_expires_at is not null;
 

@@ -54,19 +54,15 @@ async def _receive(
     *,
     after: Aftermath,
 ) -> None:
-    locked = await heads.lock(tx, {(each.tenant, awaited.agent_id) for each, awaited in sound.values()})
+    await heads.lock(tx, {(each.tenant, awaited.agent_id) for each, awaited in sound.values()})
     born = await waits.report(tx, list(sound.values()))
     messages = [(each.tenant, each.id) for each, _ in sound.values() if each.id in born]
-    rows = {row["id"]: row for row in await waits.receive(tx, messages)} if messages else {}
+    received = await waits.receive(tx, messages) if messages else waits.Received(set(), set(), [])
     for place, (each, _) in sound.items():
-        row = rows.get(each.id)
-        answers[place] = Accepted(each.id, created=row is not None, effect=row is not None and row["awaited"])
-    after.targets |= {
-        locked[row["tenant"], row["agent_id"]]["worker_target"] for row in rows.values() if row["resumes"]
-    }
-    late = [row["late_task"] for row in rows.values() if row["late_task"] is not None]
-    if late:
-        cancelled = await joins.end(tx, parties.tasks, late, reason=GIVEN_UP, after=after.tasks)
+        answers[place] = Accepted(each.id, created=each.id in born, effect=each.id in received.ids)
+    after.targets |= received.targets
+    if received.late_tasks:
+        cancelled = await joins.end(tx, parties.tasks, received.late_tasks, reason=GIVEN_UP, after=after.tasks)
         after.tasks.cancelled += [row["id"] for row in cancelled]
 
 

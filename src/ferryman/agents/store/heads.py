@@ -10,6 +10,7 @@ from ferryman.agents.model import AgentRecord, Call, End, EndedTurn, NewAgent, S
 from ferryman.agents.states import TurnStatus
 from ferryman.agents.store.words import words
 from ferryman.kernel.db import Row, Tx, load, many
+from ferryman.kernel.ids import new_id
 
 _HERE = "ferryman.agents"
 _CREATE = load(_HERE, "agents/create")
@@ -35,7 +36,7 @@ Agents = Collection[tuple[str, str]]
 
 async def create(tx: Tx, agents: Sequence[NewAgent]) -> set[tuple[str, str]]:
     """Let agents be born, idle; answer with those that were not there."""
-    rows = await many(tx, _CREATE, agents=words(each._asdict() for each in agents))
+    rows = await many(tx, _CREATE, agents=words({"id": new_id(), **each._asdict()} for each in agents))
     return {(row["tenant"], row["agent_id"]) for row in rows}
 
 
@@ -149,8 +150,8 @@ def _call(call: Call) -> dict[str, object]:
     }
 
 
-async def finish(tx: Tx, ends: Sequence[End]) -> tuple[list[Row], set[UUID]]:
-    """End turns; answer with those that ended, and with those that were busy; the rest was stale."""
+async def finish(tx: Tx, ends: Sequence[End]) -> tuple[list[Row], set[UUID], list[UUID]]:
+    """End turns; answer with those that ended, those that were busy (the rest was stale), and tasks nobody waits for now."""
     rows = await many(
         tx,
         _FINISH,
@@ -177,7 +178,11 @@ async def finish(tx: Tx, ends: Sequence[End]) -> tuple[list[Row], set[UUID]]:
             for each in ends
         ),
     )
-    return [row for row in rows if row["moved"]], {row["id"] for row in rows if not row["moved"]}
+    return (
+        [row for row in rows if row["moved"]],
+        {row["id"] for row in rows if row["moved"] is False},
+        [row["task"] for row in rows if row["task"] is not None],
+    )
 
 
 def ended(row: Row) -> EndedTurn:

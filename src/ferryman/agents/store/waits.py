@@ -82,10 +82,23 @@ async def report(tx: Tx, reports: Sequence[tuple[Report, Awaited]]) -> set[UUID]
     return {row["id"] for row in rows}
 
 
-async def receive(tx: Tx, messages: Collection[tuple[str, UUID]]) -> list[Row]:
+class Received(NamedTuple):
+    """What a set of results came to: those that count, whose workers may go on, and tasks whose results came too late."""
+
+    ids: set[UUID]
+    targets: set[str]
+    late_tasks: list[UUID]
+
+
+async def receive(tx: Tx, messages: Collection[tuple[str, UUID]]) -> Received:
     """Note results in the turns that wait for them; heads are locked. The first for a call counts, the others are consumed."""
     tenants, given = [tenant for tenant, _ in messages], [id for _, id in messages]
-    return list(await many(tx, _RECEIVE, tenants=tenants, ids=given))
+    rows = await many(tx, _RECEIVE, tenants=tenants, ids=given)
+    return Received(
+        {row["id"] for row in rows if row["id"] is not None},
+        {row["worker_target"] for row in rows if row["worker_target"] is not None},
+        [row["task_id"] for row in rows if row["wait_status"] == "expired" and row["task_id"] is not None],
+    )
 
 
 async def expired(tx: Tx, limit: int) -> Sequence[Row]:

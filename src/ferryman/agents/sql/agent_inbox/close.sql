@@ -5,10 +5,14 @@ with clock as materialized (
     select ferryman.clock() as now
 ),
 word as materialized (
-    select given.*
-    from jsonb_to_recordset(:ends::jsonb) as given (
-        tenant text, id uuid, expects text, to_status text, status text, code text, error text, card uuid, content jsonb,
-        merged_into uuid)
+    select said.*
+    from (
+        select given.*
+        from jsonb_to_recordset(:ends::jsonb) as given (
+            tenant text, id uuid, expects text, to_status text, status text, code text, error text, card uuid, content jsonb,
+            merged_into uuid)
+        limit (select 1000000)
+    ) as said
     limit (select 1000000)
 ),
 held as materialized (
@@ -16,12 +20,12 @@ held as materialized (
            word.merged_into,
            message.message_type in ('turn', 'ui_action') and message.agent_turn_id is not distinct from message.id as is_turn
     from word
-    join ferryman.agent_inbox as message on message.tenant = word.tenant and message.id = word.id
-    where message.archived_at is null
+    join ferryman.agent_inbox as message on message.id = word.id
+    where message.tenant = word.tenant
+      and message.archived_at is null
       and message.status = any(string_to_array(word.expects, ','))
       and not exists (select from ferryman.agent_state_head as head
-                      where head.tenant = message.tenant and head.agent_id = message.agent_id
-                        and head.active_agent_turn_id = message.agent_turn_id)
+                      where head.active_agent_turn_id = message.agent_turn_id)
     order by message.tenant, message.id
     for update of message
 ),
@@ -34,8 +38,7 @@ closed as (
         turn_status = case when held.is_turn then held.status end,
         deliverable_card_id = case when held.is_turn and message.output_box_id is not null then held.card end
     from clock, held
-    where message.tenant = held.tenant
-      and message.id = held.id
+    where message.id = held.id
     returning message.tenant, message.id, message.agent_id, message.channel_id, message.output_box_id, message.turn_epoch,
               message.deliverable_card_id, message.callback, message.callback_ref, held.is_turn, held.status, held.code,
               held.error, held.card, held.content
@@ -52,7 +55,6 @@ boxed as (
     set card_ids = box.card_ids || closed.card, updated_at = clock.now
     from clock, closed
     where closed.deliverable_card_id is not null
-      and box.tenant = closed.tenant
       and box.id = closed.output_box_id
 ),
 told as (

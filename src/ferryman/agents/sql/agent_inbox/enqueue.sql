@@ -5,12 +5,16 @@ with clock as materialized (
     select ferryman.clock() as now
 ),
 word as materialized (
-    select given.*
-    from jsonb_to_recordset(:orders::jsonb) as given (
-        tenant text, turn uuid, agent_id text, message_type text, channel text, depth integer, context_box uuid,
-        inherited uuid[], output_box uuid, makes_output boolean, card uuid, instruction jsonb, author text,
-        source_agent text, source_turn uuid, source_step uuid, parent_step uuid, budget uuid, callback text,
-        callback_ref text, traceparent text, wall_ms bigint, payload jsonb, edge uuid)
+    select said.*
+    from (
+        select given.*
+        from jsonb_to_recordset(:orders::jsonb) as given (
+            tenant text, turn uuid, agent_id text, message_type text, channel text, depth integer, context_box uuid,
+            inherited uuid[], output_box uuid, makes_output boolean, card uuid, instruction jsonb, author text,
+            source_agent text, source_turn uuid, source_step uuid, parent_step uuid, budget uuid, callback text,
+            callback_ref text, traceparent text, wall_ms bigint, payload jsonb, edge uuid)
+        limit (select 1000000)
+    ) as said
     limit (select 1000000)
 ),
 born as (
@@ -30,7 +34,7 @@ born as (
 fresh as (
     select word.*
     from born
-    join word on word.tenant = born.tenant and word.turn = born.id
+    join word on word.turn = born.id
 ),
 written as (
     insert into ferryman.cards (tenant, id, created_at, agent_turn_id, type, role, author_id, content)

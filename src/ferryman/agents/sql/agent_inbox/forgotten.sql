@@ -6,7 +6,6 @@ where message.archived_at is null
   and message.ends_at <= clock.now
   and (message.callback is null or message.callback = any(:kinds::text[]))
   and not exists (select from ferryman.agent_state_head as head
-                  where head.tenant = message.tenant and head.agent_id = message.agent_id
-                    and head.active_agent_turn_id = message.agent_turn_id)
+                  where head.active_agent_turn_id = message.agent_turn_id)
 order by message.look_at
 limit :limit

@@ -10,8 +10,9 @@ word as materialized (
 led as materialized (
     select leader.tenant, leader.id, leader.context_box_id
     from (select distinct tenant, into_turn from word) as word
-    join ferryman.agent_inbox as leader on leader.tenant = word.tenant and leader.id = word.into_turn
-    where leader.status = 'queued'
+    join ferryman.agent_inbox as leader on leader.id = word.into_turn
+    where leader.tenant = word.tenant
+      and leader.status = 'queued'
     order by leader.tenant, leader.id
     for update of leader
 ),
@@ -19,9 +20,8 @@ merged as (
     update ferryman.agent_inbox as message
     set merged_into = led.id
     from word
-    join led on led.tenant = word.tenant and led.id = word.into_turn
-    where message.tenant = word.tenant
-      and message.id = word.id
+    join led on led.id = word.into_turn
+    where message.id = word.id
       and message.status = 'queued'
     returning message.tenant, message.id, message.context_box_id, led.context_box_id as box_id
 ),
@@ -29,14 +29,13 @@ boxed as (
     update ferryman.boxes as box
     set card_ids = box.card_ids || added.card_ids, updated_at = clock.now
     from clock, (
-        select merged.tenant, merged.box_id, array_agg(listed.id order by merged.id, listed.nth) as card_ids
+        select merged.box_id, array_agg(listed.id order by merged.id, listed.nth) as card_ids
         from merged
-        join ferryman.boxes as mine on mine.tenant = merged.tenant and mine.id = merged.context_box_id
+        join ferryman.boxes as mine on mine.id = merged.context_box_id
         cross join lateral unnest(mine.card_ids) with ordinality as listed (id, nth)
-        group by merged.tenant, merged.box_id
+        group by merged.box_id
     ) as added
-    where box.tenant = added.tenant
-      and box.id = added.box_id
+    where box.id = added.box_id
 )
 select id
 from merged

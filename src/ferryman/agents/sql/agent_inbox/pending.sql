@@ -6,7 +6,7 @@ select message.tenant, message.id, message.agent_id, message.agent_turn_id, mess
        head.turn_epoch
 from (select ferryman.clock() as now) as clock, ferryman.agent_inbox as message
 left join ferryman.agent_state_head as head
-  on head.tenant = message.tenant and head.agent_id = message.agent_id and head.active_agent_turn_id = message.agent_turn_id
+  on head.active_agent_turn_id = message.agent_turn_id
 left join ferryman.agents as agent on agent.tenant = message.tenant and agent.agent_id = message.agent_id
 where message.archived_at is null
   and message.look_at <= clock.now

@@ -5,10 +5,14 @@ with clock as materialized (
     select ferryman.clock() as now
 ),
 word as materialized (
-    select given.*
-    from jsonb_to_recordset(:reports::jsonb) as given (
-        tenant text, id uuid, agent_id text, message_type text, tool_call_id text, correlation text, turn uuid, card uuid,
-        content jsonb, author text, depth integer, edge uuid, source_agent text, source_turn uuid, traceparent text)
+    select said.*
+    from (
+        select given.*
+        from jsonb_to_recordset(:reports::jsonb) as given (
+            tenant text, id uuid, agent_id text, message_type text, tool_call_id text, correlation text, turn uuid, card uuid,
+            content jsonb, author text, depth integer, edge uuid, source_agent text, source_turn uuid, traceparent text)
+        limit (select 1000000)
+    ) as said
     limit (select 1000000)
 ),
 born as (
@@ -21,12 +25,12 @@ born as (
     from word, clock
     order by word.tenant, word.id
     on conflict do nothing
-    returning tenant, id
+    returning id
 ),
 fresh as (
     select word.*
     from born
-    join word using (tenant, id)
+    join word using (id)
 ),
 written as (
     insert into ferryman.cards (tenant, id, created_at, agent_turn_id, type, role, author_id, tool_call_id, content)

@@ -7,8 +7,9 @@ held as materialized (
     from clock, (select given.tenant, given.id
           from unnest((select :tenants::text[]), (select :ids::uuid[])) as given (tenant, id)
           limit (select 1000000)) as word
-    join ferryman.agent_inbox as message on message.tenant = word.tenant and message.id = word.id
-    where message.status = 'processing'
+    join ferryman.agent_inbox as message on message.id = word.id
+    where message.tenant = word.tenant
+      and message.status = 'processing'
       and message.processed_at <= clock.now - :patience::interval
     order by message.tenant, message.id
     for update of message skip locked
@@ -18,8 +19,7 @@ back as (
     set status = 'pending', pending_at = clock.now, processed_at = null, requeue_count = message.requeue_count + 1,
         look_at = clock.now + :look_after::interval, watchdog_at = clock.now
     from clock, held
-    where message.tenant = held.tenant
-      and message.id = held.id
+    where message.id = held.id
       and message.status = 'processing'
     returning message.tenant, message.id, message.agent_id, message.requeue_count, message.channel_id
 ),

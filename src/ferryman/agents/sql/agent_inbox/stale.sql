@@ -4,7 +4,7 @@ select message.tenant, message.id, message.agent_id, message.agent_turn_id, mess
        coalesce(head.callback_ref, message.callback_ref) as callback_ref
 from (select ferryman.clock() as now) as clock, ferryman.agent_inbox as message
 left join ferryman.agent_state_head as head
-  on head.tenant = message.tenant and head.agent_id = message.agent_id and head.active_agent_turn_id = message.agent_turn_id
+  on head.active_agent_turn_id = message.agent_turn_id
 where message.archived_at is null
   and message.look_at <= clock.now
   and message.status = 'processing'

@@ -4,10 +4,14 @@ with clock as materialized (
     select ferryman.clock() as now
 ),
 word as materialized (
-    select given.*
-    from jsonb_to_recordset(:stops::jsonb) as given (
-        tenant text, id uuid, agent_id text, turn uuid, epoch bigint, reason text, source_agent text, source_turn uuid,
-        depth integer, edge uuid)
+    select said.*
+    from (
+        select given.*
+        from jsonb_to_recordset(:stops::jsonb) as given (
+            tenant text, id uuid, agent_id text, turn uuid, epoch bigint, reason text, source_agent text, source_turn uuid,
+            depth integer, edge uuid)
+        limit (select 1000000)
+    ) as said
     limit (select 1000000)
 ),
 born as (
@@ -20,7 +24,7 @@ born as (
     from word, clock
     order by word.tenant, word.id
     on conflict do nothing
-    returning tenant, id
+    returning id
 ),
 edges as (
     insert into ferryman.execution_edges (
@@ -29,7 +33,7 @@ edges as (
     select word.tenant, 'stop:' || word.turn || '@' || coalesce(word.epoch::text, 'any'), 'enqueue', 'request', word.edge, clock.now, word.depth,
            word.source_turn, word.turn, word.source_agent, word.agent_id, jsonb_build_object('message_type', 'stop')
     from born
-    join word using (tenant, id), clock
+    join word using (id), clock
     on conflict do nothing
 )
 select id

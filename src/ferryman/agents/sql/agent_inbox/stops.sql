@@ -3,7 +3,7 @@ select message.tenant, message.id, message.agent_id, message.agent_turn_id, mess
        message.payload ->> 'reason' as reason, head.turn_epoch, head.callback, head.callback_ref
 from ferryman.agent_inbox as message
 left join ferryman.agent_state_head as head
-  on head.tenant = message.tenant and head.agent_id = message.agent_id and head.active_agent_turn_id = message.agent_turn_id
+  on head.active_agent_turn_id = message.agent_turn_id
 where message.archived_at is null
   and message.message_type = 'stop'
   and message.look_at <= ferryman.clock()

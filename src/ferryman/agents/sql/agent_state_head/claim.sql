@@ -5,16 +5,18 @@ with clock as materialized (
     select ferryman.clock() as now
 ),
 picked as materialized (
-    select head.tenant, head.agent_id, head.status, head.active_inbox_id, head.active_agent_turn_id, head.turn_epoch
+    select head.id, head.status, head.active_inbox_id, head.active_agent_turn_id, head.turn_epoch
     from clock, ferryman.agent_state_head as head
-    where head.ready_at is not null
+    -- A range with two ends, or the planner would rather read the whole table.
+    where head.ready_at > '-infinity'
+      and head.ready_at <= clock.now
       and head.profile = any(:profiles::text[])
       and head.worker_target = any(:targets::text[])
       and (head.callback is null or head.callback = any(:kinds::text[]))
       and (head.status <> 'suspended' or head.waiting_tool_count = 0)
       and head.turn_deadline > clock.now
       and exists (select from ferryman.agent_inbox as message
-                  where message.tenant = head.tenant and message.id = head.active_inbox_id
+                  where message.id = head.active_inbox_id
                     and message.status in ('pending', 'processing'))
     order by head.ready_at
     limit :room
@@ -29,8 +31,7 @@ started as (
                              else head.turn_deadline - (head.dispatch_deadline - clock.now) end,
         lease_owner = :owner, leased_until = clock.now + :lease::interval
     from clock, picked
-    where head.tenant = picked.tenant
-      and head.agent_id = picked.agent_id
+    where head.id = picked.id
       and head.status in ('dispatched', 'suspended')
       and head.status = picked.status
     returning head.tenant, head.agent_id, head.active_inbox_id, head.active_agent_turn_id, head.turn_epoch,
@@ -42,8 +43,7 @@ taken_over as (
     update ferryman.agent_state_head as head
     set updated_at = clock.now, ready_at = null, lease_owner = :owner, leased_until = clock.now + :lease::interval
     from clock, picked
-    where head.tenant = picked.tenant
-      and head.agent_id = picked.agent_id
+    where head.id = picked.id
       and head.status = 'running'
       and picked.status = 'running'
     returning head.tenant, head.agent_id, head.active_inbox_id, head.active_agent_turn_id, head.turn_epoch,
@@ -61,8 +61,7 @@ taken as (
     set status = 'processing', pending_at = null, processed_at = clock.now,
         look_at = clock.now + :look_after::interval, ends_at = held.turn_deadline + interval '1 min'
     from clock, held
-    where message.tenant = held.tenant
-      and message.id = held.active_inbox_id
+    where message.id = held.active_inbox_id
       and message.status = 'pending'
 ),
 again as (
@@ -70,7 +69,6 @@ again as (
     set processed_at = clock.now, look_at = clock.now + :look_after::interval
     from clock, held
     where held.was <> 'dispatched'
-      and message.tenant = held.tenant
       and message.id = held.active_inbox_id
       and message.status = 'processing'
 ),
@@ -79,7 +77,6 @@ applied as (
     set wait_status = 'applied', applied_at = clock.now
     from clock, held
     where held.was = 'suspended'
-      and waited.tenant = held.tenant
       and waited.agent_turn_id = held.active_agent_turn_id
       and waited.wait_status = 'received'
 ),
@@ -89,7 +86,6 @@ ledger as (
         lease_expires_at = clock.now + :ledger_lease::interval
     from clock, held
     where held.was <> 'dispatched'
-      and result.tenant = held.tenant
       and result.agent_turn_id = held.active_agent_turn_id
       and result.status = 'pending'
 ),
@@ -107,4 +103,4 @@ select held.active_agent_turn_id as id, held.turn_epoch as epoch, held.tenant, h
        extract(epoch from held.turn_deadline - clock.now)::float8 as seconds_left,
        record.payload, record.source_agent_id, record.source_turn_id
 from clock, held
-join ferryman.agent_inbox as record on record.tenant = held.tenant and record.id = held.active_inbox_id
+join ferryman.agent_inbox as record on record.id = held.active_inbox_id

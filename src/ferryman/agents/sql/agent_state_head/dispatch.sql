@@ -5,7 +5,7 @@ with clock as materialized (
     select ferryman.clock() as now
 ),
 idle as materialized (
-    select locked.tenant, locked.agent_id
+    select locked.id, locked.tenant, locked.agent_id
     from (
         select distinct given.tenant, given.agent_id
         from unnest((select :tenants::text[]), (select :agent_ids::text[])) as given (tenant, agent_id)
@@ -13,7 +13,7 @@ idle as materialized (
         limit (select 1000000)
     ) as word
     cross join lateral (
-        select head.tenant, head.agent_id
+        select head.id, head.tenant, head.agent_id
         from ferryman.agent_state_head as head
         where head.tenant = word.tenant
           and head.agent_id = word.agent_id
@@ -22,7 +22,7 @@ idle as materialized (
     ) as locked
 ),
 waiting as materialized (
-    select message.tenant, message.agent_id, message.id, message.created_at, message.wall_ms, message.callback,
+    select idle.id as head_id, message.tenant, message.agent_id, message.id, message.created_at, message.wall_ms, message.callback,
            message.message_type in ('turn', 'ui_action') and message.agent_turn_id is not distinct from message.id
                and message.channel_id is not null and message.context_box_id is not null
                and message.output_box_id is not null as sound
@@ -40,10 +40,10 @@ waiting as materialized (
     ) as message
 ),
 chosen as materialized (
-    select distinct on (waiting.tenant, waiting.agent_id) waiting.tenant, waiting.agent_id, waiting.id, waiting.wall_ms
+    select distinct on (waiting.head_id) waiting.head_id, waiting.id
     from waiting
     where waiting.sound
-    order by waiting.tenant, waiting.agent_id, waiting.created_at, waiting.id
+    order by waiting.head_id, waiting.created_at, waiting.id
 ),
 leased as (
     update ferryman.agent_state_head as head
@@ -56,9 +56,8 @@ leased as (
         callback = message.callback, callback_ref = message.callback_ref, traceparent = message.traceparent,
         dispatch_retries = 0, retried_at = null, started_at = null
     from clock, chosen
-    join ferryman.agent_inbox as message on message.tenant = chosen.tenant and message.id = chosen.id
-    where head.tenant = chosen.tenant
-      and head.agent_id = chosen.agent_id
+    join ferryman.agent_inbox as message on message.id = chosen.id
+    where head.id = chosen.head_id
       and head.status = 'idle'
     returning head.tenant, head.agent_id, head.turn_epoch, head.active_agent_turn_id, head.turn_deadline,
               head.active_channel_id, head.worker_target
@@ -68,8 +67,7 @@ promoted as (
     set status = 'pending', pending_at = clock.now, turn_epoch = leased.turn_epoch,
         look_at = clock.now + :look_after::interval, ends_at = leased.turn_deadline + interval '1 min'
     from clock, leased
-    where message.tenant = leased.tenant
-      and message.id = leased.active_agent_turn_id
+    where message.id = leased.active_agent_turn_id
       and message.status = 'queued'
 ),
 told as (

@@ -6,21 +6,25 @@ with clock as materialized (
     select ferryman.clock() as now
 ),
 word as materialized (
-    select given.*
-    from jsonb_to_recordset(:ends::jsonb) as given (
-        tenant text, agent_id text, turn uuid, epoch bigint, owner uuid, expects text, overdue boolean, bump integer,
-        status text, code text, error text, card uuid, content jsonb, fallback boolean, result_card uuid, forced uuid,
-        message_status text)
+    select said.*
+    from (
+        select given.*
+        from jsonb_to_recordset(:ends::jsonb) as given (
+            tenant text, agent_id text, turn uuid, epoch bigint, owner uuid, expects text, overdue boolean, bump integer,
+            status text, code text, error text, card uuid, content jsonb, fallback boolean, result_card uuid, forced uuid,
+            message_status text)
+        limit (select 1000000)
+    ) as said
     limit (select 1000000)
 ),
 held as materialized (
-    select head.tenant, head.agent_id, head.output_box_id, head.status as was, head.callback, head.callback_ref,
+    select head.id, head.tenant, head.agent_id, head.output_box_id, head.status as was, head.callback, head.callback_ref,
            head.active_channel_id, head.started_at, head.since_at, head.active_inbox_id,
            word.turn, word.bump, word.status, word.code, word.error, word.card, word.content, word.fallback, word.result_card,
            word.forced, word.message_status, word.owner is not null as own
     from clock, word
-    join ferryman.agent_state_head as head on head.tenant = word.tenant and head.agent_id = word.agent_id
-    where head.active_agent_turn_id = word.turn
+    join ferryman.agent_state_head as head on head.active_agent_turn_id = word.turn
+    where head.tenant = word.tenant
       and head.turn_epoch = word.epoch
       and (word.owner is null or head.lease_owner = word.owner)
       and head.status = any(string_to_array(word.expects, ','))
@@ -31,9 +35,9 @@ held as materialized (
 prior as materialized (
     select distinct on (held.turn) held.turn, card.id
     from held
-    join ferryman.boxes as box on box.tenant = held.tenant and box.id = held.output_box_id
+    join ferryman.boxes as box on box.id = held.output_box_id
     cross join lateral unnest(box.card_ids) with ordinality as listed (id, nth)
-    join ferryman.cards as card on card.tenant = held.tenant and card.id = listed.id
+    join ferryman.cards as card on card.id = listed.id
     where held.fallback
       and card.type = 'task.deliverable'
       and card.agent_turn_id = held.turn
@@ -48,8 +52,7 @@ gone as (
         context_box_id = null, output_box_id = null, last_output_box_id = held.output_box_id, budget_id = null,
         active_channel_id = null, callback = null, callback_ref = null, traceparent = null
     from clock, held
-    where head.tenant = held.tenant
-      and head.agent_id = held.agent_id
+    where head.id = held.id
       and head.status in ('dispatched', 'running', 'suspended')
     returning head.tenant, head.agent_id, head.turn_epoch, held.turn, held.was, held.own, held.output_box_id, held.status,
               held.code, held.error, held.card, held.content, held.fallback, held.result_card, held.forced,
@@ -72,7 +75,6 @@ boxed as (
     set card_ids = box.card_ids || ended.card, updated_at = clock.now
     from clock, ended
     where ended.writes
-      and box.tenant = ended.tenant
       and box.id = ended.output_box_id
 ),
 messages as (
@@ -94,24 +96,23 @@ messages as (
       and message.archived_at is null
       and (message.agent_turn_id = ended.turn and message.status in ('pending', 'processing')
            or message.merged_into = ended.turn and message.status = 'queued')
-    returning message.id, message.tenant, message.agent_id, message.channel_id, message.merged_into, ended.turn
+    returning message.id, message.tenant, message.agent_id, message.channel_id, message.merged_into, ended.turn, ended.status,
+              ended.code, ended.error, ended.output_box_id, ended.deliverable
 ),
 dropped as (
     update ferryman.turn_waiting_tools as waited
     set wait_status = 'dropped'
     from ended
-    where waited.tenant = ended.tenant
-      and waited.agent_turn_id = ended.turn
+    where waited.agent_turn_id = ended.turn
       and waited.wait_status in ('waiting', 'received')
-    returning waited.task_id, ended.turn
+    returning waited.task_id, ended.turn, ended.tenant, ended.agent_id
 ),
 ledger as (
     update ferryman.turn_resume_ledger as result
     set status = case when ended.own then 'applied' else 'dropped' end, updated_at = clock.now, lease_owner = null,
         lease_expires_at = null
     from clock, ended
-    where result.tenant = ended.tenant
-      and result.agent_turn_id = ended.turn
+    where result.agent_turn_id = ended.turn
       and result.status in ('pending', 'processing')
 ),
 freed as (
@@ -141,27 +142,31 @@ told as (
                'deliverable_card_id', ended.deliverable, 'tool_result_card_id', ended.result_card))
     from ended, clock
     union all
-    select clock.now, messages.id, messages.tenant, 'agent.task', null, ended.status, messages.agent_id, ended.code, ended.error,
+    select clock.now, merged.id, merged.tenant, 'agent.task', null, merged.status, merged.agent_id, merged.code, merged.error,
            jsonb_strip_nulls(jsonb_build_object(
-               'channel', messages.channel_id, 'output_box_id', ended.output_box_id,
-               'deliverable_card_id', ended.deliverable, 'merged_into', ended.turn))
-    from clock, messages
-    join ended on ended.turn = messages.merged_into
+               'channel', merged.channel_id, 'output_box_id', merged.output_box_id,
+               'deliverable_card_id', merged.deliverable, 'merged_into', merged.turn))
+    from clock, messages as merged
+    where merged.merged_into = merged.turn
 )
 select ended.turn as id, ended.tenant, ended.agent_id, ended.turn_epoch, ended.was, ended.status, ended.code, ended.error,
        ended.output_box_id, ended.deliverable as deliverable_card_id, ended.result_card as tool_result_card_id,
-       ended.callback, ended.callback_ref, true as moved,
-       (select array_agg(dropped.task_id) from dropped where dropped.turn = ended.turn and dropped.task_id is not null) as tasks,
+       ended.callback, ended.callback_ref, true as moved, null::uuid as task,
        exists (select from ferryman.agent_inbox as next
                where next.tenant = ended.tenant and next.agent_id = ended.agent_id and next.archived_at is null
                  and next.status = 'queued' and next.merged_into is null) as more
 from ended
 union all
+-- The tools' tasks that nobody waits for any more.
+select turn, tenant, agent_id, null, null, null, null, null, null, null, null, null, null, null, task_id, false
+from dropped
+where task_id is not null
+union all
 -- Those that are still as the sender says, but were being written by somebody else.
 select word.turn, word.tenant, word.agent_id, null, null, null, null, null, null, null, null, null, null, false, null, false
 from word
-join ferryman.agent_state_head as head on head.tenant = word.tenant and head.agent_id = word.agent_id
-where head.active_agent_turn_id = word.turn
+join ferryman.agent_state_head as head on head.active_agent_turn_id = word.turn
+where head.tenant = word.tenant
   and head.turn_epoch = word.epoch
   and (word.owner is null or head.lease_owner = word.owner)
   and head.status = any(string_to_array(word.expects, ','))

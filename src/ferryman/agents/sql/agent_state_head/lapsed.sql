@@ -6,10 +6,10 @@ select head.tenant, head.agent_id, head.active_agent_turn_id as id, head.turn_ep
        head.turn_deadline <= clock.now as over,
        coalesce(message.requeue_count >= :cap, false) as worn,
        exists (select from ferryman.turn_resume_ledger as result
-               where result.tenant = head.tenant and result.agent_turn_id = head.active_agent_turn_id
+               where result.agent_turn_id = head.active_agent_turn_id
                  and result.status in ('pending', 'processing') and result.attempt_count >= :cap) as exhausted
 from (select ferryman.clock() as now) as clock, ferryman.agent_state_head as head
-left join ferryman.agent_inbox as message on message.tenant = head.tenant and message.id = head.active_inbox_id
+left join ferryman.agent_inbox as message on message.id = head.active_inbox_id
 where head.leased_until <= clock.now
   and (head.callback is null or head.callback = any(:kinds::text[]))
   and (head.ready_at is null or head.leased_until <= clock.now - :patience::interval or head.turn_deadline <= clock.now)

@@ -9,7 +9,7 @@ word as materialized (
     limit (select 1000000)
 ),
 held as materialized (
-    select head.tenant, head.agent_id
+    select head.id
     from clock, word
     join ferryman.agent_state_head as head on head.active_agent_turn_id = word.id
     where head.turn_epoch = word.epoch
@@ -25,8 +25,7 @@ released as (
     set turn_epoch = head.turn_epoch + 1, updated_at = clock.now, ready_at = clock.now,
         leased_until = least(head.leased_until, clock.now)
     from clock, held
-    where head.tenant = held.tenant
-      and head.agent_id = held.agent_id
+    where head.id = held.id
     returning head.tenant, head.agent_id, head.active_agent_turn_id, head.active_inbox_id, head.turn_epoch,
               head.active_channel_id
 ),
@@ -35,7 +34,6 @@ counted as (
     set requeue_count = message.requeue_count + 1
     from released
     where :lapsed::boolean
-      and message.tenant = released.tenant
       and message.id = released.active_inbox_id
 ),
 ledger as (
@@ -44,8 +42,7 @@ ledger as (
         last_error = case when :lapsed::boolean then 'lease expired' else result.last_error end,
         attempt_count = result.attempt_count - case when :lapsed::boolean then 0 else 1 end
     from clock, released
-    where result.tenant = released.tenant
-      and result.agent_turn_id = released.active_agent_turn_id
+    where result.agent_turn_id = released.active_agent_turn_id
       and result.status = 'processing'
 ),
 told as (

@@ -9,7 +9,7 @@ word as materialized (
     limit (select 1000000)
 ),
 free as materialized (
-    select head.tenant, head.agent_id
+    select head.id
     from word
     join ferryman.agent_state_head as head on head.active_agent_turn_id = word.id
     where head.turn_epoch = word.epoch
@@ -22,8 +22,7 @@ moved as (
     update ferryman.agent_state_head as head
     set leased_until = least(clock.now + :lease::interval, head.turn_deadline + :margin::interval)
     from clock, free
-    where head.tenant = free.tenant
-      and head.agent_id = free.agent_id
+    where head.id = free.id
     returning head.active_agent_turn_id as id
 )
 select head.active_agent_turn_id as id, moved.id is not null as renewed

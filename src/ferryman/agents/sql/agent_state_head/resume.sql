@@ -9,14 +9,14 @@ word as materialized (
     limit (select 1000000)
 ),
 held as materialized (
-    select head.tenant, head.agent_id
+    select head.id
     from word
     join ferryman.agent_state_head as head on head.active_agent_turn_id = word.id
     where head.turn_epoch = word.epoch
       and head.status = 'suspended'
       and head.ready_at is null
       and not exists (select from ferryman.turn_waiting_tools as waited
-                      where waited.tenant = head.tenant and waited.agent_turn_id = head.active_agent_turn_id
+                      where waited.agent_turn_id = head.active_agent_turn_id
                         and waited.wait_status = 'waiting')
     order by head.tenant, head.agent_id
     for update of head skip locked
@@ -25,8 +25,7 @@ mended as (
     update ferryman.agent_state_head as head
     set updated_at = clock.now, ready_at = clock.now, waiting_tool_count = 0, resume_deadline = head.turn_deadline
     from clock, held
-    where head.tenant = held.tenant
-      and head.agent_id = held.agent_id
+    where head.id = held.id
     returning head.tenant, head.agent_id, head.active_agent_turn_id, head.turn_epoch, head.turn_deadline
 ),
 ledger as (
@@ -36,7 +35,7 @@ ledger as (
            mended.active_agent_turn_id, waited.tool_result_card_id, mended.agent_id
     from clock, mended
     join ferryman.turn_waiting_tools as waited
-      on waited.tenant = mended.tenant and waited.agent_turn_id = mended.active_agent_turn_id
+      on waited.agent_turn_id = mended.active_agent_turn_id
     where waited.wait_status in ('received', 'expired')
       and waited.turn_epoch = mended.turn_epoch
     on conflict do nothing

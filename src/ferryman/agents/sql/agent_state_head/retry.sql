@@ -9,7 +9,7 @@ word as materialized (
     limit (select 1000000)
 ),
 held as materialized (
-    select head.tenant, head.agent_id, word.fresh
+    select head.id, word.fresh
     from clock, word
     join ferryman.agent_state_head as head on head.active_agent_turn_id = word.id
     where head.turn_epoch = word.epoch
@@ -23,8 +23,7 @@ kept as (
     set updated_at = clock.now, retried_at = clock.now, dispatch_retries = head.dispatch_retries + 1,
         active_inbox_id = held.fresh
     from clock, held
-    where head.tenant = held.tenant
-      and head.agent_id = held.agent_id
+    where head.id = held.id
     returning head.*
 ),
 born as (
@@ -39,7 +38,7 @@ born as (
            kept.active_channel_id, kept.callback, kept.callback_ref, kept.traceparent, record.source_agent_id,
            record.source_turn_id, record.source_step_id, coalesce(record.payload, '{}')
     from clock, kept
-    left join ferryman.agent_inbox as record on record.tenant = kept.tenant and record.id = kept.active_agent_turn_id
+    left join ferryman.agent_inbox as record on record.id = kept.active_agent_turn_id
     on conflict do nothing
 )
 select active_agent_turn_id as id, tenant, agent_id, worker_target

@@ -5,16 +5,20 @@ with clock as materialized (
     select ferryman.clock() as now
 ),
 word as materialized (
-    select given.*
-    from jsonb_to_recordset(:suspensions::jsonb) as given (
-        tenant text, agent_id text, turn uuid, epoch bigint, owner uuid, calls jsonb)
+    select said.*
+    from (
+        select given.*
+        from jsonb_to_recordset(:suspensions::jsonb) as given (
+            tenant text, agent_id text, turn uuid, epoch bigint, owner uuid, calls jsonb)
+        limit (select 1000000)
+    ) as said
     limit (select 1000000)
 ),
 held as materialized (
-    select head.tenant, head.agent_id, word.turn, word.calls, head.output_box_id
+    select head.id, head.tenant, head.agent_id, word.turn, word.calls, head.output_box_id
     from word
-    join ferryman.agent_state_head as head on head.tenant = word.tenant and head.agent_id = word.agent_id
-    where head.active_agent_turn_id = word.turn
+    join ferryman.agent_state_head as head on head.active_agent_turn_id = word.turn
+    where head.tenant = word.tenant
       and head.turn_epoch = word.epoch
       and head.lease_owner = word.owner
       and head.status = 'running'
@@ -22,7 +26,7 @@ held as materialized (
     for update of head skip locked
 ),
 call as materialized (
-    select held.tenant, held.agent_id, held.turn, held.output_box_id, asked.*
+    select held.id, held.tenant, held.agent_id, held.turn, held.output_box_id, asked.*
     from held
     cross join lateral rows from (jsonb_to_recordset(held.calls) as (
         tool_call_id text, tool_name text, nth integer, card_id uuid, content jsonb, step_id uuid, task_id uuid,
@@ -36,12 +40,10 @@ gone as (
         waiting_tool_count = coalesce(summed.count, 0),
         resume_deadline = least(head.turn_deadline, clock.now + make_interval(secs => summed.soonest))
     from clock, held
-    left join (select tenant, agent_id, count(*)::integer as count, min(seconds) as soonest from call group by tenant, agent_id)
-        as summed using (tenant, agent_id)
-    where head.tenant = held.tenant
-      and head.agent_id = held.agent_id
+    left join (select id, count(*)::integer as count, min(seconds) as soonest from call group by id) as summed using (id)
+    where head.id = held.id
       and head.status = 'running'
-    returning head.tenant, head.agent_id, head.active_agent_turn_id, head.turn_epoch, head.turn_deadline,
+    returning head.id, head.tenant, head.agent_id, head.active_agent_turn_id, head.turn_epoch, head.turn_deadline,
               head.active_channel_id, head.waiting_tool_count, head.resume_deadline
 ),
 written as (
@@ -53,10 +55,13 @@ written as (
 boxed as (
     update ferryman.boxes as box
     set card_ids = box.card_ids || called.card_ids, updated_at = clock.now
-    from clock, (select tenant, output_box_id, array_agg(card_id order by asked_nth) as card_ids
-                 from call group by tenant, output_box_id) as called
-    where box.tenant = called.tenant
-      and box.id = called.output_box_id
+    from clock, (
+        select box_id, card_ids
+        from (select output_box_id as box_id, array_agg(card_id order by asked_nth) as card_ids
+              from call group by output_box_id limit (select 1000000)) as called
+        limit (select 1000000)
+    ) as called
+    where box.id = called.box_id
 ),
 waits as (
     insert into ferryman.turn_waiting_tools (
@@ -66,14 +71,13 @@ waits as (
            gone.turn_epoch, call.nth, call.turn, call.step_id, call.task_id, call.card_id, call.agent_id, call.tool_name,
            call.after_execution
     from clock, call
-    join gone using (tenant, agent_id)
+    join gone using (id)
 ),
 ledger as (
     update ferryman.turn_resume_ledger as result
     set status = 'applied', updated_at = clock.now, lease_owner = null, lease_expires_at = null
     from clock, gone
-    where result.tenant = gone.tenant
-      and result.agent_turn_id = gone.active_agent_turn_id
+    where result.agent_turn_id = gone.active_agent_turn_id
       and result.status in ('pending', 'processing')
 ),
 told as (
@@ -89,8 +93,8 @@ union all
 -- Those that are still the sender's, but were being written by somebody else.
 select word.turn, false
 from word
-join ferryman.agent_state_head as head on head.tenant = word.tenant and head.agent_id = word.agent_id
-where head.active_agent_turn_id = word.turn
+join ferryman.agent_state_head as head on head.active_agent_turn_id = word.turn
+where head.tenant = word.tenant
   and head.turn_epoch = word.epoch
   and head.lease_owner = word.owner
   and head.status = 'running'

@@ -5,7 +5,7 @@ where head.resume_deadline is not null
   and head.status = 'suspended'
   and head.ready_at is null
   and not exists (select from ferryman.turn_waiting_tools as waited
-                  where waited.tenant = head.tenant and waited.agent_turn_id = head.active_agent_turn_id
+                  where waited.agent_turn_id = head.active_agent_turn_id
                     and waited.wait_status = 'waiting')
 order by head.resume_deadline
 limit :limit

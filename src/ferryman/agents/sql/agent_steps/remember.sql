@@ -3,10 +3,14 @@ with clock as materialized (
     select ferryman.clock() as now
 ),
 word as materialized (
-    select given.*
-    from jsonb_to_recordset(:steps::jsonb) as given (
-        turn uuid, epoch bigint, owner uuid, kind text, name text, nth integer, id uuid, status text, seconds float8,
-        result jsonb, error text, tool_call_ids text[], input_tokens bigint, output_tokens bigint, cost numeric, metadata jsonb)
+    select said.*
+    from (
+        select given.*
+        from jsonb_to_recordset(:steps::jsonb) as given (
+            turn uuid, epoch bigint, owner uuid, kind text, name text, nth integer, id uuid, status text, seconds float8,
+            result jsonb, error text, tool_call_ids text[], input_tokens bigint, output_tokens bigint, cost numeric, metadata jsonb)
+        limit (select 1000000)
+    ) as said
     limit (select 1000000)
 ),
 mine as materialized (

@@ -4,4 +4,4 @@ select agent.tenant, agent.agent_id, agent.profile, agent.worker_target, agent.w
        head.last_output_box_id, head.since_at
 from unnest((select :agent_ids::text[])) as given (agent_id)
 join ferryman.agents as agent on agent.tenant = :tenant and agent.agent_id = given.agent_id
-join ferryman.agent_state_head as head on head.tenant = agent.tenant and head.agent_id = agent.agent_id
+join ferryman.agent_state_head as head on head.id = agent.id

@@ -3,10 +3,14 @@ with clock as materialized (
     select ferryman.clock() as now
 ),
 word as materialized (
-    select given.*
-    from jsonb_to_recordset(:cards::jsonb) as given (
-        tenant text, turn uuid, epoch bigint, id uuid, step uuid, type text, role text, author text, tool_call_id text,
-        content jsonb, metadata jsonb, nth integer)
+    select said.*
+    from (
+        select given.*
+        from jsonb_to_recordset(:cards::jsonb) as given (
+            tenant text, turn uuid, epoch bigint, id uuid, step uuid, type text, role text, author text, tool_call_id text,
+            content jsonb, metadata jsonb, nth integer)
+        limit (select 1000000)
+    ) as said
     limit (select 1000000)
 ),
 mine as materialized (
@@ -37,6 +41,5 @@ from clock, (
     join written using (id)
     group by mine.tenant, mine.turn, mine.output_box_id
 ) as added
-where box.tenant = added.tenant
-  and box.id = added.output_box_id
+where box.id = added.output_box_id
 returning added.turn as id

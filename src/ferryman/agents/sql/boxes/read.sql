@@ -2,7 +2,7 @@
 select box.id as box_id, card.id, card.type, card.role, card.author_id, card.agent_turn_id, card.step_id, card.tool_call_id,
        card.content, card.metadata, card.created_at
 from unnest((select :tenants::text[]), (select :ids::uuid[])) as given (tenant, id)
-join ferryman.boxes as box on box.tenant = given.tenant and box.id = given.id
+join ferryman.boxes as box on box.id = given.id and box.tenant = given.tenant
 cross join lateral unnest(box.card_ids) with ordinality as listed (id, nth)
-join ferryman.cards as card on card.tenant = box.tenant and card.id = listed.id
+join ferryman.cards as card on card.id = listed.id and card.tenant = box.tenant
 order by box.id, listed.nth

@@ -2,7 +2,7 @@
 select result.tenant, result.tool_call_id as id, result.agent_id
 from (select ferryman.clock() as now) as clock, ferryman.turn_resume_ledger as result
 left join ferryman.agent_state_head as head
-  on head.tenant = result.tenant and head.agent_id = result.agent_id and head.active_agent_turn_id = result.agent_turn_id
+  on head.active_agent_turn_id = result.agent_turn_id
 where result.lease_expires_at <= clock.now
   and result.status = 'processing'
   and (head.leased_until is null or head.leased_until <= clock.now)

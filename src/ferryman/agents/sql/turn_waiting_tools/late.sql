@@ -2,10 +2,9 @@
 select waited.tenant, waited.tool_call_id, waited.agent_id, waited.agent_turn_id, waited.turn_epoch, waited.tool_name,
        waited.after_execution, waited.wait_status, head.active_recursion_depth as recursion_depth
 from ferryman.turn_waiting_tools as waited
-join ferryman.agent_state_head as head on head.tenant = waited.tenant and head.agent_id = waited.agent_id
+join ferryman.agent_state_head as head on head.active_agent_turn_id = waited.agent_turn_id
 where waited.wait_status = 'waiting'
   and waited.deadline_at <= ferryman.clock()
   and head.status = 'suspended'
-  and head.active_agent_turn_id = waited.agent_turn_id
 order by waited.deadline_at
 limit :limit
