@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ferryman import Budget, Ferryman, Limits, Spent, Turn
+from ferryman.agents.model import Accepted
 from ferryman.kernel import errors
 from tests.agents.crew import at_work, end, fresh, output, send, until
 
@@ -114,7 +115,7 @@ async def test_an_external_tool_is_answered_by_its_call_id(database_url: str) ->
     app = fresh(database_url)
 
     @app.tool(external=True)
-    def approve(what: str) -> bool: ...
+    def approve(what: str) -> None: ...
 
     @app.agent
     async def asker(turn: Turn) -> Any:
@@ -128,11 +129,12 @@ async def test_an_external_tool_is_answered_by_its_call_id(database_url: str) ->
         assert answer.status == "accepted"
         assert await turn.result(timeout=10) == {"approved": True}
         again = await app.agents.report(call.details["tool_call_id"], result=False)
-        assert again.status == "accepted" and not again.effect  # type: ignore[union-attr]
+        assert isinstance(again, Accepted)
+        assert not again.effect
 
 
 async def _suspended(turn: Any) -> bool:
-    return (await turn.record()).head_status == "suspended"
+    return bool((await turn.record()).head_status == "suspended")
 
 
 @pytest.mark.contract("A10", "A13")
@@ -149,7 +151,10 @@ async def test_a_result_that_terminates_ends_the_turn_and_names_its_card(databas
 
     @app.agent
     async def ender(turn: Turn) -> Any:
-        await turn.call_tool("finish" if turn.instruction == "finish" else "maybe", **({"value": 7} if turn.instruction == "finish" else {}))
+        await turn.call_tool(
+            "finish" if turn.instruction == "finish" else "maybe",
+            **({"value": 7} if turn.instruction == "finish" else {}),
+        )
         raise AssertionError("the handler must not go on")
 
     async with at_work(app):
@@ -237,7 +242,15 @@ async def test_a_delegated_turn_is_a_call_whose_end_is_the_result(database_url: 
         await app.agents.ensure("helper-7", helper)
         status, _, said = await end(app, boss)
         assert status == "success"
-        assert said == ["one at 1", "two at 1", "three at 1", "handler_failed", "agent_unknown", "delegation_refused", "tool_failed"]
+        assert said == [
+            "one at 1",
+            "two at 1",
+            "three at 1",
+            "handler_failed",
+            "agent_unknown",
+            "delegation_refused",
+            "tool_failed",
+        ]
 
 
 @pytest.mark.contract("A18")
@@ -271,7 +284,7 @@ async def test_a_turn_that_passes_a_limit_ends_as_partial(database_url: str, lim
     async with at_work(app):
         status, said, content = await end(app, greedy)
         assert (status, said) == ("partial", code)
-        assert content["kind"] == "fallback_deliverable" and content["partial"]
+        assert (content["kind"], content["partial"]) == ("fallback_deliverable", True)
 
 
 @pytest.mark.contract("A18")
@@ -340,7 +353,7 @@ async def test_every_way_a_handler_can_fail_is_an_end_with_a_code(database_url: 
             raise RuntimeError
 
     @app.agent
-    async def bad(turn: Turn) -> Any:  # noqa: PLR0911 - one way each
+    async def bad(turn: Turn) -> Any:
         match turn.instruction:
             case "object":
                 return object()
@@ -468,6 +481,7 @@ def test_what_is_registered_wrongly_is_told_at_once(declare: Any, said: str) -> 
     app = Ferryman("postgresql://nowhere")
 
     with pytest.raises(errors.FerrymanError, match=said):
+
         async def handler(turn: Turn) -> None: ...
 
         declared = declare(app)

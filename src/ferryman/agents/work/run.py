@@ -41,13 +41,13 @@ class Ready(NamedTuple):
 class Runner:
     """Do the turns of the profiles of an app."""
 
-    def __init__(self, desk: Desk, streams: Emits, *, owner: UUID, kept: Kept | None = None) -> None:
+    def __init__(self, desk: Desk, streams: Emits, *, owner: UUID, kept: Kept) -> None:
         """Run for one worker."""
         self._desk = desk
         self._profiles = desk.profiles.profiles
         self._streams = streams
         self._owner = owner
-        self.kept = kept or Kept()
+        self.kept = kept
         self._ready: dict[UUID, Ready] = {}
         self._names = sorted(self._profiles)
 

@@ -16,7 +16,7 @@ from uuid import UUID
 from ferryman.agents.model import CardRecord
 from ferryman.agents.states import TurnStatus
 from ferryman.agents.work.calls import Calls, call_failed
-from ferryman.agents.work.memory import CALL, CARD, STEP, Answer, Memory
+from ferryman.agents.work.memory import CALL, CARD, STEP, Answer, Memory, digest
 from ferryman.agents.work.steps import Spent, Steps
 from ferryman.kernel import errors, ids, payload, retry
 from ferryman.tasks.rules.ending import readable
@@ -168,13 +168,18 @@ class Turn:
 
     def call_tool(self, name: str, /, **arguments: Any) -> Coroutine[Any, Any, Any]:
         """Call a tool and return its result, waiting without a worker; TOOL_FAILED is raised for one that failed."""
-        return self._unwrapped(self._calls.tool(self._memory.mark(CALL, _named(name)), arguments), name)
+        return self._unwrapped(
+            self._calls.tool(self._memory.mark(CALL, _named(name), said=digest(arguments)), arguments), name
+        )
 
     def call_tools(
         self, calls: Sequence[tuple[str, Mapping[str, Any]]], /
     ) -> Coroutine[Any, Any, Sequence[ToolResult]]:
         """Call several tools at once; return what became of each, in order, failures too."""
-        marked = [(name, self._calls.tool(self._memory.mark(CALL, _named(name)), dict(given))) for name, given in calls]
+        mark = self._memory.mark
+        marked = [
+            (name, self._calls.tool(mark(CALL, _named(name), said=digest(given)), dict(given))) for name, given in calls
+        ]
         return self._together(marked)
 
     def delegate(
@@ -186,7 +191,7 @@ class Turn:
         """
         name = self._calls.name_of(agent)
         patience = timedelta(seconds=timeout) if isinstance(timeout, int | float) else timeout
-        mark = self._memory.mark(CALL, f"agent:{name}")
+        mark = self._memory.mark(CALL, f"agent:{name}", said=digest(instruction))
         return self._unwrapped(self._calls.delegate(mark, name, instruction, timeout=patience), name)
 
     async def _unwrapped(self, coming: Awaitable[Answer], name: str) -> Any:
