@@ -438,6 +438,39 @@ async def test_a_stopped_handler_is_really_gone_running_or_waiting(database_url:
         assert names
 
 
+@pytest.mark.contract("A16")
+async def test_a_stop_reaches_the_turns_that_were_asked_for(database_url: str) -> None:
+    app = fresh(database_url)
+    begun, gone = asyncio.Event(), asyncio.Event()
+
+    @app.agent
+    async def child(turn: Turn) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            gone.set()
+
+    @app.agent
+    async def parent(turn: Turn) -> Any:
+        return await turn.delegate(child, "go")
+
+    async with at_work(app):
+        turn = await send(app, parent)
+        await asyncio.wait_for(begun.wait(), 5)
+        await turn.stop()
+        assert (await turn.end(timeout=10)).error_code == "stopped"
+        await asyncio.wait_for(gone.wait(), 5)
+        [made] = await app.agents.list(profile="child")
+        await until(lambda: _at_rest(app, made.agent_id))
+        [ended] = await app.agents.turns(made.agent_id)
+        assert (ended.turn_status, ended.error_code) == ("failed", "stopped")
+
+
+async def _at_rest(app: Ferryman, agent_id: str) -> bool:
+    return (await app.agents.get(agent_id)).status == "idle"
+
+
 @pytest.mark.contract("A15")
 async def test_what_a_turn_emits_reaches_whoever_listens_and_is_stored_nowhere(database_url: str) -> None:
     app = fresh(database_url)
