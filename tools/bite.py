@@ -46,7 +46,12 @@ TESTS: dict[str, list[str]] = {
     "tasks/tasks/reclaim": MOVES,
     "tasks/tasks/lapsed": MOVES,
     "tasks/tasks/expired": MOVES,
-    "tasks/tasks/create": ["tests/tasks/test_birth.py", "tests/tasks/test_idempotency.py", "tests/tasks/test_watch.py"],
+    "tasks/tasks/create": [
+        "tests/tasks/test_birth.py",
+        "tests/tasks/test_idempotency.py",
+        "tests/tasks/test_watch.py",
+        *FLOWS,
+    ],
     "tasks/tasks/create_alike": ["tests/tasks/test_bulk.py", "tests/tasks/test_birth.py"],
     "tasks/tasks/existing": [
         "tests/tasks/test_idempotency.py",
@@ -66,7 +71,6 @@ TESTS: dict[str, list[str]] = {
     "tasks/queues": [*GATES, *FLOWS],
     "tasks/queues/claim": GATES,
     "tasks/queues/lock": [*GATES, "tests/property/test_gates.py"],
-    "tasks/tasks/create_flowing": FLOWS,
     "tasks/tasks/standing": FLOWS,
     "tasks/tasks/postpone": FLOWS,
     "tasks/tasks/retry": FLOWS,

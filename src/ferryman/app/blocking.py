@@ -18,9 +18,9 @@ from ferryman.app.schedules import Schedules
 from ferryman.kernel import errors
 from ferryman.kernel.borrow import borrow_plain, drive
 from ferryman.tasks.intake.explain import Explanation
-from ferryman.tasks.intake.flow import Retried
 from ferryman.tasks.intake.queues import Holder, Queue
 from ferryman.tasks.intake.result import Progress
+from ferryman.tasks.intake.retry import Retried
 from ferryman.tasks.model import Firing, ScheduleRecord, TaskRecord
 
 Value = TypeVar("Value")

@@ -21,7 +21,8 @@ _CREATE_COLUMNS = (
     ("ids", None), ("tenants", "tenant"), ("queues", "queue"), ("names", "name"), ("payloads", None),
     ("priorities", "priority"), ("timeouts", "timeout_ms"), ("retries", "max_retries"), ("schedule_types", None),
     ("scheduled", None), ("ends", None), ("task_ids", None), ("keys", None), ("scopes", None), ("callbacks", None),
-    ("refs", None), ("traces", None), ("backoffs", None),
+    ("refs", None), ("traces", None), ("backoffs", None), ("limit_keys", None), ("singletons", None), ("debounces", None),
+    ("quiets", None),
 )  # fmt: skip
 
 # What `create_alike` carries, once for its whole set.
@@ -29,7 +30,11 @@ SHARED = (
     "tenant", "queue", "name", "priority", "timeout_ms", "max_retries", "schedule_type", "scheduled_at", "ends_at",
     "traceparent", "backoff",
 )  # fmt: skip
-_UNSHARED = tuple(place for place, field in enumerate(NewTask._fields) if field not in {*SHARED, "id", "payload"})
+_FLOW = NewTask._fields.index("limit_key")
+_NO_FLOW = (None,) * len(NewTask._fields[_FLOW:])
+_UNSHARED = tuple(
+    place for place, field in enumerate(NewTask._fields[:_FLOW]) if field not in {*SHARED, "id", "payload"}
+)
 _SHARED = tuple(place for place, field in enumerate(NewTask._fields) if field in SHARED)
 
 
@@ -38,7 +43,8 @@ def alike(tasks: Sequence[NewTask]) -> bool:
     first = tasks[0]
     form = [first[place] for place in _SHARED]
     return all(
-        all(task[place] is None for place in _UNSHARED)
+        task[_FLOW:] == _NO_FLOW
+        and all(task[place] is None for place in _UNSHARED)
         and (task is first or [task[place] for place in _SHARED] == form)
         for task in tasks
     )
