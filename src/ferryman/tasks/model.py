@@ -208,7 +208,7 @@ class Answer(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """A step to be remembered."""
+    """A step, or a child that was refused, to be remembered."""
 
     call: Call
     state: str
