@@ -143,7 +143,7 @@ HOT = [
     Hot(
         steps._REMEMBER,
         {
-            "tasks": IDS, "epochs": [1] * 100, "names": ["a"] * 100, "nths": [1] * 100, "positions": [1] * 100,
+            "tasks": IDS, "epochs": [1] * 100, "kinds": ["step"] * 100, "names": ["a"] * 100, "nths": [1] * 100, "positions": [1] * 100,
             "states": ["done"] * 100, "results": ["1"] * 100, "owner": IDS[0],
         },
         BY_KEY,

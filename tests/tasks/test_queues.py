@@ -156,6 +156,9 @@ async def test_a_limit_set_while_work_runs_counts_what_runs(make_app: MakeApp) -
         queue = await app.queues.set("default", concurrency=3)
         made += await app.tasks.create_many(visit, [{"n": n} for n in range(6)])
         assert (queue.held, len(await app.queues.holders("default"))) == (3, 3)
+        assert await (await make_app(visit, tenant="acme")).queues.holders("default") == [], (
+            "tasks of others are counted"
+        )
         hall.doors.set()
         await results(made)
 
@@ -206,6 +209,18 @@ async def test_a_rate_bounds_the_starts_over_all_workers(make_app: MakeApp) -> N
 
     # Forty starts, three of them at one moment: the last one comes no sooner than 37 intervals after the first.
     assert max(starts) - min(starts) > 37 / 50 - 0.1
+
+
+@pytest.mark.contract("K12")
+async def test_the_slow_rate_of_one_tenant_does_not_hold_up_another(make_app: MakeApp) -> None:
+    ours, theirs = [await make_app(job, tenant=tenant) for tenant in ("acme", "zeta")]
+    await ours.queues.set("default", new=True, tenant="acme", rate="1/hour")
+    await ours.queues.set("default", tenant="zeta", rate="20/s", burst=1)
+    slow = await ours.tasks.create_many(job, [{}] * 2)
+    quick = await theirs.tasks.create_many(job, [{}] * 4)
+    async with ours.worker(poll=timedelta(hours=1)):
+        assert await results(quick) == ["x"] * 4
+    assert sorted([(await each.refresh()).state for each in slow]) == ["ready", "succeeded"]
 
 
 # Pauses

@@ -1,11 +1,18 @@
 """Which lanes behind gates a worker looks into: nobody starves, nobody is forgotten, and nobody is asked in vain for ever."""
 
+import asyncio
+from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
+from ferryman.kernel.doorbell import NoDoorbell
+from ferryman.tasks.ports import Owners
 from ferryman.tasks.store.gates import Asked, Looked
 from ferryman.tasks.work.agreed import Agreed
+from ferryman.tasks.work.crew import TaskCrew
 from ferryman.tasks.work.gates import Gates
 from ferryman.tasks.work.lanes import BARREN_SECONDS, LOOK_MAX, Lanes, named
 
@@ -124,6 +131,30 @@ def lanes(*rows: dict[str, Any], queues: str = "mail slow") -> Lanes:
     known = Lanes(queues.split(), clock=lambda: 0.0)
     known.found(rows)
     return known
+
+
+async def test_who_finds_a_gate_busy_again_and_again_comes_less_often() -> None:
+    # A runner is not needed to stand at a gate.
+    runner = SimpleNamespace(run=None, hand_back=None, spoil=None, names=())
+    crew = TaskCrew(
+        runner,  # type: ignore[arg-type]
+        Owners(),
+        NoDoorbell(),
+        owner=uuid4(),
+        queues=["mail"],
+        lease=timedelta(seconds=30),
+        margin=timedelta(seconds=5),
+    )
+    looked = asyncio.Event()
+    crew.look = looked.set
+    pauses = []
+    for busy in (True, True, True, True, True, False, True):
+        pauses.append(crew._busy_seconds)
+        crew._come_back((), busy=busy)
+
+    assert pauses == pytest.approx([0.01, 0.02, 0.04, 0.08, 0.1, 0.1, 0.01])
+    async with asyncio.timeout(5):
+        await looked.wait()
 
 
 def test_a_lane_that_is_not_open_goes_through_its_gate() -> None:

@@ -166,7 +166,7 @@ class BlockingQueues:
         return self._client.run(self._door.get(name))
 
     def holders(self, name: str) -> Sequence[Holder]:
-        """Read who holds the slots of a queue, and until when."""
+        """Read which tasks of this tenant hold slots of a queue, and until when; `held` of the queue counts those of all."""
         return self._client.run(self._door.holders(name))
 
     def set(self, name: str, **terms: Any) -> Queue:

@@ -134,7 +134,8 @@ async def open_app(settings: Settings, handlers: Registry, owners: Owners, *, do
         ends_after=settings.tasks.ends_after,
         payload_limit=settings.tasks.payload_limit,
     )
-    opened = Opened(settings, url, handlers, owners, database, bell, tasks, Queues(database, bell), schedules)
+    agreed = Queues(database, bell, lambda: tasks.tenant)
+    opened = Opened(settings, url, handlers, owners, database, bell, tasks, agreed, schedules)
     try:
         await tasks.flows.open()
     except BaseException:
