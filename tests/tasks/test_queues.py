@@ -211,18 +211,6 @@ async def test_a_rate_bounds_the_starts_over_all_workers(make_app: MakeApp) -> N
     assert max(starts) - min(starts) > 37 / 50 - 0.1
 
 
-@pytest.mark.contract("K12")
-async def test_the_slow_rate_of_one_tenant_does_not_hold_up_another(make_app: MakeApp) -> None:
-    ours, theirs = [await make_app(job, tenant=tenant) for tenant in ("acme", "zeta")]
-    await ours.queues.set("default", new=True, tenant="acme", rate="1/hour")
-    await ours.queues.set("default", tenant="zeta", rate="20/s", burst=1)
-    slow = await ours.tasks.create_many(job, [{}] * 2)
-    quick = await theirs.tasks.create_many(job, [{}] * 4)
-    async with ours.worker(poll=timedelta(hours=1)):
-        assert await results(quick) == ["x"] * 4
-    assert sorted([(await each.refresh()).state for each in slow]) == ["ready", "succeeded"]
-
-
 # Pauses
 
 

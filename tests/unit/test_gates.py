@@ -133,18 +133,28 @@ def lanes(*rows: dict[str, Any], queues: str = "mail slow") -> Lanes:
     return known
 
 
-async def test_who_finds_a_gate_busy_again_and_again_comes_less_often() -> None:
+@pytest.fixture
+def crew() -> TaskCrew:
     # A runner is not needed to stand at a gate.
-    runner = SimpleNamespace(run=None, hand_back=None, spoil=None, names=())
-    crew = TaskCrew(
-        runner,  # type: ignore[arg-type]
-        Owners(),
-        NoDoorbell(),
-        owner=uuid4(),
-        queues=["mail"],
-        lease=timedelta(seconds=30),
-        margin=timedelta(seconds=5),
-    )
+    runner: Any = SimpleNamespace(run=None, hand_back=None, spoil=None, names=())
+    lease, margin = timedelta(seconds=30), timedelta(seconds=5)
+    return TaskCrew(runner, Owners(), NoDoorbell(), owner=uuid4(), queues=["mail"], lease=lease, margin=margin)
+
+
+@pytest.mark.contract("K12")
+@pytest.mark.parametrize("first", [0, 1])
+async def test_the_slow_rate_of_one_tenant_does_not_hold_up_another(crew: TaskCrew, first: int) -> None:
+    seen = asyncio.Event()
+    crew.look = seen.set
+    reports = [Looked("mail", tenant, None, opens, True) for tenant, opens in (("acme", 3600.0), ("beta", 0.01))]
+
+    crew._come_back([reports[first], reports[1 - first]], busy=False)
+
+    async with asyncio.timeout(5):
+        await seen.wait()
+
+
+async def test_who_finds_a_gate_busy_again_and_again_comes_less_often(crew: TaskCrew) -> None:
     looked = asyncio.Event()
     crew.look = looked.set
     pauses = []
