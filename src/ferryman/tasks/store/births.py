@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
+from operator import itemgetter
 from typing import Any
 from uuid import UUID
 
@@ -30,24 +31,17 @@ SHARED = (
     "tenant", "queue", "name", "priority", "timeout_ms", "max_retries", "schedule_type", "scheduled_at", "ends_at",
     "traceparent", "backoff",
 )  # fmt: skip
-_FLOW = NewTask._fields.index("limit_key")
-_NO_FLOW = (None,) * len(NewTask._fields[_FLOW:])
-_UNSHARED = tuple(
-    place for place, field in enumerate(NewTask._fields[:_FLOW]) if field not in {*SHARED, "id", "payload"}
+_unshared = itemgetter(
+    *(place for place, field in enumerate(NewTask._fields) if field not in {*SHARED, "id", "payload"})
 )
-_SHARED = tuple(place for place, field in enumerate(NewTask._fields) if field in SHARED)
+_shared = itemgetter(*(place for place, field in enumerate(NewTask._fields) if field in SHARED))
+_NOTHING = (None,) * (len(NewTask._fields) - len(SHARED) - 2)
 
 
 def alike(tasks: Sequence[NewTask]) -> bool:
     """Tell whether these differ in nothing but id and payload, and have nothing that `create_alike` does not carry."""
-    first = tasks[0]
-    form = [first[place] for place in _SHARED]
-    return all(
-        task[_FLOW:] == _NO_FLOW
-        and all(task[place] is None for place in _UNSHARED)
-        and (task is first or [task[place] for place in _SHARED] == form)
-        for task in tasks
-    )
+    form = _shared(tasks[0])
+    return all(_unshared(task) == _NOTHING and _shared(task) == form for task in tasks)
 
 
 def _bell(ring: Inside | None) -> dict[str, str | None]:
