@@ -34,7 +34,7 @@ MOVES = ["tests/sql/test_matrix.py", "tests/sql/test_guards.py", "tests/sql/test
 READS = ["tests/sql/test_reading.py"]
 LOCKS = ["tests/sql/test_lock_order.py"]
 STEPS = ["tests/sql/test_steps.py"]
-FLOWS = ["tests/tasks/test_queues.py"]
+FLOWS = ["tests/tasks/test_queues.py", "tests/tasks/test_ways_in.py"]
 GATES = ["tests/sql/test_gates.py"]
 TESTS: dict[str, list[str]] = {
     "tasks/tasks/turn": [*MOVES, *LOCKS],
