@@ -200,7 +200,7 @@ HOT = [
     Hot(flows._NEWEST, {"queue": "keyed", "tenant": "tenant0"}, {"tasks_ready", "tasks_keyed"}),
     Hot(moves._LAPSED, {"limit": 500, "kinds": []}, {"tasks_leased"}),
     Hot(moves._EXPIRED, {"limit": 500, "kinds": []}, {"tasks_ending"}),
-    Hot(moves._PROMOTE, {"limit": 1000}, {"tasks_pkey", "tasks_waking", "schedules_due"}, anywhere=False),
+    Hot(moves._PROMOTE, {"limit": 1000, "aside": IDS}, {"tasks_pkey", "tasks_waking", "schedules_due"}, anywhere=False),
     Hot(schedules._DUE, {"aside": IDS, "limit": 100}, {"schedules_due"}, anywhere=False),
     Hot(
         schedules._FIRE,

@@ -328,6 +328,15 @@ async def test_the_sweep_is_told_when_a_schedule_is_due(given: Session) -> None:
     assert (await store.promote(given, limit=10))[2] <= 0  # type: ignore[operator]
 
 
+@pytest.mark.contract("T1", "T10")
+async def test_a_schedule_that_was_put_aside_does_not_hide_the_next(given: Session) -> None:
+    now = await now_of(given)
+    aside = await plant(given, next_run_at=now - SECOND)
+    await plant(given, next_run_at=now + 40 * SECOND)
+
+    assert (await store.promote(given, limit=10, aside=[aside]))[2] == pytest.approx(40, abs=10)
+
+
 # What is read
 
 

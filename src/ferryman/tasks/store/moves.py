@@ -140,9 +140,12 @@ def ended(row: Row) -> Ended:
     )
 
 
-async def promote(tx: Tx, *, limit: int) -> tuple[int, list[str], float | None]:
-    """Let in what has come due: how many, in which lanes, and in how many seconds the next will be due."""
-    row = await one(tx, _PROMOTE, limit=limit)
+async def promote(tx: Tx, *, limit: int, aside: Sequence[UUID] = ()) -> tuple[int, list[str], float | None]:
+    """Let in what has come due: how many, in which lanes, and in how many seconds the next will be due.
+
+    The next of tasks and schedules, but for the schedules that were put aside.
+    """
+    row = await one(tx, _PROMOTE, limit=limit, aside=list(aside))
     assert row is not None
     return row["count"], row["lanes"], row["next_seconds"]
 
