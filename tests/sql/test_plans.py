@@ -222,6 +222,33 @@ HOT = [
         anywhere=False,
     ),
     Hot(retention._FORGET, {"ids": IDS}, BY_KEY),
+    Hot(
+        steps._STUCK,
+        {"limit": 500, "span": 5000, "pace": TERM},
+        BY_KEY | {"retention_pkey", "task_waits_pkey", "task_steps_children", "task_signals_task"},
+        anywhere=False,
+    ),
+    Hot(
+        retention._SCHEDULES,
+        {"limit": 500, "kept": TERM, "span": 5000, "rest": TERM},
+        {"retention_pkey", "schedules_pkey"},
+        anywhere=False,
+    ),
+    Hot(retention._FORGET_SCHEDULES, {"ids": IDS}, {"schedules_pkey"}, anywhere=False),
+    Hot(
+        retention._SIGNALS,
+        {"limit": 500, "span": 5000, "rest": TERM},
+        BY_KEY | {"retention_pkey", "task_signals_task"},
+        anywhere=False,
+    ),
+    Hot(retention._FORGET_SIGNALS, {"ids": list(range(100))}, {"task_signals_pkey"}, anywhere=False),
+    Hot(
+        retention._WAITS,
+        {"limit": 500, "span": 5000, "rest": TERM},
+        BY_KEY | {"retention_pkey", "task_waits_pkey"},
+        anywhere=False,
+    ),
+    Hot(retention._FORGET_WAITS, {"ids": IDS, "epochs": [1] * 100}, {"task_waits_pkey"}, anywhere=False),
     Hot(events.OF, {"subject": IDS[0], "tenant": None}, {"events_default_subject_id_idx"}, anywhere=False),
 ]  # fmt: skip
 

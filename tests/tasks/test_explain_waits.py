@@ -181,7 +181,9 @@ async def test_one_that_backs_off_waits_for_none_of_the_calls_it_left_open(tx: S
         " select $1, now(), now() + interval '2 hours', 1, kind, kind, 'open' from unnest(array['sleep', 'event']) as kind",
         task,
     )
-    await tx.fetch("insert into ferryman.task_waits (task, epoch, children, names) values ($1, 1, '{}', '{event}')", task)
+    await tx.fetch(
+        "insert into ferryman.task_waits (task, epoch, children, names) values ($1, 1, '{}', '{event}')", task
+    )
 
     assert (await told(tx, task)).codes() == ["backing_off"]
 

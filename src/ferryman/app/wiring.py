@@ -302,6 +302,7 @@ def rules(opened: Opened) -> list[watchdog.Rule]:
             interval=worker.watchdog_interval,
         ),
         watch.retention(kept=opened.settings.tasks.retention, failed_kept=opened.settings.tasks.retention_failed),
+        *watch.leavings(kept=opened.settings.tasks.retention),
         watchdog.W16,
         days_of_the_log(kept=opened.settings.log.retention),
     ]
