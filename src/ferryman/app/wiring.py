@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ferryman.app import tasks as doors
+from ferryman.app.fit import Fit
 from ferryman.app.queues import Queues
 from ferryman.app.registry import Registry
 from ferryman.app.schedules import Schedules
@@ -250,9 +251,10 @@ async def _begin(opened: Opened, line: Line, in_force: str) -> None:
 
 async def _work(opened: Opened, stop: asyncio.Event, line: Line, agreed: Terms) -> None:
     worker = opened.settings.worker
+    fit = Fit(stop)
     dog = watchdog.Watchdog(
         line,
-        rules(opened),
+        [*rules(opened), fit.rule()],
         # An outage that ends a lease must be noticed as one, however short the lease is.
         interval=min(worker.watchdog_interval, agreed.lease / watchdog.SILENT_INTERVALS),
         lease=agreed.lease,
@@ -275,6 +277,7 @@ async def _work(opened: Opened, stop: asyncio.Event, line: Line, agreed: Terms) 
             home=opened.database,
         )
         await part.run([tasks], stop, grace=agreed.grace, beside={"watchdog": watching})
+        fit.confirm()
     finally:
         dog.stop()
         await asyncio.wait([watching], timeout=5)
