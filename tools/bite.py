@@ -149,10 +149,9 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ("tasks/retention/walk", "order by part.stretch, part.id"): _SORTED,
     ("tasks/retention/walk", "order by page.stretch, page.id"): _SORTED,
     ("tasks/tasks/reclaim", "where mine.leased_until is not null"): "names the index of leases (test_plans.py)",
-    ("tasks/tasks/reclaim", "and mine.lease_owner = :owner"): "said twice: what is locked, and what is written",
-    ("tasks/tasks/reclaim", "and task.lease_owner = :owner"): "said twice: what is locked, and what is written",
-    ("tasks/tasks/reclaim", "order by mine.id"): "an array of ids is looked up in the order of the index",
-    ("tasks/tasks/reclaim", "for update))"): "the update locks the same rows in the same order",
+    ("tasks/tasks/reclaim", "and mine.lease_owner = :owner"): "said twice: what is found, and what is locked",
+    ("tasks/tasks/reclaim", "and task.lease_owner = :owner"): "said twice: what is found, and what is locked",
+    ("tasks/tasks/reclaim", "order by task.id"): _NOBODY,
 }
 
 _GUARD = re.compile(r"^\s*(?:and|or|where|on|having|limit|order by|for update|on conflict)\b", re.IGNORECASE)

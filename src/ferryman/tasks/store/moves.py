@@ -158,9 +158,11 @@ async def renew(
     return {row["id"]: row["renewed"] for row in rows}
 
 
-async def reclaim(tx: Tx, *, owner: UUID, held: Collection[UUID]) -> int:
-    """Hand back what is leased to an owner that does not know of it."""
-    return len(await many(tx, _RECLAIM, owner=owner, held=list(held)))
+async def reclaim(tx: Tx, *, owner: UUID, held: Collection[UUID]) -> tuple[int, int]:
+    """Hand back what is leased to an owner that does not know of it: how many were, and how many were busy."""
+    row = await one(tx, _RECLAIM, owner=owner, held=list(held))
+    assert row is not None
+    return row["moved"], row["busy"]
 
 
 async def lapsed(tx: Tx, limit: int, *, kinds: Sequence[str] = ()) -> Sequence[Row]:
