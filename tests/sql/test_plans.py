@@ -124,6 +124,7 @@ HOT = [
         {"tenant": "acme", "id": IDS[0], "task_id": "t"},
         {"tasks_pkey", "tasks_task_id", "task_progress_pkey"},
     ),
+    Hot(reads._NAMED, {"task_ids": ["t"] * 100, "tenant": "acme"}, {"tasks_task_id"}),
     Hot(moves._RENEW, {"ids": IDS, "epochs": [1] * 100, "owner": IDS[0], "lease": TERM, "margin": TERM}, BY_KEY),
     Hot(moves._SETTLE, {"outcomes": WORDS, "lapsed": False}, BY_KEY),
     Hot(

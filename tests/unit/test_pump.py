@@ -229,10 +229,14 @@ async def test_a_reclaim_that_met_busy_rows_is_made_again_and_then_no_more() -> 
     crew.busy_reclaim = True
     async with pumping(crew, lanes=1) as pump:
         (await asked(crew, 1)).fail()
-        for turn in (2, 3, 4):
-            (await asked(crew, turn)).give()
-            await until(lambda turn=turn: len(crew.reclaims) == min(turn, 3) - 1)
-            pump.look()
+        (await asked(crew, 2)).give()
+        await until(lambda: crew.reclaims)
+        pump.look()
+        (await asked(crew, 3)).give()
+        await until(lambda: len(crew.reclaims) == 2)
+        pump.look()
+        (await asked(crew, 4)).give()
+        pump.look()
 
         await asked(crew, 5)
         assert crew.reclaims == [set(), set()]
