@@ -34,8 +34,9 @@ MOVES = ["tests/sql/test_matrix.py", "tests/sql/test_guards.py", "tests/sql/test
 READS = ["tests/sql/test_reading.py"]
 LOCKS = ["tests/sql/test_lock_order.py"]
 STEPS = ["tests/sql/test_steps.py"]
-FLOWS = ["tests/tasks/test_queues.py"]
-GATES = ["tests/sql/test_gates.py"]
+FLOWS = ["tests/tasks/test_flows.py", "tests/tasks/test_queues.py", "tests/tasks/test_queues_declared.py"]
+GATES = ["tests/sql/test_gates.py", "tests/sql/test_gates_terms.py", "tests/sql/test_agreements.py"]
+SCHEDULES = ["tests/sql/test_schedules.py", "tests/sql/test_schedules_read.py"]
 TESTS: dict[str, list[str]] = {
     "tasks/tasks/turn": [*MOVES, *LOCKS],
     "tasks/tasks/settle": [*MOVES, *LOCKS, "tests/tasks/test_callbacks.py"],
@@ -58,8 +59,8 @@ TESTS: dict[str, list[str]] = {
     "tasks/retention": ["tests/tasks/test_leavings.py"],
     "tasks/retention/walk": ["tests/tasks/test_retention.py"],
     "tasks/retention/forget": ["tests/tasks/test_retention.py"],
-    "tasks/schedules": ["tests/sql/test_schedules.py"],
-    "tasks/schedules/create": ["tests/tasks/test_schedules.py"],
+    "tasks/schedules": SCHEDULES,
+    "tasks/schedules/create": ["tests/tasks/test_schedules.py", "tests/tasks/test_schedules_asked.py"],
     "tasks/schedules/declare": ["tests/tasks/test_schedules_firing.py"],
     "tasks/schedules/due": ["tests/sql/test_schedules.py", "tests/tasks/test_schedules_firing.py"],
     "tasks/schedules/fire": ["tests/sql/test_schedules.py", "tests/tasks/test_schedules_firing.py"],
@@ -85,7 +86,7 @@ TESTS: dict[str, list[str]] = {
         "tests/sql/test_events_partitions.py",
     ],
     "kernel/watchdog": ["tests/watchdog"],
-    "tasks/invariants": ["tests/sql/test_invariants.py", "tests/sql/test_schedules.py"],
+    "tasks/invariants": ["tests/sql/test_invariants.py", "tests/sql/test_schedules_read.py"],
     "kernel/invariants": ["tests/sql/test_invariants.py"],
 }
 

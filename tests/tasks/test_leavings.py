@@ -16,7 +16,7 @@ from ferryman.tasks import watch
 from ferryman.tasks.states import ACTIVE, CANCELLED, ENDED, PAUSED, READY, TASK
 from ferryman.tasks.store import retention
 from ferryman.testing import plant, travel
-from tests.sql.test_schedules import plant as plant_schedule
+from tests.sql.standing import plant as plant_schedule
 
 pytestmark = pytest.mark.contract("T20")
 
