@@ -199,6 +199,11 @@ class TaskCrew:
         if after.cancelled:
             self._doorbell.ring("cancel", map(str, after.cancelled))
             self._doorbell.ring("done", map(str, after.cancelled))
+        if fenced:
+            # Perhaps a try whose answer was lost has settled them: whom it woke and cancelled is not known here. Polls would
+            # find all of it within their interval, but a cancelled child's worker only when it renews.
+            for topic in ("ready", "cancel", "done"):
+                self._doorbell.ring(topic)
         return busy
 
     async def _park(self, line: Line, outcomes: Sequence[Outcome]) -> set[UUID]:
