@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
@@ -428,14 +429,12 @@ async def test_a_stopped_handler_is_really_gone_running_or_waiting(database_url:
             turn = await send(app, stubborn, instruction)
             await asyncio.wait_for(begun.wait(), 5)
             if instruction == "wait":
-                await until(lambda turn=turn: _suspended(turn))
+                await until(partial(_suspended, turn))
             await turn.stop(reason="enough")
             found = await turn.end(timeout=10)
             assert (found.turn_status, found.error_code) == ("failed", "stopped")
             await asyncio.wait_for(gone.wait(), 5)
-        names = {task.get_coro().__qualname__ for task in asyncio.all_tasks()}  # type: ignore[union-attr]
         await until(lambda: not any("_live" in task.get_coro().__qualname__ for task in asyncio.all_tasks()))  # type: ignore[union-attr]
-        assert names
 
 
 @pytest.mark.contract("A16")
