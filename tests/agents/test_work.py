@@ -60,7 +60,7 @@ async def test_a_stopped_turn_is_taken_from_its_worker(database_url: str) -> Non
 
     async with app:
         turns = worker(app)
-        turns._crew._runs = Endless()  # type: ignore[assignment]
+        turns._crew._runs = Endless()
         turns.start()
         await app.agents.create("ann", profile="writer")
         asked = await app.agents.enqueue("ann", "write")
@@ -93,7 +93,7 @@ async def test_a_draining_worker_hands_its_turns_back_at_once(house: House, data
 
     async with app:
         turns = worker(app)
-        turns._crew._runs = Endless()  # type: ignore[assignment]
+        turns._crew._runs = Endless()
         turns.start()
         await house.agent()
         turn = await house.enqueue()
