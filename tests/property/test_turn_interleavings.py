@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from functools import partial
 from itertools import combinations_with_replacement
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -68,35 +68,35 @@ class Scene(NamedTuple):
 Act = Callable[[Session, Scene, int], Awaitable[object]]
 
 
-def ordered(things: Sequence[object], place: int) -> list[object]:
+def ordered(things: Sequence[Any], place: int) -> list[Any]:
     return list(things) if place == 0 else list(reversed(things))
 
 
 async def delivers(tx: Session, scene: Scene, place: int) -> None:
     ends = [rules.end_of(taken, TurnStatus.SUCCESS, "done", owner=HOLDER) for taken in scene.taken]
-    await outcomes.settle(tx, ordered(ends, place), PARTIES, owner=HOLDER, after=Aftermath())  # type: ignore[arg-type]
+    await outcomes.settle(tx, ordered(ends, place), PARTIES, owner=HOLDER, after=Aftermath())
 
 
 async def suspends(tx: Session, scene: Scene, place: int) -> None:
     waiting = [rules.suspension_of(taken, [call_of(taken)[0]], owner=HOLDER) for taken in scene.taken]
-    await outcomes.settle(tx, ordered(waiting, place), PARTIES, owner=HOLDER, after=Aftermath())  # type: ignore[arg-type]
+    await outcomes.settle(tx, ordered(waiting, place), PARTIES, owner=HOLDER, after=Aftermath())
 
 
 async def hands_back(tx: Session, scene: Scene, place: int) -> None:
     turns = ordered(scene.taken, place)
-    await heads.release(tx, [each.id for each in turns], [each.epoch for each in turns], owner=HOLDER)  # type: ignore[attr-defined]
+    await heads.release(tx, [each.id for each in turns], [each.epoch for each in turns], owner=HOLDER)
 
 
 async def renews(tx: Session, scene: Scene, place: int) -> None:
     turns = ordered(scene.taken, place)
-    given = [each.id for each in turns], [each.epoch for each in turns]  # type: ignore[attr-defined]
+    given = [each.id for each in turns], [each.epoch for each in turns]
     await heads.renew(tx, *given, owner=HOLDER, lease=TERMS.lease, margin=5 * SECOND)
 
 
 async def stops_them(tx: Session, scene: Scene, place: int) -> None:
     asked = [
         Stop(tenant=TENANT, agent_id=taken.agent_id, turn=taken.id, id=ids.new_id())
-        for taken in ordered(scene.taken, place)  # type: ignore[attr-defined]
+        for taken in ordered(scene.taken, place)
     ]
     await intake.stop(tx, asked, after=Aftermath())
     await stops.sweep(tx, PARTIES, after=Aftermath())
@@ -105,7 +105,7 @@ async def stops_them(tx: Session, scene: Scene, place: int) -> None:
 async def enqueues(tx: Session, scene: Scene, place: int) -> None:
     more = [
         Order(tenant=TENANT, agent_id=taken.agent_id, turn=ids.new_id(), instruction="more")
-        for taken in ordered(scene.taken, place)  # type: ignore[attr-defined]
+        for taken in ordered(scene.taken, place)
     ]
     await intake.enqueue(tx, more, PARTIES, after=Aftermath())
 
@@ -131,7 +131,7 @@ async def tools_end(tx: Session, scene: Scene, place: int) -> None:
         Outcome(task.id, task.epoch, HOLDER, SUCCEEDED, result="1", callback=TOOL, callback_ref=task.callback_ref)
         for task in scene.tasks
     ]
-    await settle_tasks(tx, TASKS, ordered(ended, place))  # type: ignore[arg-type]
+    await settle_tasks(tx, TASKS, ordered(ended, place))
 
 
 def by_rule(name: str) -> Act:
