@@ -301,7 +301,7 @@ async def test_the_wall_time_of_a_handler_that_never_returns_ends_its_turn(datab
             gone.set()
 
     async with at_work(app):
-        assert (await end(app, sleeper))[:2] == ("partial", "wall_time")
+        assert (await end(app, sleeper))[:2] == ("partial", "wall_time_exceeded")
         await asyncio.wait_for(gone.wait(), 5)
 
 

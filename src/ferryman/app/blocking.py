@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 from uuid import UUID
 
+from ferryman.app.blocking_turns import BlockingAgents
 from ferryman.app.ferryman import Ferryman
 from ferryman.app.handle import Handle
 from ferryman.app.queues import Queues
@@ -135,6 +136,11 @@ class Client:
     def queues(self) -> BlockingQueues:
         """The door to queues."""
         return BlockingQueues(self)
+
+    @property
+    def agents(self) -> BlockingAgents:
+        """The door to agents and their turns."""
+        return BlockingAgents(self.run, lambda: self._app.agents)
 
     @property
     def app(self) -> Ferryman:

@@ -26,7 +26,7 @@ from ferryman.tasks.rules import ending
 
 log = logging.getLogger("ferryman.agents")
 
-HANDLER_FAILED, WALL_TIME, UNFIT = "handler_failed", "wall_time", "result_not_serializable"
+HANDLER_FAILED, WALL_TIME, UNFIT = "handler_failed", "wall_time_exceeded", "result_not_serializable"
 
 
 class Ready(NamedTuple):
