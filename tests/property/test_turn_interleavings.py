@@ -239,7 +239,7 @@ async def clear(db: Database) -> None:
             await tx.fetch(f"delete from ferryman.{table}")
 
 
-@pytest.mark.contract("R4", "A1", "A12", "A16", "B13")
+@pytest.mark.contract("R4", "A1", "A12", "A16")
 @pytest.mark.parametrize("state", list(STATES))
 async def test_two_at_once_leave_one_history(db: Database, database_url: str, state: str) -> None:
     acts = STATES[state]
