@@ -28,7 +28,9 @@ def make(url: str) -> Ferryman:
 async def test_agents_are_made_asked_watched_explained_and_stopped(database_url: str) -> None:
     url = database_url
     app = make(url)
-    run = lambda *words: asyncio.to_thread(ferry.run, *words, url=url)  # noqa: E731 - said often
+
+    async def run(*words: str) -> ferry.Ran:
+        return await asyncio.to_thread(ferry.run, *words, url=url)
 
     made = await run("agent", "create", "cleo", "clerk")
     unknown = await run("agent", "send", "nobody", "do it")
@@ -48,7 +50,7 @@ async def test_agents_are_made_asked_watched_explained_and_stopped(database_url:
 
     assert made.out == "cleo is a clerk, idle.\n"
     assert (unknown.code, "There is no agent nobody" in unknown.err) == (1, True)
-    assert [each["code"] for each in waits.json["reasons"]] == ["no_workers", "in_line"]
+    assert [each["code"] for each in waits.json["reasons"]][:2] == ["no_workers", "in_line"]
     assert calls[0].details["tool_call_id"] in explained.out
     assert "somebody outside answers" in explained.out
     assert "step think" in drawn.out
