@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Protocol
 from uuid import UUID
 
 from ferryman.agents.ends import Parties
-from ferryman.agents.intake.delegate import Delegation
+from ferryman.agents.intake.delegate import DelegateEnds, Delegation
+from ferryman.agents.ports import SettlesTurns, TurnOwners
+from ferryman.agents.rules import DELEGATE
 from ferryman.agents.work.profiles import Profiles
 from ferryman.agents.work.turns import TurnWorker
 from ferryman.agents.work.worker import Capacity
 from ferryman.app.registry import Registry
+from ferryman.app.terms import turn_terms
 from ferryman.kernel import telemetry
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.pool import Line
 from ferryman.kernel.settings import Settings
 from ferryman.kernel.stream import Streams
 from ferryman.tasks.model import Draft
+from ferryman.tasks.ports import Owners
 from ferryman.tasks.rules import request
 from ferryman.tasks.work.worker import Terms
 
@@ -36,6 +40,12 @@ class Home(Protocol):
     @property
     def parties(self) -> Parties:
         """Whom the ends of turns concern."""
+
+
+def parties(settings: Settings, owners: Owners, turn_owners: Mapping[str, SettlesTurns]) -> Parties:
+    """Return whom the ends of turns concern: agents that asked for them, and whom the app names."""
+    terms = turn_terms(settings)
+    return Parties(terms, TurnOwners({DELEGATE: DelegateEnds(Parties(terms)), **turn_owners}), owners)
 
 
 def turns(home: Home, agreed: Terms, *, line: Callable[[], Line], boot_id: UUID) -> list[TurnWorker]:

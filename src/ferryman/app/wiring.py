@@ -15,10 +15,9 @@ from typing import Any
 
 from ferryman.agents import watch as agents_watch
 from ferryman.agents.ends import Parties
-from ferryman.agents.intake.delegate import DelegateEnds
 from ferryman.agents.intake.report import ToolEnds
-from ferryman.agents.ports import SettlesTurns, TurnOwners
-from ferryman.agents.rules import DELEGATE, TOOL
+from ferryman.agents.ports import SettlesTurns
+from ferryman.agents.rules import TOOL
 from ferryman.agents.work.profiles import Profiles
 from ferryman.app import crews
 from ferryman.app import tasks as doors
@@ -137,24 +136,18 @@ async def open_app(
     url = await address(settings)
     if settings.database_url is None:
         await migrate.migrate(url, schema=settings.schema)
-    database = Database(url, schema=settings.schema, size=settings.pool.size)
     bell = doorbell or make_doorbell(settings, url)
-    try:
-        await database.open()
-        await check(url, settings.schema)
-        await _hear(bell)
-    except BaseException:
-        await database.close()
-        raise
+    database = await _connect(settings, url, bell)
+    line = partial(Line, url, schema=settings.schema, patience=PATIENCE)
     tasks = doors.Tasks(
         database,
         bell,
         handlers,
         owners,
-        creates=Line(url, schema=settings.schema, patience=PATIENCE),
-        keyed=Line(url, schema=settings.schema, patience=PATIENCE),
-        cancels=Line(url, schema=settings.schema, patience=PATIENCE),
-        flows=Line(url, schema=settings.schema, patience=PATIENCE),
+        creates=line(),
+        keyed=line(),
+        cancels=line(),
+        flows=line(),
         tenant=settings.tenant,
         ends_after=settings.tasks.ends_after,
         payload_limit=settings.tasks.payload_limit,
@@ -167,21 +160,15 @@ async def open_app(
         bell,
         handlers,
         tasks,
-        moves=Line(url, schema=settings.schema, patience=PATIENCE),
+        moves=line(),
         ends_after=settings.tasks.ends_after,
         payload_limit=settings.tasks.payload_limit,
     )
     profiles, streams = profiles or Profiles(), Streams(settings.nats_url)
-    delegated = DelegateEnds(Parties(turn_terms(settings)))
+    concerned = crews.parties(settings, owners, turn_owners or {})
     agents = Agents(
-        database,
-        bell,
-        Parties(turn_terms(settings), TurnOwners({DELEGATE: delegated, **(turn_owners or {})}), owners),
-        line=partial(Line, url, schema=settings.schema, patience=PATIENCE),
-        tenant=settings.tenant,
-        profiles=profiles,
-        streams=streams,
-    )
+        database, bell, concerned, line=line, tenant=settings.tenant, profiles=profiles, streams=streams
+    )  # fmt: skip
     agreed = Queues(database, bell, lambda: tasks.tenant)
     opened = Opened(
         settings, url, handlers, owners, database, bell, tasks, agreed, schedules, agents, profiles, streams
@@ -192,6 +179,18 @@ async def open_app(
         await opened.close()
         raise
     return opened
+
+
+async def _connect(settings: Settings, url: str, bell: Doorbell) -> Database:
+    database = Database(url, schema=settings.schema, size=settings.pool.size)
+    try:
+        await database.open()
+        await check(url, settings.schema)
+        await _hear(bell)
+    except BaseException:
+        await database.close()
+        raise
+    return database
 
 
 async def _hear(bell: Doorbell) -> None:
