@@ -11,6 +11,7 @@ from ferryman.agents.store import heads
 from ferryman.kernel import errors, faults
 from ferryman.kernel.db import Tx
 from ferryman.tasks.intake.create import create
+from ferryman.tasks.work.lanes import named
 
 
 async def settle(
@@ -50,7 +51,7 @@ async def suspend(
         for answer in answers:
             if isinstance(answer, errors.FerrymanError):
                 raise answer
-        after.tasks.lanes += sorted({f"{draft.task.queue}/{draft.task.tenant}" for draft in drafts})
+        after.tasks.lanes += sorted({named(draft.task.queue, draft.task.tenant) for draft in drafts})
     if any(not each.calls for each in suspensions if each.id in moved):
         after.targets.add("")
     return moved, busy
