@@ -17,9 +17,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from ferryman.agents.states import HEAD, MESSAGE, RESUME, WAIT
 from ferryman.app.embedded import Embedded
 from ferryman.kernel import migrate
-from ferryman.agents.states import HEAD, MESSAGE, RESUME, WAIT
 from ferryman.kernel.machine import Machine
 from ferryman.tasks.states import SCHEDULE, TASK
 from tools import reference
