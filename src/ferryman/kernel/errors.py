@@ -287,6 +287,68 @@ class CallbackUnknown(FerrymanError):
     advice = "Do it from a process of the app that owns the task."
 
 
+# The log to the outside
+
+
+class WebhookInvalid(FerrymanError):
+    """What was asked of a webhook is not allowed."""
+
+    code = "WEBHOOK_INVALID"
+    advice = "Mend the field named; nothing was changed."
+
+    def __init__(self, message: str | None = None, *, field: str | None = None, **details: Any) -> None:
+        super().__init__(message, field=field, **details)
+
+
+class WebhookNotFound(FerrymanError):
+    """There is no such webhook for this tenant."""
+
+    code = "WEBHOOK_NOT_FOUND"
+    advice = "Check the id or name and the tenant; `ferryman relay webhook list` shows them all."
+
+
+class WebhookDuplicate(FerrymanError):
+    """A webhook of this name exists and differs from the request."""
+
+    code = "WEBHOOK_DUPLICATE"
+    advice = "Use the existing one, or another name; or remove it first."
+
+
+class DeliveryNotFound(FerrymanError):
+    """There is no such delivery for this tenant."""
+
+    code = "DELIVERY_NOT_FOUND"
+    advice = "Check the id and the tenant; what was kept for long enough is gone."
+
+
+class DeliveryNotDead(FerrymanError):
+    """Only a dead delivery of a webhook that is still there can be tried anew."""
+
+    code = "DELIVERY_NOT_DEAD"
+    advice = "See `ferryman relay webhook deliveries`."
+
+
+class WebhookUndelivered(FerrymanError):
+    """The receiver did not take an event in all the tries and the time it was given."""
+
+    code = "WEBHOOK_UNDELIVERED"
+    advice = "See last_error; mend the receiver, then `ferryman relay webhook retry`."
+
+
+class SignatureInvalid(FerrymanError):
+    """The signature of the call does not fit its body and the secret."""
+
+    code = "WEBHOOK_SIGNATURE_INVALID"
+    advice = "Answer 401. If the call is ours: check the body as it came over the wire, not parsed and written anew."
+
+
+class RelayRefused(FerrymanError):
+    """The stream on the NATS server is not one that this log may be published to."""
+
+    code = "RELAY_REFUSED"
+    advice = "Set relays.stream to a name of its own for each database, or mend the stream."
+
+
 # The ground below
 
 

@@ -49,6 +49,10 @@ REGISTRY: Mapping[str, str] = {
     "fire.held": "A worker holds schedules that are due and has fired nothing.",
     "fire.written": "Schedules have fired in an open transaction that has not committed.",
     "fire.committed": "Schedules have fired; no doorbell has rung for their tasks.",
+    "relay.read": "A relay has read events of the log and has told nobody.",
+    "relay.published": "Events are published and acknowledged; the relay's place has not moved.",
+    "relay.spread": "Deliveries are written in an open transaction, with the place of their reader.",
+    "webhook.called": "A receiver has answered a webhook; its answer is known to this process alone.",
     "watchdog.found": "A watchdog's rule has locked what it found and has done nothing about it.",
     "watchdog.acted": "A watchdog's rule has acted; its transaction has not committed.",
 }
