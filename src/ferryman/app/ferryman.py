@@ -14,6 +14,7 @@ from ferryman.app import wiring
 from ferryman.app.handle import Handle
 from ferryman.app.queues import Queues
 from ferryman.app.registry import Registry
+from ferryman.app.relays import Relays, Webhooks
 from ferryman.app.schedules import Declared, Schedule, Schedules
 from ferryman.app.tasks import Tasks
 from ferryman.kernel import errors, migrate
@@ -242,6 +243,16 @@ class Ferryman:
     def schedules(self) -> Schedules:
         """The door to schedules."""
         return self._open.schedules
+
+    @property
+    def webhooks(self) -> Webhooks:
+        """The door to webhooks."""
+        return self._open.webhooks
+
+    @property
+    def relays(self) -> Relays:
+        """The door to the readers of the log that tell it to the outside."""
+        return self._open.relays
 
     async def accept(self, asked: Mapping[str, Any]) -> Handle | Schedule:
         """Do what a request in the form of the source asks for: a task, or with cron, daily or every a schedule."""

@@ -13,9 +13,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from ferryman.app import relays as outgoing
 from ferryman.app import tasks as doors
 from ferryman.app.queues import Queues
 from ferryman.app.registry import Registry
+from ferryman.app.relays import Relays, Webhooks
 from ferryman.app.schedules import Schedules
 from ferryman.kernel import db, errors, events, ids, lease, migrate, part, payload, telemetry, watchdog
 from ferryman.kernel.doorbell import Doorbell, NoDoorbell
@@ -24,6 +26,8 @@ from ferryman.kernel.invariants import KERNEL_INVARIANTS, Invariant
 from ferryman.kernel.loop import RECONNECT
 from ferryman.kernel.pool import Database, Line
 from ferryman.kernel.settings import Settings
+from ferryman.relays import watch as relays_watch
+from ferryman.relays.work.part import Terms as RelayTerms
 from ferryman.tasks import watch
 from ferryman.tasks.intake import queues
 from ferryman.tasks.model import NewTask
@@ -53,6 +57,8 @@ class Opened:
     tasks: doors.Tasks
     queues: Queues
     schedules: Schedules
+    webhooks: Webhooks
+    relays: Relays
 
     def line(self, patience: timedelta | None = None, **settings: str) -> Line:
         """Make a connection of our own."""
@@ -133,7 +139,10 @@ async def open_app(settings: Settings, handlers: Registry, owners: Owners, *, do
         ends_after=settings.tasks.ends_after,
         payload_limit=settings.tasks.payload_limit,
     )
-    opened = Opened(settings, url, handlers, owners, database, bell, tasks, Queues(database, bell), schedules)
+    opened = Opened(
+        settings, url, handlers, owners, database, bell, tasks, Queues(database, bell), schedules,
+        Webhooks(database, bell, tasks, settings=settings), Relays(database),
+    )  # fmt: skip
     try:
         await tasks.flows.open()
     except BaseException:
@@ -262,6 +271,7 @@ async def _work(opened: Opened, stop: asyncio.Event, line: Line, agreed: Terms) 
         },
     )
     watching = asyncio.create_task(dog.run())
+    boot_id = ids.boot_id()
     try:
         tasks = Worker(
             opened.handlers.handlers,
@@ -271,10 +281,15 @@ async def _work(opened: Opened, stop: asyncio.Event, line: Line, agreed: Terms) 
             session=opened.database.session,
             drafts=opened.drafts,
             terms=agreed,
-            boot_id=ids.boot_id(),
+            boot_id=boot_id,
             home=opened.database,
         )
-        await part.run([tasks], stop, grace=agreed.grace, beside={"watchdog": watching})
+        relays = outgoing.parts(
+            opened.settings, opened.doorbell,
+            line=partial(opened.line, lease.patience(agreed.lease)),
+            terms=RelayTerms(boot_id, agreed.lease, agreed.poll),
+        )  # fmt: skip
+        await part.run([tasks, *relays], stop, grace=agreed.grace, beside={"watchdog": watching})
     finally:
         dog.stop()
         await asyncio.wait([watching], timeout=5)
@@ -304,6 +319,11 @@ def rules(opened: Opened) -> list[watchdog.Rule]:
             interval=worker.watchdog_interval,
         ),
         watch.retention(kept=opened.settings.tasks.retention, failed_kept=opened.settings.tasks.retention_failed),
+        *relays_watch.rules(
+            interval=worker.watchdog_interval,
+            kept=opened.settings.relays.retention,
+            dead_kept=opened.settings.relays.retention_dead,
+        ),
         watchdog.W16,
         days_of_the_log(kept=opened.settings.log.retention),
     ]
@@ -333,7 +353,7 @@ def days_of_the_log(*, kept: timedelta) -> watchdog.Rule:
 
 def invariants() -> tuple[Invariant, ...]:
     """Return what must always be true, of every domain."""
-    return (*KERNEL_INVARIANTS, *watch.TASK_INVARIANTS, *watch.SCHEDULE_INVARIANTS)
+    return (*KERNEL_INVARIANTS, *watch.TASK_INVARIANTS, *watch.SCHEDULE_INVARIANTS, *relays_watch.RELAY_INVARIANTS)
 
 
 def this_version() -> str:
