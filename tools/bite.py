@@ -83,6 +83,10 @@ TESTS: dict[str, list[str]] = {
         "tests/sql/test_events_partitions.py",
     ],
     "kernel/watchdog": ["tests/watchdog"],
+    "relays/relays": ["tests/sql/test_relays.py"],
+    "relays/webhooks": ["tests/sql/test_relays.py"],
+    "relays/webhook_deliveries": ["tests/sql/test_relays.py"],
+    "relays/invariants": ["tests/sql/test_relays.py"],
     "tasks/invariants": ["tests/sql/test_invariants.py", "tests/sql/test_schedules.py"],
     "kernel/invariants": ["tests/sql/test_invariants.py"],
 }
