@@ -21,7 +21,8 @@ _TRANSLATED: Final = ip_network("64:ff9b::/96")
 _COMPATIBLE: Final = ip_network("::/96")
 # What some releases of Python take for public.
 _MORE: Final = tuple(
-    ip_network(each) for each in ("192.88.99.0/24", "64:ff9b:1::/48", "100::/64", "2001::/23", "fec0::/10")
+    ip_network(each)
+    for each in ("192.0.0.0/24", "192.88.99.0/24", "64:ff9b:1::/48", "100::/64", "2001::/23", "fec0::/10")
 )
 
 
