@@ -10,7 +10,7 @@ from ferryman.kernel import faults
 from ferryman.tasks.work.scheduler import SET
 from tests.crash import cargo, judge
 from tests.crash.conftest import Launch
-from tests.crash.yard import LEASE_SECONDS, Ship, until
+from tests.crash.yard import LEASE_SECONDS, RELAY_POINTS, Ship, until
 
 KILLS = 3
 
@@ -43,7 +43,8 @@ SCHEDULER_POINTS = {
 
 
 def test_every_fault_point_has_its_cell() -> None:
-    assert {*WORKER_POINTS, *PRODUCER_POINTS, *WATCHDOG_POINTS, *SCHEDULER_POINTS} == set(faults.REGISTRY)
+    points = {*WORKER_POINTS, *PRODUCER_POINTS, *WATCHDOG_POINTS, *SCHEDULER_POINTS, *RELAY_POINTS}
+    assert points == set(faults.REGISTRY)
 
 
 @pytest.mark.contract("R1", "K5", "T7")

@@ -35,6 +35,10 @@ EPOCH = 7
 TENANT = "default"
 
 
+class _Undone(Exception):
+    pass
+
+
 async def now_of(tx: Session) -> datetime:
     [row] = await tx.fetch("select ferryman.clock() as now")
     now: datetime = row["now"]
@@ -72,7 +76,7 @@ async def owed(tx: Session, webhook: UUID, state: DeliveryState = PENDING, **col
     return await put(tx, "webhook_deliveries", row | columns)
 
 
-LEASED = {"lease_owner": OWNER, "leased_until": HOUR, "next_at": HOUR, "epoch": EPOCH, "attempts": 2}
+LEASED: dict[str, Any] = {"lease_owner": OWNER, "leased_until": HOUR, "next_at": HOUR, "epoch": EPOCH, "attempts": 2}
 
 
 async def row_of(tx: Session, table: str, id: UUID) -> dict[str, Any]:
@@ -250,7 +254,7 @@ async def test_a_webhook_is_held_when_it_is_active_of_our_key_and_has_something_
         "full": await hook(given),
     }
     for id in cases.values():
-        await owed(given, id, **({"next_at": HOUR} if id == cases["nothing due"] else {}))
+        await owed(given, id, next_at=HOUR if id == cases["nothing due"] else -SECOND)
     await given.fetch(
         "update ferryman.webhook_deliveries set ends_at = created_at where webhook_id = $1", cases["over"]
     )
@@ -651,34 +655,37 @@ async def test_each_invariant_notices_what_it_is_there_for(given: Session) -> No
     async def broken() -> set[str]:
         return {each.name for each in await invariants.check(given, RELAY_INVARIANTS)}
 
-    terms: dict[str, Any] = {
-        "url": "https://a",
-        "kinds": None,
-        "after_id": 0,
-        "key_id": "k",
-        "tenant": TENANT,
-        "name": None,
-    }
-    webhook = uuid4()
-    await webhooks.create(given, webhook, **terms)
-    born = new(webhook)
-    await deliveries.create(given, [born], ends_after=HOUR)
-    [claimed] = await claim(given, webhook)
-    await settle(given, born.id, epoch=claimed.epoch)
+    terms: dict[str, Any] = {"url": "https://a", "kinds": None, "after_id": 0, "key_id": "k", "name": None}
+    webhook, other = uuid4(), uuid4()
+    for id in (webhook, other):
+        await webhooks.create(given, id, tenant=TENANT, **terms)
+    await webhooks.pause(given, webhook, tenant=TENANT, reason=None)
+    await webhooks.resume(given, webhook, tenant=TENANT, reason=None)
+    await webhooks.disable(given, other, tenant=TENANT, reason=None)
+    await deliveries.create(given, [new(webhook), new(webhook, 2)], ends_after=HOUR)
+    [claimed] = await claim(given, webhook, limit=1)
+    await settle(given, claimed.id, epoch=claimed.epoch)
+    for id in (webhook, claimed.id):  # what is no move of theirs says nothing
+        for kind, state in (("webhook", None), ("webhook_delivery", None), ("else", "odd")):
+            await given.fetch(
+                "insert into ferryman.events (at, subject, tenant, kind, to_state) values (now(), $1, 'default', $2, $3)",
+                id,
+                kind,
+                state,
+            )
     assert await broken() == set()
 
     await given.execute("set local session_replication_role = replica")
     for change, name in (
-        ("update ferryman.webhook_deliveries set tenant = 'x'", "deliveries_have_one_tenant"),
-        ("update ferryman.webhook_deliveries set state = 'dead'", "delivery_and_log_agree"),
-        ("update ferryman.webhooks set state = 'paused'", "webhook_and_log_agree"),
+        ("webhook_deliveries set tenant = 'x'", "deliveries_have_one_tenant"),
+        ("webhook_deliveries set state = 'dead', finished_at = now()", "delivery_and_log_agree"),
+        ("webhooks set state = 'paused', disabled_at = null", "webhook_and_log_agree"),
     ):
-        async with given.transaction():
-            await given.fetch(change)
-            assert await broken() == {name}
-            await given.fetch(
-                change.replace("'x'", "'default'").replace("'dead'", "'delivered'").replace("'paused'", "'active'")
-            )
+        with pytest.raises(_Undone):
+            async with given.transaction():
+                await given.fetch(f"update ferryman.{change}")
+                assert await broken() == {name}
+                raise _Undone
 
 
 async def test_a_webhook_of_another_key_is_counted(given: Session) -> None:

@@ -22,6 +22,7 @@ from ferryman.relays.rules import choice, destination, ending, subject
 from ferryman.relays.states import ACTIVE
 
 ID = UUID("01900000-0000-7000-8000-000000000001")
+HOOK = UUID("01900000-0000-7000-8000-000000000002")
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
 
 
@@ -156,7 +157,7 @@ def test_a_sound_url_passes_as_it_is() -> None:
 
 def hook(**more: Any) -> Webhook:
     told: dict[str, Any] = {
-        "id": ID, "tenant": "acme", "name": None, "url": "https://example.com", "kinds": None, "state": ACTIVE, "after_id": 5,
+        "id": HOOK, "tenant": "acme", "name": None, "url": "https://example.com", "kinds": None, "state": ACTIVE, "after_id": 5,
         "key_id": "k", "secret_version": 1, "created_at": NOW, "updated_at": NOW, "rotated_at": None, "disabled_at": None,
     }  # fmt: skip
     return Webhook(**told | more)
@@ -176,6 +177,7 @@ def hook(**more: Any) -> Webhook:
         (hook(after_id=6), event(), True),
         (hook(), event(kind="webhook_delivery"), False),
         (hook(), event(kind="webhook"), True),
+        (hook(), event(kind="webhook", subject=HOOK), False),
     ],
 )
 def test_a_webhook_is_told_of_what_it_asked_for_of_its_own_tenant(webhook: Webhook, event: Event, wanted: bool) -> None:

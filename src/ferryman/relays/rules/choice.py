@@ -34,8 +34,10 @@ def check_kinds(given: Iterable[str] | str | None) -> tuple[str, ...] | None:
 
 
 def wants(webhook: Webhook, event: Event) -> bool:
-    """Say whether a webhook is told of an event: of its tenant, later than itself, of a kind it asks for."""
+    """Say whether a webhook is told of an event: of its tenant, later than itself, of a kind it asks for, not its own."""
     if event.kind == UNTOLD or event.tenant != webhook.tenant or event.id <= webhook.after_id:
+        return False
+    if event.subject == webhook.id:
         return False
     if webhook.kinds is None:
         return True

@@ -12,15 +12,18 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import itertools
+import json
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ferryman.kernel import errors, telemetry
 from ferryman.relays.rules import subject
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
+    from nats.aio.msg import Msg
     from nats.js import JetStreamContext
     from nats.js.api import StreamConfig
 
@@ -28,6 +31,7 @@ log = telemetry.logger("relays")
 
 ORIGIN = "ferryman-origin"
 MSG_ID = "Nats-Msg-Id"
+STREAM = "Nats-Expected-Stream"
 AFTER = "Nats-Expected-Last-Msg-Id"
 _OUT_OF_ORDER = 10070
 _ROOM_FOR_HEADERS = 1024
@@ -47,6 +51,15 @@ class BrokerAway(Exception):
     """The NATS server cannot be reached, or did not take what was sent."""
 
 
+class Untaken(Exception):
+    """The server refuses a message."""
+
+    def __init__(self, description: str, code: int) -> None:
+        """Keep the server's own code."""
+        super().__init__(description)
+        self.code = code
+
+
 class Broker:
     """One connection to a NATS server."""
 
@@ -62,7 +75,9 @@ class Broker:
         self._repeats = min(repeats, kept)
         self._patience = patience.total_seconds()
         self._client: Client | None = None
-        self._js: JetStreamContext | None = None
+        self._inbox = ""
+        self._numbers = itertools.count()
+        self._waiting: dict[str, asyncio.Future[None]] = {}
 
     @property
     def there(self) -> bool:
@@ -75,8 +90,9 @@ class Broker:
         try:
             async with asyncio.timeout(self._patience):
                 self._client = await self._connect()
-                self._js = self._client.jetstream(timeout=self._patience)
-                await self._ensure(self._js, origin)
+                self._inbox = self._client.new_inbox()
+                await self._client.subscribe(f"{self._inbox}.*", cb=self._hear)
+                await self._ensure(self._client.jetstream(timeout=self._patience), origin)
         except errors.RelayRefused:
             await self.close()
             raise
@@ -137,56 +153,75 @@ class Broker:
 
     async def publish(self, messages: Sequence[Message]) -> None:
         """Return when the server has all of them, in order; what it has already it drops by their ids."""
-        if self._client is None or self._js is None:
-            raise BrokerAway("not connected")
         try:
-            async with asyncio.timeout(self._patience):
-                if await self._in_order(self._js, messages):
-                    return
+            if await self._in_order(messages):
+                return
             for message in messages:
-                async with asyncio.timeout(self._patience):
-                    await self._alone(self._js, message)
+                if not message.volatile:  # those are sent already, and nobody keeps them
+                    await self._answered([await self._send(message)])
         except Exception as error:
             await self.close()
             raise BrokerAway(errors.said(error)) from error
 
-    async def _in_order(self, js: JetStreamContext, messages: Sequence[Message]) -> bool:
+    async def _in_order(self, messages: Sequence[Message]) -> bool:
         """Send a set at once; false when another's message stands between ours."""
-        from nats.js.errors import APIError
-
-        assert self._client is not None
-        answers: list[asyncio.Future[Any]] = []
+        answers: list[asyncio.Future[None]] = []
         before: str | None = None
         for message in messages:
-            if message.volatile:
-                await self._client.publish(message.subject, self._fit(message), headers={MSG_ID: message.id})
-                continue
-            headers = {MSG_ID: message.id} | ({AFTER: before} if before is not None else {})
-            answers.append(
-                await js.publish_async(message.subject, self._fit(message), stream=self._stream, headers=headers)
-            )
-            before = message.id
-        if len(answers) < len(messages):
-            await self._client.flush()
-        told = await asyncio.gather(*answers, return_exceptions=True)
-        failures = [each for each in told if isinstance(each, BaseException)]
-        if failures and all(isinstance(each, APIError) and each.err_code == _OUT_OF_ORDER for each in failures):
+            answer = await self._send(message, after=before)
+            if not message.volatile:
+                answers.append(answer)
+                before = message.id
+        failures = await self._answered(answers, lenient=True)
+        if failures and all(isinstance(each, Untaken) and each.code == _OUT_OF_ORDER for each in failures):
             return False
         if failures:
             raise failures[0]
         return True
 
-    async def _alone(self, js: JetStreamContext, message: Message) -> None:
+    async def _send(self, message: Message, *, after: str | None = None) -> asyncio.Future[None]:
+        """Send one; the answer comes later, for what is volatile none."""
+        if self._client is None:
+            raise BrokerAway("not connected")
+        answer = asyncio.get_running_loop().create_future()
+        headers = {MSG_ID: message.id}
+        reply = ""
+        if not message.volatile:
+            headers |= {STREAM: self._stream} | ({AFTER: after} if after is not None else {})
+            reply = f"{self._inbox}.{next(self._numbers)}"
+            self._waiting[reply] = answer
+        await self._client.publish(message.subject, self._fit(message), reply=reply, headers=headers)
+        return answer
+
+    async def _answered(self, answers: Sequence[asyncio.Future[None]], *, lenient: bool = False) -> list[BaseException]:
+        """Wait for answers; return those that are refusals, or raise the first."""
         assert self._client is not None
-        if message.volatile:
-            return  # it is sent already, and nobody keeps it
-        await js.publish(
-            message.subject,
-            self._fit(message),
-            stream=self._stream,
-            headers={MSG_ID: message.id},
-            timeout=self._patience,
-        )
+        async with asyncio.timeout(self._patience):
+            if answers:
+                told = await asyncio.gather(*answers, return_exceptions=True)
+            else:
+                told = []
+                await self._client.flush()
+        failures = [each for each in told if isinstance(each, BaseException)]
+        if failures and not lenient:
+            raise failures[0]
+        return failures
+
+    async def _hear(self, message: Msg) -> None:
+        """Take an answer of the server. By hand: the client's own way raises at a refusal, and nobody is told."""
+        answer = self._waiting.pop(message.subject, None)
+        if answer is None or answer.done():
+            return
+        try:
+            refusal = json.loads(message.data or b"{}").get("error")
+        except ValueError:
+            refusal = {"description": "an answer that cannot be read"}
+        if (message.headers or {}).get("Status") == "503":
+            refusal = {"description": "no stream takes this subject"}
+        if refusal is None:
+            answer.set_result(None)
+        else:
+            answer.set_exception(Untaken(refusal.get("description", "refused"), refusal.get("err_code", 0)))
 
     def _fit(self, message: Message) -> bytes:
         """A message that the server never takes would stop all behind it (K25)."""
@@ -196,7 +231,10 @@ class Broker:
 
     async def close(self) -> None:
         """Give up the connection, with whatever it had still to write."""
-        client, self._client, self._js = self._client, None, None
+        client, self._client = self._client, None
+        waiting, self._waiting = self._waiting, {}
+        for answer in waiting.values():
+            answer.cancel()
         if client is not None:
             try:
                 async with asyncio.timeout(1):
