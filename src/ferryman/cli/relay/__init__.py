@@ -12,8 +12,10 @@ from ferryman.cli.relay import look, move, webhook
 program = App(
     name="relay", help="Tell the log to the outside: webhooks, and how far relays are.", help_format="plaintext"
 )
-_webhooks = App(name="webhook", help="Add receivers of events, ask about them, stop them.", help_format="plaintext")
-program.command(_webhooks, sort_key=1)
+_webhooks = App(
+    name="webhook", help="Add receivers of events, ask about them, stop them.", help_format="plaintext", sort_key=1
+)
+program.command(_webhooks)
 
 _COMMANDS: dict[str, Callable[..., Any]] = {
     "add": webhook.add,
