@@ -36,6 +36,7 @@ LOCKS = ["tests/sql/test_lock_order.py"]
 STEPS = ["tests/sql/test_steps.py"]
 FLOWS = ["tests/tasks/test_queues.py"]
 GATES = ["tests/sql/test_gates.py"]
+RELAYS = ["tests/sql/test_relays.py", "tests/sql/test_deliveries.py", "tests/sql/test_relay_races.py"]
 TESTS: dict[str, list[str]] = {
     "tasks/tasks/turn": [*MOVES, *LOCKS],
     "tasks/tasks/settle": [*MOVES, *LOCKS, "tests/tasks/test_callbacks.py"],
@@ -83,9 +84,9 @@ TESTS: dict[str, list[str]] = {
         "tests/sql/test_events_partitions.py",
     ],
     "kernel/watchdog": ["tests/watchdog"],
-    "relays/relays": ["tests/sql/test_relays.py"],
-    "relays/webhooks": ["tests/sql/test_relays.py"],
-    "relays/webhook_deliveries": ["tests/sql/test_relays.py"],
+    "relays/relays": RELAYS,
+    "relays/webhooks": RELAYS,
+    "relays/webhook_deliveries": RELAYS,
     "relays/invariants": ["tests/sql/test_relays.py"],
     "tasks/invariants": ["tests/sql/test_invariants.py", "tests/sql/test_schedules.py"],
     "kernel/invariants": ["tests/sql/test_invariants.py"],
@@ -98,6 +99,37 @@ _NOBODY = "waits for nobody, so no order of locks can hurt"
 _LOCKED = "said again where the row is written; it was locked in this state a moment before"
 _HELD = "due.sql or take.sql holds the row in the same transaction; said for whoever calls it alone"
 EQUIVALENT: dict[tuple[str, str], str] = {
+    ("relays/relays/standings", "order by event.id"): _SORTED,
+    ("relays/webhooks/get", "limit 1"): "the first row is the answer; the rest would only be sent in vain",
+    ("relays/webhooks/hold", "order by random()"): "chance keeps no promise of a single look",
+    ("relays/webhooks/lock", "and webhook.tenant = :tenant"): "disable.sql says it again; this only spares a lock",
+    (
+        "relays/webhooks/disable",
+        "for update",
+    ): "lock.sql holds the row in the same transaction; said for who calls it alone",
+    ("relays/webhooks/disable", "and delivery.finished_at is null"): "names the index of what is owed",
+    ("relays/webhooks/disable", "and delivery.state = 'pending'"): "said twice, for the index and for people",
+    ("relays/webhook_deliveries/claim", "order by delivery.next_at, delivery.id"): "numbered in this order already",
+    ("relays/webhook_deliveries/depth", "limit 1000000"): "a bound for millions of rows, which no test plants",
+    (
+        "relays/webhook_deliveries/past",
+        "where delivery.finished_at < ferryman.clock() - least(:kept::interval, :dead_kept::interval)",
+    ): "names the index of what has ended",
+    ("relays/webhook_deliveries/past", "order by delivery.finished_at"): _SORTED,
+    ("relays/webhook_deliveries/expired", "order by delivery.ends_at"): _SORTED,
+    ("relays/webhook_deliveries/reclaim", "where delivery.leased_until is not null"): "names the index of leases",
+    (
+        "relays/webhook_deliveries/reclaim",
+        "and delivery.state = 'pending'",
+    ): "only what is pending is leased, by a CHECK",
+    (
+        "relays/webhook_deliveries/settle",
+        "order by delivery.id",
+    ): "a delivery has one holder, so no two sets share a row",
+    (
+        "relays/webhook_deliveries/settle",
+        "and word.to_state is not null",
+    ): "a statement writes a row once, here by chance the right way; said so that it is not by chance",
     ("tasks/schedules/get", "limit 1"): "the first row is the answer; the rest would only be sent in vain",
     ("tasks/schedules/fire", "order by schedule.id"): _HELD,
     ("tasks/schedules/fire", "for update of schedule"): _HELD,

@@ -1,10 +1,12 @@
 """`ferryman relay`."""
 
+from typing import Any
+
 import pytest
 
 from tests.surfaces import ferry
 
-KEY = {"FERRYMAN_RELAYS__WEBHOOK_KEY": "0123456789abcdef0123456789abcdef"}
+KEY: dict[str, Any] = {"FERRYMAN_RELAYS__WEBHOOK_KEY": "0123456789abcdef0123456789abcdef"}
 
 
 @pytest.mark.contract("S3", "S6", "K10")
@@ -43,7 +45,7 @@ def test_a_webhook_can_be_added_listed_paused_resumed_rotated_and_removed(databa
 
 @pytest.mark.contract("S3", "K20")
 def test_people_get_tables_and_are_told_what_is_wrong(database_url: str) -> None:
-    def run(*arguments: str, **more: str) -> ferry.Ran:
+    def run(*arguments: str, **more: Any) -> ferry.Ran:
         return ferry.run("relay", *arguments, url=database_url, **more)
 
     empty = run("status")

@@ -7,7 +7,7 @@ from datetime import timedelta
 from uuid import UUID
 
 from ferryman.kernel import errors, events, ids
-from ferryman.kernel.db import Tx
+from ferryman.kernel.db import Row, Tx
 from ferryman.relays.model import Delivery, Standing, Webhook
 from ferryman.relays.rules import choice, destination
 from ferryman.relays.rules.destination import Network
@@ -166,3 +166,8 @@ async def retry(tx: Tx, id: UUID, *, tenant: str, ends_after: timedelta) -> tupl
 async def standings(tx: Tx) -> list[Standing]:
     """Read how far each reader of the log is, and who holds it."""
     return await relays.standings(tx)
+
+
+async def calls(tx: Tx, *, key_id: str) -> Row:
+    """Count the active webhooks whose secrets are made of another key, and the deliveries that died in the last day."""
+    return await webhooks.calls(tx, key_id=key_id)

@@ -15,10 +15,11 @@ _LIST = load("ferryman.relays", "webhooks/list")
 _TOLD = load("ferryman.relays", "webhooks/told")
 _PAUSE = load("ferryman.relays", "webhooks/pause")
 _RESUME = load("ferryman.relays", "webhooks/resume")
+_LOCK = load("ferryman.relays", "webhooks/lock")
 _DISABLE = load("ferryman.relays", "webhooks/disable")
 _ROTATE = load("ferryman.relays", "webhooks/rotate")
 _HOLD = load("ferryman.relays", "webhooks/hold")
-_STRANGERS = load("ferryman.relays", "webhooks/strangers")
+_CALLS = load("ferryman.relays", "webhooks/calls")
 
 
 def record(row: Row) -> Webhook:
@@ -76,6 +77,7 @@ async def resume(tx: Tx, id: UUID, *, tenant: str, reason: str | None) -> bool:
 
 async def disable(tx: Tx, id: UUID, *, tenant: str, reason: str | None) -> bool:
     """End it, and with it what it was owed; False if it had ended."""
+    await one(tx, _LOCK, id=id, tenant=tenant)
     return await one(tx, _DISABLE, id=id, tenant=tenant, reason=reason) is not None
 
 
@@ -90,9 +92,8 @@ async def hold(tx: Tx, *, key_id: str, each: int, limit: int) -> list[UUID]:
     return [row["id"] for row in await many(tx, _HOLD, key_id=key_id, each=each, limit=limit)]
 
 
-async def strangers(tx: Tx, *, key_id: str) -> int:
-    """Count the webhooks whose secrets are made of another key."""
-    row = await one(tx, _STRANGERS, key_id=key_id)
+async def calls(tx: Tx, *, key_id: str) -> Row:
+    """Count the active webhooks whose secrets are made of another key, and what died in the last day."""
+    row = await one(tx, _CALLS, key_id=key_id)
     assert row is not None
-    count: int = row["count"]
-    return count
+    return row

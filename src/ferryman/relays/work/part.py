@@ -148,7 +148,7 @@ class WebhookPart:
 
     async def _begin(self) -> None:
         try:
-            others = await webhooks.strangers(self._lines[0], key_id=self._sender.key_id)
+            others = (await webhooks.calls(self._lines[0], key_id=self._sender.key_id))["strangers"]
         except errors.FerrymanError as error:
             log.debug("webhooks could not be counted", exc_info=error)
         else:

@@ -11,4 +11,3 @@ union all
 select value #>> '{}'
 from ferryman.settings
 where name = 'relays.origin'
-limit 1

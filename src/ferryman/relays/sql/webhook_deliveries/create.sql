@@ -1,5 +1,5 @@
 -- (nothing) -> pending
--- The webhooks are held: one that is being removed is passed over, or removed after this, together with what is born here.
+-- The webhooks are held: one that is being removed is passed over, or removed after this, with what is born here.
 with clock as materialized (
     select ferryman.clock() as now
 ),
@@ -8,7 +8,6 @@ wanted as materialized (
     from ferryman.webhooks as webhook
     where webhook.id = any(:webhooks::uuid[])
       and webhook.state <> 'disabled'
-    order by webhook.id
     for key share
 ),
 born as (

@@ -5,4 +5,3 @@ select delivery.id, delivery.webhook_id, delivery.tenant, delivery.event_id, del
 from ferryman.webhook_deliveries as delivery
 where delivery.tenant = :tenant
   and (delivery.id = :id or delivery.retry_of = :retry_of)
-limit 1
