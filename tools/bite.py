@@ -95,12 +95,18 @@ TESTS: dict[str, list[str]] = {
 # What may be deleted without anybody noticing, and why. Keys are the statement and the guard as it is written.
 _SORTED = "read through an index that is in this order; said for the day when it is not"
 _LOOKUP = "only keeps the planner at one lookup a row (tests/sql/test_plans.py)"
+_ORDERED = "names the index (tests/sql/test_relay_plans.py)"
 _NOBODY = "waits for nobody, so no order of locks can hurt"
 _LOCKED = "said again where the row is written; it was locked in this state a moment before"
 _HELD = "due.sql or take.sql holds the row in the same transaction; said for whoever calls it alone"
 EQUIVALENT: dict[tuple[str, str], str] = {
     ("relays/relays/standings", "order by event.id"): _SORTED,
     ("relays/webhooks/get", "limit 1"): "the first row is the answer; the rest would only be sent in vain",
+    ("relays/webhooks/hold", "order by delivery.webhook_id, delivery.next_at"): _ORDERED,
+    ("relays/webhooks/hold", "order by delivery.webhook_id, delivery.leased_until"): _ORDERED,
+    ("relays/webhook_deliveries/claim", "order by sent.webhook_id, sent.leased_until"): _ORDERED,
+    ("relays/webhooks/hold", "limit :each"): "only spares the count of what is too much already",
+    ("relays/webhook_deliveries/claim", "limit :each"): "only spares the count of what is too much already",
     ("relays/webhooks/hold", "order by random()"): "chance keeps no promise of a single look",
     ("relays/webhooks/lock", "and webhook.tenant = :tenant"): "disable.sql says it again; this only spares a lock",
     (

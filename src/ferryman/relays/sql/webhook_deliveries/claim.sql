@@ -16,9 +16,13 @@ due as materialized (
         order by delivery.next_at, delivery.id
         limit greatest(0, :each - (
             select count(*)
-            from ferryman.webhook_deliveries as sent
-            where sent.webhook_id = held.id
-              and sent.leased_until > clock.now
+            from (
+                select from ferryman.webhook_deliveries as sent
+                where sent.webhook_id = held.id
+                  and sent.leased_until > clock.now
+                order by sent.webhook_id, sent.leased_until
+                limit :each
+            ) as under_way
         ))
     ) as next
     order by next.number
