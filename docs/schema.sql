@@ -1068,6 +1068,51 @@ begin
 end
 $_$;
 
+CREATE TABLE ferryman.webhook_deliveries (
+    id uuid NOT NULL,
+    webhook_id uuid NOT NULL,
+    event_id bigint NOT NULL,
+    epoch bigint DEFAULT 0 NOT NULL,
+    next_at timestamp with time zone NOT NULL,
+    ends_at timestamp with time zone NOT NULL,
+    leased_until timestamp with time zone,
+    created_at timestamp with time zone NOT NULL,
+    finished_at timestamp with time zone,
+    lease_owner uuid,
+    retry_of uuid,
+    attempts integer DEFAULT 0 NOT NULL,
+    last_status integer,
+    state text NOT NULL,
+    tenant text NOT NULL,
+    kind text NOT NULL,
+    last_error text,
+    body text NOT NULL,
+    CONSTRAINT webhook_deliveries_ends_at_finite CHECK (isfinite(ends_at)),
+    CONSTRAINT webhook_deliveries_finished_at_present CHECK (((state = ANY (ARRAY['delivered'::text, 'dead'::text])) = (finished_at IS NOT NULL))),
+    CONSTRAINT webhook_deliveries_lease_live CHECK (((leased_until IS NULL) OR (finished_at IS NULL))),
+    CONSTRAINT webhook_deliveries_lease_whole CHECK ((num_nonnulls(leased_until, lease_owner) = ANY (ARRAY[0, 2]))),
+    CONSTRAINT webhook_deliveries_state_known CHECK ((state = ANY (ARRAY['pending'::text, 'delivered'::text, 'dead'::text])))
+);
+
+COMMENT ON COLUMN ferryman.webhook_deliveries.next_at IS 'From when it may be claimed. While it is leased: when the lease ends.';
+
+COMMENT ON COLUMN ferryman.webhook_deliveries.retry_of IS 'The dead delivery that this one tries anew.';
+
+COMMENT ON COLUMN ferryman.webhook_deliveries.body IS 'What is sent, to the byte: each try sends the same.';
+
+CREATE VIEW ferryman.bounds_relays AS
+ SELECT 'delivery'::text AS domain,
+    id,
+    tenant,
+    state,
+    'K10-dead'::text AS rule,
+    GREATEST(ends_at, leased_until) AS ends_by,
+    (GREATEST(ends_at, leased_until) + ferryman.slack()) AS terminal_by
+   FROM ferryman.webhook_deliveries delivery
+  WHERE (finished_at IS NULL);
+
+COMMENT ON VIEW ferryman.bounds_relays IS 'Every delivery that is owed, the rule that ends it, and by when.';
+
 CREATE TABLE ferryman.schedules (
     id uuid NOT NULL,
     next_run_at timestamp with time zone,
@@ -1153,13 +1198,22 @@ UNION ALL
 COMMENT ON VIEW ferryman.bounds_tasks IS 'Every live task and schedule, the rule that ends it, and by when.';
 
 CREATE VIEW ferryman.bounds AS
- SELECT domain,
-    id,
-    tenant,
-    state,
-    rule,
-    ends_by,
-    terminal_by
+ SELECT bounds_relays.domain,
+    bounds_relays.id,
+    bounds_relays.tenant,
+    bounds_relays.state,
+    bounds_relays.rule,
+    bounds_relays.ends_by,
+    bounds_relays.terminal_by
+   FROM ferryman.bounds_relays
+UNION ALL
+ SELECT bounds_tasks.domain,
+    bounds_tasks.id,
+    bounds_tasks.tenant,
+    bounds_tasks.state,
+    bounds_tasks.rule,
+    bounds_tasks.ends_by,
+    bounds_tasks.terminal_by
    FROM ferryman.bounds_tasks;
 
 COMMENT ON VIEW ferryman.bounds IS 'Every live object, the rule that ends it, and by when.';
@@ -1231,6 +1285,23 @@ CREATE TABLE ferryman.migrations (
     applied_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
 );
 
+CREATE VIEW ferryman.overdue_relays AS
+ WITH edge AS MATERIALIZED (
+         SELECT ferryman.late_before() AS late_before
+        )
+ SELECT 'delivery'::text AS domain,
+    id,
+    tenant,
+    state,
+    'K10-dead'::text AS rule,
+    GREATEST(ends_at, leased_until) AS ends_by
+   FROM ferryman.webhook_deliveries delivery
+  WHERE ((ends_at > '-infinity'::timestamp with time zone) AND (ends_at < ( SELECT edge.late_before
+           FROM edge)) AND (finished_at IS NULL) AND ((leased_until IS NULL) OR (leased_until < ( SELECT edge.late_before
+           FROM edge))));
+
+COMMENT ON VIEW ferryman.overdue_relays IS 'Deliveries past the time by which a rule should have ended them.';
+
 CREATE VIEW ferryman.overdue_tasks AS
  WITH edge AS MATERIALIZED (
          SELECT ferryman.late_before() AS late_before
@@ -1278,12 +1349,20 @@ UNION ALL
 COMMENT ON VIEW ferryman.overdue_tasks IS 'Live tasks and schedules past the time by which a rule should have acted on them.';
 
 CREATE VIEW ferryman.overdue AS
- SELECT domain,
-    id,
-    tenant,
-    state,
-    rule,
-    ends_by
+ SELECT overdue_relays.domain,
+    overdue_relays.id,
+    overdue_relays.tenant,
+    overdue_relays.state,
+    overdue_relays.rule,
+    overdue_relays.ends_by
+   FROM ferryman.overdue_relays
+UNION ALL
+ SELECT overdue_tasks.domain,
+    overdue_tasks.id,
+    overdue_tasks.tenant,
+    overdue_tasks.state,
+    overdue_tasks.rule,
+    overdue_tasks.ends_by
    FROM ferryman.overdue_tasks;
 
 COMMENT ON VIEW ferryman.overdue IS 'Live objects past the time by which a rule should have acted on them; empty by invariant.';
@@ -1328,6 +1407,14 @@ COMMENT ON COLUMN ferryman.queues.open_at IS 'Rate: the time up to which starts 
 COMMENT ON COLUMN ferryman.queues.declared IS 'What an app last declared; a declaration that has not changed leaves the row alone.';
 
 COMMENT ON COLUMN ferryman.queues.open IS 'Claimed by lanes, without a look at this row''s limits.';
+
+CREATE TABLE ferryman.relays (
+    name text NOT NULL,
+    epoch bigint DEFAULT 0 NOT NULL,
+    leased_until timestamp with time zone,
+    lease_owner uuid,
+    CONSTRAINT relays_lease_whole CHECK ((num_nonnulls(leased_until, lease_owner) = ANY (ARRAY[0, 2])))
+);
 
 CREATE TABLE ferryman.retention (
     domain text NOT NULL,
@@ -1408,6 +1495,33 @@ CREATE TABLE ferryman.watchdog (
     CONSTRAINT watchdog_only_row_check CHECK (only_row)
 );
 
+CREATE TABLE ferryman.webhooks (
+    id uuid NOT NULL,
+    after_id bigint NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    updated_at timestamp with time zone NOT NULL,
+    rotated_at timestamp with time zone,
+    disabled_at timestamp with time zone,
+    secret_version integer DEFAULT 1 NOT NULL,
+    state text NOT NULL,
+    tenant text NOT NULL,
+    name text,
+    url text NOT NULL,
+    key_id text NOT NULL,
+    kinds text[],
+    CONSTRAINT webhooks_disabled_at_present CHECK (((state = 'disabled'::text) = (disabled_at IS NOT NULL))),
+    CONSTRAINT webhooks_kinds_some CHECK ((cardinality(kinds) > 0)),
+    CONSTRAINT webhooks_state_known CHECK ((state = ANY (ARRAY['active'::text, 'paused'::text, 'disabled'::text])))
+);
+
+COMMENT ON COLUMN ferryman.webhooks.after_id IS 'The end of the log when it was added: what came before is not sent.';
+
+COMMENT ON COLUMN ferryman.webhooks.rotated_at IS 'Since when secret_version counts; for a day the one before signs too.';
+
+COMMENT ON COLUMN ferryman.webhooks.key_id IS 'Tells which key the secret comes from; neither key nor secret is stored.';
+
+COMMENT ON COLUMN ferryman.webhooks.kinds IS 'What is sent: kinds of events, or kind.state. Null: everything.';
+
 CREATE TABLE ferryman.workers (
     boot_id uuid NOT NULL,
     tenant text,
@@ -1438,6 +1552,9 @@ ALTER TABLE ONLY ferryman.paused_names
 ALTER TABLE ONLY ferryman.queues
     ADD CONSTRAINT queues_pkey PRIMARY KEY (name, tenant);
 
+ALTER TABLE ONLY ferryman.relays
+    ADD CONSTRAINT relays_pkey PRIMARY KEY (name);
+
 ALTER TABLE ONLY ferryman.retention
     ADD CONSTRAINT retention_pkey PRIMARY KEY (domain);
 
@@ -1467,6 +1584,12 @@ ALTER TABLE ONLY ferryman.tasks
 
 ALTER TABLE ONLY ferryman.watchdog
     ADD CONSTRAINT watchdog_pkey PRIMARY KEY (only_row);
+
+ALTER TABLE ONLY ferryman.webhook_deliveries
+    ADD CONSTRAINT webhook_deliveries_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY ferryman.webhooks
+    ADD CONSTRAINT webhooks_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY ferryman.workers
     ADD CONSTRAINT workers_pkey PRIMARY KEY (boot_id);
@@ -1521,6 +1644,24 @@ CREATE UNIQUE INDEX tasks_task_id ON ferryman.tasks USING btree (tenant, task_id
 
 CREATE INDEX tasks_waking ON ferryman.tasks USING btree (wake_at) WHERE (wake_at IS NOT NULL);
 
+CREATE INDEX webhook_deliveries_due ON ferryman.webhook_deliveries USING btree (webhook_id, next_at) WHERE (finished_at IS NULL);
+
+CREATE INDEX webhook_deliveries_ends_at ON ferryman.webhook_deliveries USING btree (ends_at) WHERE (finished_at IS NULL);
+
+CREATE INDEX webhook_deliveries_finished ON ferryman.webhook_deliveries USING btree (finished_at) WHERE (finished_at IS NOT NULL);
+
+CREATE INDEX webhook_deliveries_leased ON ferryman.webhook_deliveries USING btree (webhook_id, leased_until) WHERE (leased_until IS NOT NULL);
+
+CREATE UNIQUE INDEX webhook_deliveries_once ON ferryman.webhook_deliveries USING btree (webhook_id, event_id) WHERE (retry_of IS NULL);
+
+CREATE UNIQUE INDEX webhook_deliveries_retry_of ON ferryman.webhook_deliveries USING btree (retry_of) WHERE (retry_of IS NOT NULL);
+
+CREATE INDEX webhook_deliveries_webhook ON ferryman.webhook_deliveries USING btree (webhook_id, id);
+
+CREATE UNIQUE INDEX webhooks_name ON ferryman.webhooks USING btree (tenant, name) WHERE ((name IS NOT NULL) AND (disabled_at IS NULL));
+
+CREATE INDEX webhooks_tenant ON ferryman.webhooks USING btree (tenant, id);
+
 ALTER INDEX ferryman.events_order ATTACH PARTITION ferryman.events_default_id_idx;
 
 ALTER INDEX ferryman.events_subject ATTACH PARTITION ferryman.events_default_subject_id_idx;
@@ -1537,6 +1678,14 @@ CREATE TRIGGER tasks_state_births BEFORE INSERT ON ferryman.tasks FOR EACH ROW W
 
 CREATE TRIGGER tasks_state_moves BEFORE UPDATE OF state ON ferryman.tasks FOR EACH ROW WHEN (((((((((((old.state = 'pending'::text) AND (new.state = 'cancelled'::text)) OR ((old.state = 'pending'::text) AND (new.state = 'ready'::text))) OR ((old.state = 'ready'::text) AND (new.state = 'cancelled'::text))) OR ((old.state = 'ready'::text) AND (new.state = 'running'::text))) OR ((old.state = 'running'::text) AND (new.state = 'cancelled'::text))) OR ((old.state = 'running'::text) AND (new.state = 'failed'::text))) OR ((old.state = 'running'::text) AND (new.state = 'ready'::text))) OR ((old.state = 'running'::text) AND (new.state = 'succeeded'::text))) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('TASK_INVALID_TRANSITION', 'state', 'id');
 
+CREATE TRIGGER webhook_deliveries_state_births BEFORE INSERT ON ferryman.webhook_deliveries FOR EACH ROW WHEN (((new.state = 'pending'::text) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('DELIVERY_INVALID_TRANSITION', 'state', 'id');
+
+CREATE TRIGGER webhook_deliveries_state_moves BEFORE UPDATE OF state ON ferryman.webhook_deliveries FOR EACH ROW WHEN (((((old.state = 'pending'::text) AND (new.state = 'dead'::text)) OR ((old.state = 'pending'::text) AND (new.state = 'delivered'::text))) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('DELIVERY_INVALID_TRANSITION', 'state', 'id');
+
+CREATE TRIGGER webhooks_state_births BEFORE INSERT ON ferryman.webhooks FOR EACH ROW WHEN (((new.state = 'active'::text) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('WEBHOOK_INVALID_TRANSITION', 'state', 'id');
+
+CREATE TRIGGER webhooks_state_moves BEFORE UPDATE OF state ON ferryman.webhooks FOR EACH ROW WHEN (((((((old.state = 'active'::text) AND (new.state = 'disabled'::text)) OR ((old.state = 'active'::text) AND (new.state = 'paused'::text))) OR ((old.state = 'paused'::text) AND (new.state = 'active'::text))) OR ((old.state = 'paused'::text) AND (new.state = 'disabled'::text))) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('WEBHOOK_INVALID_TRANSITION', 'state', 'id');
+
 ALTER TABLE ONLY ferryman.task_logs
     ADD CONSTRAINT task_logs_task_fkey FOREIGN KEY (task) REFERENCES ferryman.tasks(id) ON DELETE CASCADE;
 
@@ -1551,3 +1700,6 @@ ALTER TABLE ONLY ferryman.task_steps
 
 ALTER TABLE ONLY ferryman.task_waits
     ADD CONSTRAINT task_waits_task_fkey FOREIGN KEY (task) REFERENCES ferryman.tasks(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY ferryman.webhook_deliveries
+    ADD CONSTRAINT webhook_deliveries_webhook_id_fkey FOREIGN KEY (webhook_id) REFERENCES ferryman.webhooks(id);

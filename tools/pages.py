@@ -20,6 +20,7 @@ from typing import Any
 from ferryman.app.embedded import Embedded
 from ferryman.kernel import migrate
 from ferryman.kernel.machine import Machine
+from ferryman.relays.states import DELIVERY, WEBHOOK
 from ferryman.tasks.states import SCHEDULE, TASK
 from tools import reference
 
@@ -76,12 +77,10 @@ def lifecycle(machine: Machine[Any]) -> str:
             "|---|---|---|---|---|",
             *moves,
             "",
-            f"Any other move is `{machine.code}`. What ends each live state:",
+            f"Any other move is `{machine.code}`. "
+            + ("What ends each live state:" if bounds else "None is live: nothing is owed."),
             "",
-            "| state | rule | by the time in |",
-            "|---|---|---|",
-            *bounds,
-            "",
+            *(["| state | rule | by the time in |", "|---|---|---|", *bounds, ""] if bounds else []),
         ]
     )
 
@@ -90,6 +89,8 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/schema.sql": schema,
     "docs/machines/tasks.md": lambda: lifecycle(TASK),
     "docs/machines/schedules.md": lambda: lifecycle(SCHEDULE),
+    "docs/machines/webhooks.md": lambda: lifecycle(WEBHOOK),
+    "docs/machines/webhook_deliveries.md": lambda: lifecycle(DELIVERY),
     "docs/reference.md": reference.page,
 }
 

@@ -318,7 +318,7 @@ async def test_each_invariant_notices_what_it_is_there_for(given: Session) -> No
     ):
         with suppress(_Undone):
             async with given.transaction():
-                await given.fetch(f"update ferryman.{change}")
+                await given.fetch(f"update ferryman.{change} where id = any($1)", [webhook, claimed.id])
                 assert await broken() == {name}
                 raise _Undone
 
