@@ -54,7 +54,7 @@ class Sender:
                     tx, held, owner=self._owner, each=self._each, limit=room, lease=self._lease
                 )
         self._count(outcomes, settled)
-        return Turned(claimed, more=len(claimed) == room or len(held) == HELD)
+        return Turned(claimed, more=0 < room == len(claimed) or len(held) == HELD)
 
     def _count(self, outcomes: Sequence[Outcome], settled: dict[UUID, str]) -> None:
         telemetry.fenced("webhook", "settle", len(outcomes) - len(settled))

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from aiohttp import ClientSession
 
 BODY_LIMIT: Final = 16 * 1024
-KEEPALIVE_SECONDS: Final = 15.0
+# A set goes over few connections. Longer, and a receiver may close one at the moment at which it is used again.
+KEEPALIVE_SECONDS: Final = 2.0
 THREADS: Final = 4  # for each call
 
 
