@@ -11,7 +11,8 @@ from ferryman.kernel import errors, telemetry, watchdog
 from ferryman.kernel.pool import Line
 from ferryman.relays import watch, webhook
 from ferryman.relays.states import DEAD, DELIVERED, PENDING
-from tests.relays.conftest import Make, happen, later, owed, relaying, settled
+from ferryman.testing import NatsServer
+from tests.relays.conftest import Make, happen, later, owed, relaying, settled, until
 from tests.relays.receiver import Answer, Call, Receiver, endless, raw, silence, status
 
 DAY = timedelta(days=1)
@@ -324,3 +325,28 @@ async def test_a_delivery_whose_last_sender_died_is_not_sent_for_ever(make: Make
 
     assert dead.last_error == "the last of 2 tries was not answered for"
     assert receiver.calls == []
+
+
+@pytest.mark.contract("K24")
+async def test_relays_come_back_when_the_database_has_cut_them_off(
+    make: Make, receiver: Receiver, nats_server: NatsServer
+) -> None:
+    async with make(nats_url=nats_server.url, nats="on", stream="CUT", prefix="CUT") as app, relaying(app):
+        added = (await app.webhooks.add(receiver.url(), kinds="task")).webhook
+        await happen(app, 2)
+        await settled(app, added, 2, state=DELIVERED)
+        async with app.database.session() as tx:
+            cut = await tx.fetch(
+                "select pg_terminate_backend(pid) from pg_stat_activity"
+                " where datname = current_database() and pid <> pg_backend_pid()"
+            )
+        await happen(app, 2)
+        await settled(app, added, 4, state=DELIVERED)
+
+        async def caught_up() -> bool:
+            return all(each.behind == 0 for each in await app.relays.status())
+
+        await until(caught_up, "both relays")
+
+    assert len(cut) >= 4
+    assert len({call.event for call in receiver.calls}) == 4

@@ -349,8 +349,12 @@ async def test_intake_says_what_is_wrong_and_stores_nothing(given: Session) -> N
     for name in ("a b", str(uuid4()), ""):
         with pytest.raises(errors.WebhookInvalid, match="name"):
             await intake.add(given, "https://a.example/", name=name, **terms)
-    with pytest.raises(errors.WebhookNotFound, match="nobody"):
-        await intake.pause(given, "nobody", tenant=TENANT)
+    for odd in ("nobody", "n\x00", "", 5):
+        with pytest.raises(errors.WebhookNotFound):
+            await intake.pause(given, odd, tenant=TENANT)  # type: ignore[arg-type]
+    for reason in ("a\x00b", "\ud800", "x" * 2001, 7):
+        with pytest.raises(errors.WebhookInvalid, match="reason"):
+            await intake.pause(given, "a", tenant=TENANT, reason=reason)  # type: ignore[arg-type]
     with pytest.raises(errors.DeliveryNotFound):
         await intake.retry(given, uuid4(), tenant=TENANT, ends_after=HOUR)
     with pytest.raises(errors.WebhookInvalid, match="state"):

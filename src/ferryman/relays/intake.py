@@ -15,6 +15,7 @@ from ferryman.relays.states import DEAD, DELIVERY, WEBHOOK
 from ferryman.relays.store import deliveries, relays, webhooks
 
 MOST_LISTED = 1000
+LONGEST_REASON = 2000
 
 
 async def add(
@@ -69,10 +70,8 @@ def _check_name(name: str) -> None:
 
 def as_uuid(text: str | UUID) -> UUID | None:
     """Read an id; None for a name."""
-    if isinstance(text, UUID):
-        return text
     try:
-        return UUID(text)
+        return text if isinstance(text, UUID) else UUID(str(text))
     except ValueError:
         return None
 
@@ -80,7 +79,8 @@ def as_uuid(text: str | UUID) -> UUID | None:
 async def get(tx: Tx, named: str | UUID, *, tenant: str) -> Webhook:
     """Read one webhook, by id or name."""
     id = as_uuid(named)
-    found = await webhooks.get(tx, tenant=tenant, id=id, name=None if id else str(named))
+    asked = id is not None or ids.is_name(named)
+    found = await webhooks.get(tx, tenant=tenant, id=id, name=None if id else str(named)) if asked else None
     if found is None:
         raise errors.WebhookNotFound(f"There is no webhook {named} for this tenant.", id=str(named))
     return found
@@ -103,31 +103,31 @@ async def deliveries_of(
     return await deliveries.list_page(tx, found.id, tenant=tenant, state=state, before=before, limit=limit)
 
 
-def _check_page(state: str | None, known: list[str], limit: int) -> None:
+def _check_page(state: str | None, known: list[str], limit: object) -> None:
     if state is not None and state not in known:
         raise errors.WebhookInvalid(f"state: expected {', '.join(known)}, got {state!r}.", field="state")
-    if not 1 <= limit <= MOST_LISTED:
+    if not isinstance(limit, int) or not 1 <= limit <= MOST_LISTED:
         raise errors.WebhookInvalid(f"limit: expected 1 to {MOST_LISTED}, got {limit!r}.", field="limit")
 
 
 async def pause(tx: Tx, named: str | UUID, *, tenant: str, reason: str | None = None) -> tuple[Webhook, bool]:
     """Send nothing to a webhook for now; say whether that is new."""
     found = await get(tx, named, tenant=tenant)
-    moved = await webhooks.pause(tx, found.id, tenant=tenant, reason=reason)
+    moved = await webhooks.pause(tx, found.id, tenant=tenant, reason=_reason(reason))
     return await _after(tx, found, moved)
 
 
 async def resume(tx: Tx, named: str | UUID, *, tenant: str, reason: str | None = None) -> tuple[Webhook, bool]:
     """Send to a paused webhook again; say whether that is new."""
     found = await get(tx, named, tenant=tenant)
-    moved = await webhooks.resume(tx, found.id, tenant=tenant, reason=reason)
+    moved = await webhooks.resume(tx, found.id, tenant=tenant, reason=_reason(reason))
     return await _after(tx, found, moved)
 
 
 async def remove(tx: Tx, named: str | UUID, *, tenant: str, reason: str | None = None) -> tuple[Webhook, bool]:
     """End a webhook, and with it what it was owed; say whether that is new."""
     found = await get(tx, named, tenant=tenant)
-    moved = await webhooks.disable(tx, found.id, tenant=tenant, reason=reason)
+    moved = await webhooks.disable(tx, found.id, tenant=tenant, reason=_reason(reason))
     return await _after(tx, found, moved)
 
 
@@ -139,6 +139,21 @@ async def rotate(tx: Tx, named: str | UUID, *, tenant: str, key_id: str) -> Webh
             f"The webhook {named} was removed.", code=WEBHOOK.code, from_=found.state, id=str(found.id)
         )
     return await get(tx, found.id, tenant=tenant)
+
+
+def _reason(given: object) -> str | None:
+    if given is None:
+        return None
+    if not isinstance(given, str) or "\x00" in given or len(given) > LONGEST_REASON or not _whole(given):
+        raise errors.WebhookInvalid(
+            f"reason: expected a text of at most {LONGEST_REASON} characters that can be stored.", field="reason"
+        )
+    return given
+
+
+def _whole(text: str) -> bool:
+    """Say whether a text has no half of a surrogate pair, which cannot be stored."""
+    return not any("\ud800" <= each <= "\udfff" for each in text)
 
 
 async def _after(tx: Tx, found: Webhook, moved: bool) -> tuple[Webhook, bool]:

@@ -20,6 +20,8 @@ def check_kinds(given: Iterable[str] | str | None) -> tuple[str, ...] | None:
     """Return the kinds that a webhook asks for, each once; None for all."""
     if given is None:
         return None
+    if not isinstance(given, Iterable):
+        raise errors.WebhookInvalid(f"kinds: expected names, got {type(given).__name__}.", field="kinds")
     kinds = tuple(dict.fromkeys([given] if isinstance(given, str) else given))
     if not 1 <= len(kinds) <= MOST:
         raise errors.WebhookInvalid(f"kinds: expected 1 to {MOST} of them, or none for all.", field="kinds")
