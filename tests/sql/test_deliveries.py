@@ -1,5 +1,6 @@
 """The statements of deliveries, each against every state, and their guards."""
 
+import json
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -332,3 +333,30 @@ async def test_what_has_ended_is_kept_for_its_time_and_then_leaves(given: Sessio
     assert (depth["waiting"], depth["sending"]) == (1, 0)
     await owed(given, webhook, **LEASED)
     assert (await deliveries.depth(given))["sending"] == 1
+
+
+@pytest.mark.contract("K22")
+async def test_it_is_told_why_an_event_has_not_reached_its_webhook(given: Session) -> None:
+    active, paused = await hook(given), await hook(given, PAUSED)
+    gone = await hook(given, DISABLED)
+    backing = await owed(given, active, next_at=HOUR, attempts=2, last_error="HTTP 500", last_status=500)
+    cases = {
+        await owed(given, active): ("It waits to be sent.", ["due"]),
+        await owed(given, paused): ("It waits to be sent.", ["webhook_paused"]),
+        await owed(given, active, **LEASED): ("It is being sent, try 2.", []),
+        await owed(given, gone): ("It waits to be sent.", ["webhook_removed"]),
+        await owed(given, active, DEAD, last_error="gone"): ("It is dead.", ["last_try_failed"]),
+        await owed(given, active, DELIVERED): ("It was delivered.", []),
+        backing: ("It waits to be sent.", ["last_try_failed", "backing_off"]),
+    }
+    for id, expected in cases.items():
+        [row] = await given.fetch("select ferryman.explain($1)::text as told", id)
+        told = json.loads(row["told"])
+        assert (
+            told["doing"],
+            [each["code"] for each in told["reasons"] if each["code"] != "watchdog_silent"],
+        ) == expected
+        assert (told["ends"] is None) is (told["state"] != PENDING)
+        if id == backing:
+            assert told["reasons"][0]["says"] == "Try 2 failed: HTTP 500."
+            assert told["ends"]["rule"] == "K10-dead"

@@ -157,3 +157,52 @@ begin
     end loop;
 end
 $$;
+
+-- K22: why an event has not reached its webhook.
+create function ferryman.explained_webhook_deliveries(id uuid) returns jsonb
+language sql stable as $$
+    select jsonb_build_object(
+        'domain', 'delivery', 'id', delivery.id, 'tenant', delivery.tenant, 'webhook', delivery.webhook_id,
+        'event_id', 'evt_' || delivery.event_id, 'state', delivery.state, 'attempt', delivery.attempts,
+        'doing', case when delivery.state = 'delivered' then 'It was delivered.'
+                      when delivery.state = 'dead' then 'It is dead.'
+                      when delivery.leased_until > ferryman.clock() then format('It is being sent, try %s.', delivery.attempts)
+                      else 'It waits to be sent.' end)
+    from ferryman.webhook_deliveries as delivery
+    where delivery.id = explained_webhook_deliveries.id
+$$;
+
+create function ferryman.reasons_webhook_deliveries(id uuid)
+returns table (code text, says text, until timestamptz, about jsonb)
+language sql stable as $$
+    with owed as materialized (
+        select delivery.*, webhook.state as webhook_state, webhook.updated_at as webhook_since, webhook.url,
+               delivery.leased_until > ferryman.clock() as sending
+        from ferryman.webhook_deliveries as delivery
+        join ferryman.webhooks as webhook on webhook.id = delivery.webhook_id
+        where delivery.id = reasons_webhook_deliveries.id
+    )
+    select 'webhook_paused', format('Its webhook is paused since %s.', ferryman.spelled(owed.webhook_since)), null::timestamptz,
+           jsonb_build_object('url', owed.url)
+    from owed
+    where owed.webhook_state = 'paused' and owed.finished_at is null
+    union all
+    select 'webhook_removed', 'Its webhook was removed while it was being sent.', null, jsonb_build_object('url', owed.url)
+    from owed
+    where owed.webhook_state = 'disabled' and owed.finished_at is null
+    union all
+    select 'last_try_failed', format('Try %s failed: %s.', owed.attempts, owed.last_error), null,
+           jsonb_build_object('url', owed.url, 'status', owed.last_status)
+    from owed
+    where owed.last_error is not null
+    union all
+    select 'backing_off', format('It is tried again at %s.', ferryman.spelled(owed.next_at)), owed.next_at, '{}'
+    from owed
+    where owed.finished_at is null and owed.sending is not true and owed.next_at > ferryman.clock()
+    union all
+    select 'due', 'It is due: a worker with relays.webhook_key sends it when its receiver has room.', null,
+           jsonb_build_object('url', owed.url)
+    from owed
+    where owed.finished_at is null and owed.sending is not true and owed.next_at <= ferryman.clock()
+      and owed.webhook_state = 'active'
+$$;
