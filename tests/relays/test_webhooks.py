@@ -73,7 +73,7 @@ BAD: dict[str, tuple[Answer, str]] = {
     "/garbage": (raw(b"\x00\xff not http at all\r\n\r\n"), "ClientResponseError"),
     "/half": (raw(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort"), "ClientPayloadError"),
     "/mute": (raw(b""), "ServerDisconnectedError"),
-    "/slow": (silence, "no answer within 0.5 s"),
+    "/slow": (silence, "no answer within 1.5 s"),
     "/headers": (raw(b"HTTP/1.1 200 OK\r\n" + b"X: " + b"y" * 100_000 + b"\r\n\r\n"), "Got more than"),
     "/gone": (status(410), "gone for good"),
 }
@@ -85,7 +85,7 @@ async def test_a_bad_receiver_ends_its_own_deliveries_and_no_others(make: Make, 
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))  # and nobody listens
         nobody = f"http://127.0.0.1:{unused.getsockname()[1]}/"
-        async with make(attempts=1, timeout="0.5s") as app, relaying(app):
+        async with make(attempts=1, timeout="1.5s") as app, relaying(app):
             hooks = {
                 path: (await app.webhooks.add(receiver.url(path), kinds="task")).webhook
                 for path in [*BAD, "/endless", "/well"]
@@ -112,7 +112,7 @@ async def test_a_slow_receiver_fills_its_own_room_and_nobody_elses(make: Make, r
         await status(200)(call, writer)
 
     receiver.answers["/slow"] = wait
-    async with make(concurrency=8, concurrency_of_one=2) as app, relaying(app), relaying(app):
+    async with make(concurrency=8, concurrency_of_one=2, timeout="60s") as app, relaying(app), relaying(app):
         slow = (await app.webhooks.add(receiver.url("/slow"), kinds="task")).webhook
         quick = (await app.webhooks.add(receiver.url("/quick"), kinds="task")).webhook
         await happen(app, 20)
