@@ -23,10 +23,10 @@ from ferryman.kernel.events import Event
 from ferryman.kernel.settings import Settings
 from ferryman.relays import webhook
 from ferryman.relays.model import Delivery, Standing, Webhook
-from ferryman.tasks.intake.flow import Retried
 from ferryman.tasks.intake.queues import Holder, Queue
 from ferryman.tasks.intake.read import LogLine
 from ferryman.tasks.intake.result import Progress
+from ferryman.tasks.intake.retry import Retried
 from ferryman.tasks.model import Firing
 
 WIDTH = 110
