@@ -352,11 +352,9 @@ async def test_it_is_told_why_an_event_has_not_reached_its_webhook(given: Sessio
     for id, expected in cases.items():
         [row] = await given.fetch("select ferryman.explain($1)::text as told", id)
         told = json.loads(row["told"])
-        assert (
-            told["doing"],
-            [each["code"] for each in told["reasons"] if each["code"] != "watchdog_silent"],
-        ) == expected
+        reasons = [each for each in told["reasons"] if each["code"] != "watchdog_silent"]  # the database may be old
+        assert (told["doing"], [each["code"] for each in reasons]) == expected
         assert (told["ends"] is None) is (told["state"] != PENDING)
         if id == backing:
-            assert told["reasons"][0]["says"] == "Try 2 failed: HTTP 500."
+            assert reasons[0]["says"] == "Try 2 failed: HTTP 500."
             assert told["ends"]["rule"] == "K10-dead"
