@@ -1204,6 +1204,28 @@ begin
 end
 $_$;
 
+CREATE FUNCTION ferryman.unite_bounds() RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+declare
+    home oid := (select relnamespace from pg_class where oid = 'ferryman.watchdog'::regclass);
+    whole record;
+begin
+    for whole in
+        select kind.name,
+               string_agg(format('select %s from %s', kind.columns, part.oid::regclass), ' union all ' order by part.relname)
+                   as query
+        from (values ('bounds', 'domain, id, tenant, state, rule, ends_by, terminal_by'),
+                     ('overdue', 'domain, id, tenant, state, rule, ends_by')) as kind (name, columns)
+        join pg_class as part
+            on part.relnamespace = home and part.relkind = 'v' and starts_with(part.relname, kind.name || '_')
+        group by kind.name
+    loop
+        execute format('create or replace view %s.%I as %s', home::regnamespace, whole.name, whole.query);
+    end loop;
+end
+$$;
+
 CREATE FUNCTION ferryman.whole_in(asked jsonb, field text, lowest bigint, highest bigint, place integer) RETURNS bigint
     LANGUAGE plpgsql
     AS $_$

@@ -29,6 +29,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("migrations/0008_explain.sql", "clock_timestamp()"): SILENCE,
     ("migrations/0007_create_tasks.sql", "extract(epoch from clock_timestamp())"): IDS,
     ("migrations/0007_create_tasks.sql", "'now'"): "the name of a key, and under it the one clock",
+    ("migrations/0011_keys.sql", "'now'"): "the name of a key, and under it the one clock",
     ("tasks/sql/retention/walk.sql", "clock_timestamp()"): IDS,
     ("relays/sql/relays/standings.sql", "clock_timestamp() - next.logged_at"): DAYS,
     ("migrations/0001_kernel.sql", "ticked_at timestamptz"): SILENCE,

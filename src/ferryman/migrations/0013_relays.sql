@@ -137,26 +137,7 @@ where delivery.ends_at > '-infinity'
 
 comment on view ferryman.overdue_relays is 'Deliveries past the time by which a rule should have ended them.';
 
--- The two unions are of all domains that are there by now, whichever came first.
-do $$
-declare
-    home oid := (select relnamespace from pg_class where oid = 'ferryman.watchdog'::regclass);
-    whole record;
-begin
-    for whole in
-        select kind.name,
-               string_agg(format('select %s from %s', kind.columns, part.oid::regclass), ' union all ' order by part.relname)
-                   as query
-        from (values ('bounds', 'domain, id, tenant, state, rule, ends_by, terminal_by'),
-                     ('overdue', 'domain, id, tenant, state, rule, ends_by')) as kind (name, columns)
-        join pg_class as part
-            on part.relnamespace = home and part.relkind = 'v' and starts_with(part.relname, kind.name || '_')
-        group by kind.name
-    loop
-        execute format('create or replace view %s.%I as %s', home::regnamespace, whole.name, whole.query);
-    end loop;
-end
-$$;
+select ferryman.unite_bounds();
 
 -- K22: why an event has not reached its webhook.
 create function ferryman.explained_webhook_deliveries(id uuid) returns jsonb
