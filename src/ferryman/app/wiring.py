@@ -14,9 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from ferryman.app import tasks as doors
+from ferryman.app.commands import Commands
+from ferryman.app.mappings import Mappings
 from ferryman.app.queues import Queues
 from ferryman.app.registry import Registry
 from ferryman.app.schedules import Schedules
+from ferryman.commands import watch as command_watch
+from ferryman.commands.intake import routes
+from ferryman.commands.orchestrator import Orchestrator
 from ferryman.kernel import db, errors, events, ids, lease, migrate, part, payload, telemetry, watchdog
 from ferryman.kernel.doorbell import Doorbell, NoDoorbell
 from ferryman.kernel.doorbell_pg import PostgresDoorbell
@@ -53,6 +58,9 @@ class Opened:
     tasks: doors.Tasks
     queues: Queues
     schedules: Schedules
+    orchestrator: Orchestrator
+    mappings: Mappings
+    commands: Commands
 
     def line(self, patience: timedelta | None = None, **settings: str) -> Line:
         """Make a connection of our own."""
@@ -80,6 +88,8 @@ class Opened:
         """Let go, doors first."""
         await self.tasks.close()
         await self.schedules.close()
+        await self.commands.close()
+        self.mappings.mirror = None
         await self.doorbell.close()
         await self.database.close()
 
@@ -94,7 +104,15 @@ async def address(settings: Settings) -> str:
     return await asyncio.to_thread(Embedded(EMBEDDED_FOLDER).start)
 
 
-async def open_app(settings: Settings, handlers: Registry, owners: Owners, *, doorbell: Doorbell | None) -> Opened:
+async def open_app(
+    settings: Settings,
+    handlers: Registry,
+    owners: Owners,
+    *,
+    doorbell: Doorbell | None,
+    mappings: Mappings,
+    orchestrator: Orchestrator,
+) -> Opened:
     """Connect, and open the doors."""
     url = await address(settings)
     if settings.database_url is None:
@@ -133,7 +151,26 @@ async def open_app(settings: Settings, handlers: Registry, owners: Owners, *, do
         ends_after=settings.tasks.ends_after,
         payload_limit=settings.tasks.payload_limit,
     )
-    opened = Opened(settings, url, handlers, owners, database, bell, tasks, Queues(database, bell), schedules)
+    commands = Commands(
+        database,
+        bell,
+        mappings,
+        orchestrator,
+        owners,
+        line=lambda: Line(url, schema=settings.schema, patience=PATIENCE),
+        tenant=settings.tenant,
+        deadline=settings.commands.deadline,
+        ends_after=settings.tasks.ends_after,
+        payload_limit=settings.tasks.payload_limit,
+        poll=settings.worker.poll,
+        patience=PATIENCE,
+        rings_within=rings_within(settings),
+    )
+    mappings.mirror = commands.mirror
+    opened = Opened(
+        settings, url, handlers, owners, database, bell, tasks, Queues(database, bell), schedules,
+        orchestrator, mappings, commands,
+    )  # fmt: skip
     try:
         await tasks.flows.open()
     except BaseException:
@@ -246,6 +283,8 @@ async def work(opened: Opened, stop: asyncio.Event, **terms: Any) -> None:
 async def _begin(opened: Opened, line: Line, in_force: str) -> None:
     await db.many(line, _KEEP, values=in_force)
     await declare_queues(opened)
+    if opened.mappings.routes:
+        await routes.declare(line, opened.mappings.routes)
 
 
 async def _work(opened: Opened, stop: asyncio.Event, line: Line, agreed: Terms) -> None:
@@ -259,6 +298,7 @@ async def _work(opened: Opened, stop: asyncio.Event, line: Line, agreed: Terms) 
         settings={
             "worker.watchdog_interval_seconds": worker.watchdog_interval.total_seconds(),
             "worker.lease_sweep_seconds": worker.lease_sweep.total_seconds(),
+            "commands.unknown_after_seconds": opened.settings.commands.unknown_after.total_seconds(),
         },
     )
     watching = asyncio.create_task(dog.run())
@@ -304,6 +344,14 @@ def rules(opened: Opened) -> list[watchdog.Rule]:
             interval=worker.watchdog_interval,
         ),
         watch.retention(kept=opened.settings.tasks.retention, failed_kept=opened.settings.tasks.retention_failed),
+        *command_watch.rules(
+            opened.orchestrator,
+            opened.owners,
+            opened.doorbell,
+            interval=worker.watchdog_interval,
+            unknown_after=opened.settings.commands.unknown_after,
+        ),
+        command_watch.retention(kept=opened.settings.commands.retention),
         watchdog.W16,
         days_of_the_log(kept=opened.settings.log.retention),
     ]
@@ -333,7 +381,7 @@ def days_of_the_log(*, kept: timedelta) -> watchdog.Rule:
 
 def invariants() -> tuple[Invariant, ...]:
     """Return what must always be true, of every domain."""
-    return (*KERNEL_INVARIANTS, *watch.TASK_INVARIANTS, *watch.SCHEDULE_INVARIANTS)
+    return (*KERNEL_INVARIANTS, *watch.TASK_INVARIANTS, *watch.SCHEDULE_INVARIANTS, *command_watch.COMMAND_INVARIANTS)
 
 
 def this_version() -> str:

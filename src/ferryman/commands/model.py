@@ -31,8 +31,8 @@ class Command:
 class Message:
     """What a mapping asks a capability for; each becomes one async task.
 
-    `outside` says that the work is done by another program, whose result comes by `app.commands.complete`. `delay` puts the start
-    off, `deadline` bounds the whole; the other options are those of a task.
+    `outside` says that the work is done by another program, whose result comes by `app.commands.complete`. `delay` puts the
+    start off, `deadline` bounds the whole; the other options are those of a task.
     """
 
     type: str
@@ -209,6 +209,8 @@ class Plan(NamedTuple):
     messages: Sequence[Asked] = ()
     code: str | None = None
     reason: str | None = None
+    session_id: str | None = None
+    traceparent: str | None = None
 
 
 class End(NamedTuple):

@@ -49,6 +49,9 @@ REGISTRY: Mapping[str, str] = {
     "fire.held": "A worker holds schedules that are due and has fired nothing.",
     "fire.written": "Schedules have fired in an open transaction that has not committed.",
     "fire.committed": "Schedules have fired; no doorbell has rung for their tasks.",
+    "command.sent": "Commands are received in an open transaction that has not committed.",
+    "command.processed": "Steps of commands and their async tasks are written in an open transaction; their tasks are not yet.",
+    "async_task.settled": "Ends of async tasks are written in an open transaction; what follows them is not yet.",
     "watchdog.found": "A watchdog's rule has locked what it found and has done nothing about it.",
     "watchdog.acted": "A watchdog's rule has acted; its transaction has not committed.",
 }

@@ -76,12 +76,7 @@ class Machine(Generic[State]):
     code: str = "TASK_INVALID_TRANSITION"
 
     def __post_init__(self) -> None:
-        for word in self._words():
-            if not _WORD.fullmatch(word):
-                raise self._wrong(f"{word!r} is not a plain lower-case word")
-        for spelled in self.states:
-            if not _STATE.fullmatch(spelled):
-                raise self._wrong(f"{spelled.value!r} is not a plain word in one case")
+        self._check_words()
         if not _CODE.fullmatch(self.code):
             raise self._wrong(f"{self.code!r} is not a code")
         for state, where in self._mentions():
@@ -208,6 +203,14 @@ class Machine(Generic[State]):
         for column, states in self.present.items():
             found += [(state, f"present {column}") for state in states]
         return found
+
+    def _check_words(self) -> None:
+        for word in self._words():
+            if not _WORD.fullmatch(word):
+                raise self._wrong(f"{word!r} is not a plain lower-case word")
+        for spelled in self.states:
+            if not _STATE.fullmatch(spelled):
+                raise self._wrong(f"{spelled.value!r} is not a plain word in one case")
 
     def _check_moves(self) -> None:
         seen: set[tuple[str, State]] = set()

@@ -1,7 +1,8 @@
 """Types of messages, and what follows from them (C3, C5).
 
 A capability is known by its task type. The type of the message that asks for it and that of the result which answers both
-normalise to it: `Character.Design.GenerationRequested` and `Character.Design.Generated` are about `Character.Design.Generation`.
+normalise to it: `Character.Design.GenerationRequested` and `Character.Design.Generated` are about
+`Character.Design.Generation`.
 """
 
 from __future__ import annotations

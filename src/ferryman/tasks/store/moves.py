@@ -137,6 +137,7 @@ def ended(row: Row) -> Ended:
         result=row["result"],
         callback=row["callback"],
         callback_ref=row["callback_ref"],
+        owner=row["owner"],
     )
 
 
