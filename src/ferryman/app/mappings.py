@@ -16,6 +16,8 @@ from ferryman.tasks.rules.request import Defaults, draft, milliseconds
 
 Function = Callable[..., Any]
 
+UNSAID = (None,) * 4
+
 
 class Mappings:
     """The functions of one app, by type."""
@@ -86,13 +88,19 @@ class Mappings:
         known = self.options(names.CAPABILITY + task_type)
         if not isinstance(message.outside, bool):
             raise request.refusal(f"expected true or false, got {request.shown(message.outside)}", "outside")
-        made = draft(
-            tenant="", name="", payload="", defaults=known, queue=message.queue, priority=message.priority,
-            timeout_ms=milliseconds(message.timeout), max_retries=message.max_retries,
-        ).task  # fmt: skip
+        said = (message.queue, message.priority, message.timeout, message.max_retries)
+        made = known if said == UNSAID else self._made(message, known)
         self._handlers.serves(made.queue)
         return Asked(
             message.type, task_type, dict(message.input), message.outside,
             request.seconds(message.delay, "delay", zero=True) or 0.0, request.seconds(message.deadline, "deadline"),
             made.timeout_ms, made.max_retries, made.queue, made.priority, made.backoff,
         )  # fmt: skip
+
+    @staticmethod
+    def _made(message: Message, known: Defaults) -> Defaults:
+        task = draft(
+            tenant="", name="", payload="", defaults=known, queue=message.queue, priority=message.priority,
+            timeout_ms=milliseconds(message.timeout), max_retries=message.max_retries,
+        ).task  # fmt: skip
+        return Defaults(task.queue, task.priority, task.timeout_ms, task.max_retries, task.backoff)

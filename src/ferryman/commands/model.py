@@ -214,12 +214,11 @@ class Plan(NamedTuple):
 
 
 class End(NamedTuple):
-    """How one async task ends; texts are JSON."""
+    """How one async task ends: by a result message, or by an error; both are JSON text."""
 
     id: UUID
     status: AsyncTaskStatus
-    result_type: str | None = None
-    result: str | None = None
+    message: str | None = None
     error: str | None = None
     reason_code: str | None = None
     reason: str | None = None

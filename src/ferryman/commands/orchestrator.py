@@ -114,15 +114,14 @@ class Orchestrator:
         faults.point("async_task.settled")
         _count(rows)
         moved = [row for row in rows if row["kind"] == "async_task"]
-        results = {each.id: each.result for each in done}
-        tasks = [self._follow_up(row, results[row["id"]]) for row in moved if row["follows"]]
+        tasks = [self._follow_up(row) for row in moved if row["follows"]]
         return moved, await self._create(tx, tasks)
 
-    def _follow_up(self, row: Row, result: str | None) -> NewTask:
+    def _follow_up(self, row: Row) -> NewTask:
         given = {
             "async_task_id": str(row["id"]), "command_id": str(row["command"]), "type": row["type"],
             "task_type": row["task_type"], "session_id": row["session_id"],
-            "input": payload.decode(row["input"] or "{}"), "result": payload.decode(result or "{}"),
+            "input": payload.decode(row["input"] or "{}"), "result": payload.decode(row["result"]),
         }  # fmt: skip
         name = names.RESULT + row["type"]
         return step(
@@ -243,6 +242,8 @@ def _planned(ended: Ended) -> Plan:
     if ended.state is SUCCEEDED:
         told: Mapping[str, Any] = payload.decode(ended.result or "{}")
         return plan.from_json(told)
+    if ended.code == errors.TaskInvalidResult.code:
+        return Plan(code=errors.CommandInvalidMapping.code, reason=ended.reason or "its answer cannot be stored")
     cancelled = ended.state is CANCELLED and ended.code is None
     code = errors.CommandCancelled.code if cancelled else ended.code or errors.CommandFailed.code
     return Plan(code=code, reason=ended.reason or (FIRST_STEP_CANCELLED if cancelled else code))

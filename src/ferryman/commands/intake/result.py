@@ -9,7 +9,6 @@ from uuid import UUID
 from ferryman.commands.model import Completion, End
 from ferryman.commands.orchestrator import Orchestrator
 from ferryman.commands.rules import ends, request, types
-from ferryman.commands.states import AsyncTaskStatus
 from ferryman.kernel import errors, payload, telemetry
 from ferryman.kernel.db import Tx
 from ferryman.tasks.joins import Aftermath
@@ -59,12 +58,7 @@ def _reading(type: object, result: Any, error: Any, limit: int) -> partial[End]:
             error if isinstance(error, str) else payload.encode(error, limit=limit, error=errors.CommandInvalidRequest)
         )
         return partial(_failed, error=error, text=text)
-    given = {} if result is None else result
-    return partial(_completed, type, payload.encode(given, limit=limit, error=errors.CommandInvalidRequest))
-
-
-def _completed(type: object, result: str, id: UUID) -> End:
-    return End(id, AsyncTaskStatus.COMPLETED, None if type is None else str(type), result)
+    return partial(ends.completed, result=result, type=None if type is None else str(type), limit=limit)
 
 
 def _failed(id: UUID, *, error: Any, text: str) -> End:

@@ -13,7 +13,7 @@ from ferryman.tasks.model import Ended
 from ferryman.tasks.rules.ending import readable
 from ferryman.tasks.states import CANCELLED, SUCCEEDED
 
-__all__ = ["failed", "of", "readable"]
+__all__ = ["completed", "failed", "of", "readable"]
 
 
 def of(ended: Ended, id: UUID) -> End:
@@ -24,8 +24,7 @@ def of(ended: Ended, id: UUID) -> End:
     """
     node = None if ended.owner is None else str(ended.owner)
     if ended.state is SUCCEEDED:
-        told = payload.decode(ended.result or "null") or {}
-        return End(id, AsyncTaskStatus.COMPLETED, told.get("type"), _result(told), attempt=ended.attempt, node=node)
+        return End(id, AsyncTaskStatus.COMPLETED, ended.result, attempt=ended.attempt, node=node)
     code = ended.code or errors.TaskCancelled.code
     if ended.state is CANCELLED and code == errors.TaskCancelled.code:
         reason = ended.reason or "its task was cancelled"
@@ -33,9 +32,10 @@ def of(ended: Ended, id: UUID) -> End:
     return failed(id, code, ended.reason or code, attempt=ended.attempt, node=node)
 
 
-def _result(told: dict[str, Any]) -> str:
-    result = told.get("data", {}).get("result")
-    return "{}" if result is None else payload.encode(result)
+def completed(id: UUID, result: Any, *, type: str | None, limit: int = payload.LIMIT) -> End:
+    """Return the end of an async task by a result that came from outside, in the form that capabilities give it."""
+    told = {"type": type, "data": {"result": result}}
+    return End(id, AsyncTaskStatus.COMPLETED, payload.encode(told, limit=limit, error=errors.CommandInvalidRequest))
 
 
 def failed(

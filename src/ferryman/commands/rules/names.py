@@ -7,6 +7,7 @@ stands before the callbacks of children, which lock tasks: a command comes befor
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 from uuid import UUID
 
@@ -29,7 +30,13 @@ def ref(command: UUID | None, async_task: UUID | None = None) -> str:
     return str(command or "") if async_task is None else f"{command or ''}:{async_task}"
 
 
+@lru_cache(maxsize=10_000)  # each is read twice: to lock, and to settle
 def owed(ref: str) -> Owed:
     """Read a reference."""
     command, _, async_task = ref.partition(":")
-    return Owed(UUID(command) if command else None, UUID(async_task) if async_task else None)
+    return Owed(_read(command) if command else None, UUID(async_task) if async_task else None)
+
+
+@lru_cache(maxsize=10_000)
+def _read(command: str) -> UUID:
+    return UUID(command)

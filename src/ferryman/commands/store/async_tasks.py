@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 from uuid import UUID
 
 from ferryman.commands.model import Asked, End, Fact
@@ -22,6 +22,9 @@ _PROGRESS = load(_HERE, "async_tasks/progress")
 _START = load(_HERE, "async_tasks/start")
 _MATCH = load(_HERE, "async_tasks/match")
 _PARENT = load(_HERE, "async_tasks/parent")
+
+
+Value = TypeVar("Value")
 
 
 class Step(NamedTuple):
@@ -55,6 +58,11 @@ class Word(NamedTuple):
     percent: float | None
 
 
+def _known(values: list[Value | None]) -> list[Value | None]:
+    """Return a column of a set; an empty one if all is null: arrays are what a set costs the client."""
+    return values if any(value is not None for value in values) else []
+
+
 async def lock(tx: Tx, commands: Sequence[UUID], alone: Sequence[UUID]) -> None:
     """Lock commands, and then those async tasks that have none."""
     if commands:
@@ -75,8 +83,8 @@ async def process(
         counts=[each.messages for each in steps],
         retries=[each.retries for each in steps],
         failures=[each.failed for each in steps],
-        codes=[each.code for each in steps],
-        reasons=[each.reason for each in steps],
+        codes=_known([each.code for each in steps]),
+        reasons=_known([each.reason for each in steps]),
         ids=[each.id for each in starts],
         owners=[each.command for each in starts],
         tasks=[each.task for each in starts],
@@ -84,7 +92,7 @@ async def process(
         task_types=[each.asked.task_type for each in starts],
         inputs=[each.input for each in starts],
         delays=[each.asked.delay_seconds for each in starts],
-        deadlines=[each.asked.deadline_seconds for each in starts],
+        deadlines=_known([each.asked.deadline_seconds for each in starts]),
         max_retries=[each.asked.max_retries for each in starts],
         fact_commands=[command for command, _ in facts],
         fact_types=[fact.type for _, fact in facts],
@@ -111,13 +119,12 @@ async def settle(tx: Tx, ends: Sequence[End], follow_ups: Sequence[UUID], *, lat
         _SETTLE,
         ids=[each.id for each in ends],
         statuses=[each.status.value for each in ends],
-        types=[each.result_type for each in ends],
-        results=[each.result for each in ends],
-        errors=[each.error for each in ends],
-        codes=[each.reason_code for each in ends],
-        reasons=[each.reason for each in ends],
+        messages=_known([each.message for each in ends]),
+        errors=_known([each.error for each in ends]),
+        codes=_known([each.reason_code for each in ends]),
+        reasons=_known([each.reason for each in ends]),
         retries=[None if each.attempt is None else each.attempt - 1 for each in ends],
-        nodes=[each.node for each in ends],
+        nodes=_known([each.node for each in ends]),
         follow_ups=follow_ups,
         late=late,
     )

@@ -66,12 +66,14 @@ class _Capability:
                 asyncio.run_coroutine_threadsafe(written, told.main.get_loop()).result(2 * SOON)
 
     def _begin(self, given: dict[str, Any], arguments: dict[str, Any], told: Context) -> None:
-        id = UUID(given["async_task_id"])
-        told.heard = lambda percent: self._mirror().tell(told.task, id, percent)
+        told.heard = lambda percent: self._tell(given, told, percent)
         if given["later"] or told.attempt > 1:
-            self._mirror().tell(told.task, id)
+            self._tell(given, told)
         if self._inner.context is not None:
             arguments[self._inner.context] = told
+
+    def _tell(self, given: dict[str, Any], told: Context, percent: float | None = None) -> None:
+        self._mirror().tell(told.task, UUID(given["async_task_id"]), percent)
 
     def _end(self, given: dict[str, Any], answer: Any) -> dict[str, Any]:
         try:

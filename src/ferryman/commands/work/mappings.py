@@ -84,8 +84,6 @@ class _Mapping:
     def _end(self, given: Any, answer: Any) -> dict[str, Any]:
         try:
             made: Plan = self._planned(given, answer)
-            told = plan.as_json(made._replace(traceparent=telemetry.carry()))
-            payload.encode(told)  # what cannot be stored is told here, as the mapping's own fault
-        except (errors.CommandInvalidMapping, errors.TaskInvalidPayload) as error:
-            return plan.as_json(Plan(code=errors.CommandInvalidMapping.code, reason=error.message))
-        return told
+        except errors.CommandInvalidMapping as error:
+            return plan.as_json(Plan(code=error.code, reason=error.message))
+        return plan.as_json(made._replace(traceparent=telemetry.carry()))

@@ -5,11 +5,18 @@ with clock as materialized (
     select ferryman.clock() as now
 ),
 word as materialized (
-    select given.*
-    from unnest((select :ids::uuid[]), (select :statuses::text[]), (select :types::text[]), (select :results::text[]), (select :errors::text[]),
-                (select :codes::text[]), (select :reasons::text[]), (select :retries::integer[]), (select :nodes::text[]),
-                (select :follow_ups::uuid[]))
-        as given (id, status, type, result, error, code, reason, retries, node, follow_up)
+    -- A column that is null for the whole set comes as an empty array: rows beyond the end of an array get null.
+    select given.id, given.status, given.error, given.code, given.reason, given.retries, given.node, given.follow_up,
+           given.message ->> 'type' as type, coalesce(nullif(given.message #> '{data,result}', 'null'), '{}') as result
+    from (
+        select each.id, each.status, each.message::jsonb as message, each.error, each.code, each.reason, each.retries, each.node,
+               each.follow_up
+        from unnest((select :ids::uuid[]), (select :statuses::text[]), (select :messages::text[]), (select :errors::text[]),
+                    (select :codes::text[]), (select :reasons::text[]), (select :retries::integer[]), (select :nodes::text[]),
+                    (select :follow_ups::uuid[]))
+            as each (id, status, message, error, code, reason, retries, node, follow_up)
+        limit (select 1000000)
+    ) as given
     limit (select 1000000)
 ),
 open as materialized (
@@ -27,7 +34,7 @@ moved as (
     set status = open.status, completed_at = clock.now, updated_at = clock.now,
         started_at = case when open.status = 'COMPLETED' then coalesce(task.started_at, clock.now) else task.started_at end,
         progress = case when open.status = 'COMPLETED' then 100 else task.progress end,
-        result_data = case when open.status = 'COMPLETED' then coalesce(open.result, '{}')::jsonb end,
+        result_data = case when open.status = 'COMPLETED' then open.result end,
         error_data = open.error::jsonb,
         retry_count = least(coalesce(open.retries, task.retry_count), task.max_retries),
         execution_node = coalesce(open.node, task.execution_node),
@@ -79,9 +86,9 @@ told as (
                moved.task_type as name, moved.code, moved.reason, null::jsonb as data
         from moved
         union all
-        select 2, coalesce(moved.triggered_by_command_id, moved.id), moved.tenant, 'fact', null, null, moved.type, null, null,
+        select 2, coalesce(moved.triggered_by_command_id, moved.id), moved.tenant, 'fact', null, null, coalesce(moved.type, moved.task_type || '.Completed'), null, null,
                jsonb_build_object('async_task_id', moved.id, 'correlation_id', moved.triggered_by_command_id,
-                                  'session_id', moved.session_id, 'result', coalesce(moved.result, '{}')::jsonb)
+                                  'session_id', moved.session_id, 'result', moved.result)
         from moved
         where moved.status = 'COMPLETED'
         union all
@@ -92,8 +99,9 @@ told as (
     ) as event
 )
 select 'async_task' as kind, moved.id, moved.tenant, moved.status, moved.triggered_by_command_id as command, moved.task, moved.task_type,
-       moved.type, moved.follows, moved.follow_up, moved.session_id, case when moved.follows then moved.input_data::text end as input
+       moved.type, moved.follows, moved.follow_up, moved.session_id, case when moved.follows then moved.input_data::text end as input,
+       case when moved.follows then moved.result::text end as result
 from moved
 union all
-select 'command', ended.id, ended.tenant, ended.status, null, null, null, null, false, null, null, null
+select 'command', ended.id, ended.tenant, ended.status, null, null, null, null, false, null, null, null, null
 from ended
