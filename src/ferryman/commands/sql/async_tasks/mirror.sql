@@ -7,7 +7,7 @@ word as materialized (
     select async.id, async.status, given.percent, task.attempt, task.lease_owner
     from unnest((select :tasks::uuid[]), (select :epochs::bigint[]), (select :ids::uuid[]), (select :percents::float8[]))
         as given (task, epoch, id, percent)
-    join ferryman.tasks as task on task.id = given.task
+    cross join lateral (select each.* from ferryman.tasks as each where each.id = given.task offset 0) as task
     cross join lateral (
         select each.id, each.status
         from ferryman.async_tasks as each

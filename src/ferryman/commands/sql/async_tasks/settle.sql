@@ -23,8 +23,11 @@ open as materialized (
     select word.*, task.status as from_state, command.id as command, command.session_id,
            route.result_type is not null and command.status = 'PROCESSING' as follows
     from word
-    join ferryman.async_tasks as task on task.id = word.id
-    left join ferryman.command_inbox as command on command.id = task.triggered_by_command_id
+    -- By their keys alone (see process.sql).
+    cross join lateral (select each.* from ferryman.async_tasks as each where each.id = word.id offset 0) as task
+    left join lateral (
+        select each.id, each.status, each.session_id from ferryman.command_inbox as each where each.id = task.triggered_by_command_id offset 0
+    ) as command on true
     left join ferryman.command_routes as route on route.result_type = word.type and word.status = 'COMPLETED'
     where task.status in ('PENDING', 'RUNNING')
       and (not :late::boolean or task.deadline_at <= (select now from clock))
@@ -56,7 +59,7 @@ tally as materialized (
         where moved.triggered_by_command_id is not null
         group by moved.triggered_by_command_id
     ) as sum
-    join ferryman.command_inbox as command using (id)
+    cross join lateral (select each.* from ferryman.command_inbox as each where each.id = sum.id offset 0) as command
     where command.status = 'PROCESSING'
 ),
 kept as (

@@ -6,7 +6,8 @@ with clock as materialized (
 live as materialized (
     select command.id, command.tenant, command.scope, command.status, command.task
     from (select id from unnest((select :ids::uuid[])) as given (id) limit (select 1000000)) as word
-    join ferryman.command_inbox as command using (id), clock
+    cross join clock
+    cross join lateral (select each.* from ferryman.command_inbox as each where each.id = word.id offset 0) as command
     where command.status in ('RECEIVED', 'PROCESSING')
       and (not :late::boolean or command.deadline_at <= clock.now)
 ),
