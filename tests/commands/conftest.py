@@ -52,9 +52,7 @@ async def rows(app: Ferryman, query: str, *args: Any) -> list[Any]:
 
 async def tick(app: Ferryman, *names: str, unknown_after: timedelta = SECOND) -> watchdog.Report:
     """Let the rules of commands look once."""
-    rules = watch.rules(
-        app._orchestrator, app._open.owners, app.doorbell, interval=SECOND, unknown_after=unknown_after
-    )
+    rules = watch.rules(app._orchestrator, app._open.owners, app.doorbell, interval=SECOND, unknown_after=unknown_after)
     async with app.database.transaction() as tx:
         return await watchdog.tick(tx, [rule for rule in rules if not names or rule.name in names])
 
@@ -65,9 +63,7 @@ async def shift(app: Ferryman, seconds: float) -> None:
 
 
 async def task_rows(app: Ferryman, command: UUID) -> list[Row]:
-    return await rows(
-        app, "select * from ferryman.async_tasks where triggered_by_command_id = $1 order by id", command
-    )
+    return await rows(app, "select * from ferryman.async_tasks where triggered_by_command_id = $1 order by id", command)
 
 
 async def ended(app: Ferryman, task: UUID | None) -> None:

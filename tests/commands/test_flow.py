@@ -70,7 +70,7 @@ async def test_a_command_is_received_worked_on_and_completed_with_all_that_it_st
     assert json.loads(design.input_data or "") == {"session_id": "s1", "kind": "hero"}
     assert json.loads(design.result_data or "") == {"name": "Ada", "kind": "hero"}
     assert (design.progress, design.retry_count, design.triggered_by_command_id) == (100, 0, sent.id)
-    assert UUID(design.execution_node or "")
+    assert str(UUID(design.execution_node or "")) == design.execution_node
     assert story.as_json()["tasks"][2]["result_data"] == {"score": 8}
     # The task of a capability ended with a result message in the form of the source.
     [task] = await rows(app, "select result::text from ferryman.tasks where id = $1", design.task)
@@ -93,7 +93,12 @@ async def test_a_repeat_answers_with_the_same_command_and_makes_nothing_twice(op
     with pytest.raises(errors.CommandDuplicate) as conflict:
         await send("CHARACTER_REQUEST", {"kind": "hero"}, session_id="s2", idempotency_key="once")
 
-    assert (again.id, again.idempotent_hit, first.idempotent_hit, other.idempotent_hit) == (first.id, True, False, False)
+    assert (again.id, again.idempotent_hit, first.idempotent_hit, other.idempotent_hit) == (
+        first.id,
+        True,
+        False,
+        False,
+    )
     assert conflict.value.details["conflict_fields"] == ["command_type", "session_id"]
     assert len(await rows(app, "select from ferryman.command_inbox")) == 2
     assert len(await rows(app, "select from ferryman.tasks")) == 2
@@ -200,7 +205,9 @@ async def test_a_cancelled_command_fails_and_takes_all_with_it(open_app: Open) -
     started, stopped = asyncio.Event(), asyncio.Event()
 
     def register(app: Ferryman) -> None:
-        app.on_command("Theme.Request")(lambda command: [Message("Theme.Generation"), Message("Theme.Check", outside=True)])
+        app.on_command("Theme.Request")(
+            lambda command: [Message("Theme.Generation"), Message("Theme.Check", outside=True)]
+        )
 
         @app.capability("Theme.Generation")
         async def generate() -> None:
@@ -228,7 +235,9 @@ async def test_a_cancelled_command_fails_and_takes_all_with_it(open_app: Open) -
 @pytest.mark.contract("C6", "C7")
 async def test_a_task_that_is_cancelled_alone_fails_its_command_when_the_others_have_ended(open_app: Open) -> None:
     def register(app: Ferryman) -> None:
-        app.on_command("Theme.Request")(lambda command: [Message("Theme.A", outside=True), Message("Theme.B", outside=True)])
+        app.on_command("Theme.Request")(
+            lambda command: [Message("Theme.A", outside=True), Message("Theme.B", outside=True)]
+        )
 
     app = await open_app(register)
     async with app.worker():
@@ -248,10 +257,14 @@ async def test_a_task_that_is_cancelled_alone_fails_its_command_when_the_others_
 @pytest.mark.contract("K16")
 async def test_a_command_sent_in_a_callers_transaction_exists_if_and_only_if_it_commits(open_app: Open) -> None:
     app = await open_app(novel)
-    with pytest.raises(ZeroDivisionError):
+
+    async def sent_and_undone() -> None:
         async with app.database.transaction() as tx:
             await app.commands.send("Character.Request", {"kind": "hero"}, connection=tx._connection)
             raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await sent_and_undone()
     async with app.database.transaction() as tx:
         kept = await app.commands.send("Character.Request", {"kind": "hero"}, connection=tx._connection)
 

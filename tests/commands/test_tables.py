@@ -96,10 +96,10 @@ async def test_the_constraints_of_the_source_hold(tx: Session, check: str) -> No
 
 @pytest.mark.contract("C8", "K21")
 async def test_a_command_without_anything_open_has_ended_and_the_other_way_round(tx: Session) -> None:
-    for wrong in ({"open": 0}, {"open": -1}):
+    for wrong in (0, -1):
         with pytest.raises(Exception, match="command_inbox_open_lives"):
             async with tx.transaction():
-                await plant_command(tx, CommandStatus.PROCESSING, **wrong)
+                await plant_command(tx, CommandStatus.PROCESSING, open=wrong)
     for table in ("command_inbox", "async_tasks"):
         [row] = await tx.fetch(
             "select attnotnull from pg_attribute where attrelid = $1::text::regclass and attname = 'deadline_at'",
@@ -131,7 +131,9 @@ async def test_the_statistics_count_and_time_each_type_and_status(tx: Session) -
         )  # fmt: skip
     await plant_async(tx, "RUNNING", task_type="A")
 
-    completed, running = await tx.fetch("select * from ferryman.async_task_statistics where task_type = 'A' order by status")
+    completed, running = await tx.fetch(
+        "select * from ferryman.async_task_statistics where task_type = 'A' order by status"
+    )
 
     assert (completed["count"], completed["mean_seconds"], completed["p50_seconds"]) == (4, 4.0, 2.5)
     assert (round(completed["p95_seconds"], 2), completed["max_seconds"]) == (8.95, 10.0)
