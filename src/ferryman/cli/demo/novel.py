@@ -1,7 +1,7 @@
 """A novel is written by command (C11): a character is designed, related and given an arc, and a reviewer has his say.
 
-The flow is that of source 001, with rules in the place of models, so that it runs anywhere and ends the same each time. A design
-that the reviewer gives less than 7.5 is made anew, three times at most.
+The flow is that of source 001, with rules in the place of models, so that it runs anywhere and ends the same each time. A
+design that the reviewer gives less than 7.5 is made anew, three times at most.
 """
 
 from __future__ import annotations
