@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
 from ferryman.app.mappings import Mappings
@@ -28,6 +28,7 @@ from ferryman.kernel.db import Tx
 from ferryman.kernel.doorbell import MAX_HINTS, Doorbell
 from ferryman.kernel.gather import Gather
 from ferryman.kernel.pool import Database, Line, spoken
+from ferryman.kernel.settings import Settings
 from ferryman.tasks.joins import Aftermath
 from ferryman.tasks.ports import Owners
 from ferryman.tasks.rules import ending
@@ -35,6 +36,13 @@ from ferryman.tasks.work import context
 from ferryman.tasks.work.lanes import named
 
 Value = TypeVar("Value")
+
+
+class Orders(NamedTuple):
+    """Who ends what: the orchestrator, and the owners of all callbacks."""
+
+    orchestrator: Orchestrator
+    owners: Owners
 
 
 class Commands:
@@ -45,15 +53,10 @@ class Commands:
         db: Database,
         doorbell: Doorbell,
         mappings: Mappings,
-        orchestrator: Orchestrator,
-        owners: Owners,
+        orders: Orders,
+        settings: Settings,
         *,
         line: Callable[[], Line],
-        tenant: str,
-        deadline: timedelta,
-        ends_after: timedelta,
-        payload_limit: int,
-        poll: timedelta,
         patience: timedelta,
         rings_within: bool,
     ) -> None:
@@ -61,19 +64,18 @@ class Commands:
         self._db = db
         self._doorbell = doorbell
         self._mappings = mappings
-        self._orchestrator = orchestrator
-        self._owners = owners
-        self._tenant = tenant
-        self._deadline = deadline.total_seconds()
-        self._ends_after = ends_after
-        self._limit = payload_limit
-        self._poll = poll.total_seconds()
+        self._orchestrator, self._owners = orders
+        self._tenant = settings.tenant
+        self._deadline = settings.commands.deadline.total_seconds()
+        self._ends_after = settings.tasks.ends_after
+        self._limit = settings.tasks.payload_limit
+        self._poll = settings.worker.poll.total_seconds()
         self._patience = patience
         self._rings_within = rings_within
         self._plain, self._keyed, self._ends, self._words = (line() for _ in range(4))
         self._sends = Gather[NewCommand, Sent](lambda commands: self._send_set(self._plain, commands))
         self._keyed_sends = Gather[NewCommand, Sent](lambda commands: self._send_set(self._keyed, commands))
-        self.mirror = Mirror(lambda words: mirror(self._words, words))
+        self.mirror = mappings.mirror = Mirror(lambda words: mirror(self._words, words))
 
     @property
     def tenant(self) -> str:

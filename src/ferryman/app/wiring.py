@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ferryman.app import tasks as doors
-from ferryman.app.commands import Commands
+from ferryman.app.commands import Commands, Orders
 from ferryman.app.mappings import Mappings
 from ferryman.app.queues import Queues
 from ferryman.app.registry import Registry
@@ -105,14 +105,9 @@ async def address(settings: Settings) -> str:
 
 
 async def open_app(
-    settings: Settings,
-    handlers: Registry,
-    owners: Owners,
-    *,
-    doorbell: Doorbell | None,
-    mappings: Mappings,
+    settings: Settings, handlers: Registry, owners: Owners, *, doorbell: Doorbell | None, mappings: Mappings,
     orchestrator: Orchestrator,
-) -> Opened:
+) -> Opened:  # fmt: skip
     """Connect, and open the doors."""
     url = await address(settings)
     if settings.database_url is None:
@@ -152,21 +147,10 @@ async def open_app(
         payload_limit=settings.tasks.payload_limit,
     )
     commands = Commands(
-        database,
-        bell,
-        mappings,
-        orchestrator,
-        owners,
-        line=lambda: Line(url, schema=settings.schema, patience=PATIENCE),
-        tenant=settings.tenant,
-        deadline=settings.commands.deadline,
-        ends_after=settings.tasks.ends_after,
-        payload_limit=settings.tasks.payload_limit,
-        poll=settings.worker.poll,
-        patience=PATIENCE,
+        database, bell, mappings, Orders(orchestrator, owners), settings,
+        line=partial(Line, url, schema=settings.schema, patience=PATIENCE), patience=PATIENCE,
         rings_within=rings_within(settings),
-    )
-    mappings.mirror = commands.mirror
+    )  # fmt: skip
     opened = Opened(
         settings, url, handlers, owners, database, bell, tasks, Queues(database, bell), schedules,
         orchestrator, mappings, commands,
