@@ -82,6 +82,7 @@ class Sizes:
     join: int = 10
     steps: int = 200
     commands: int = 100
+    gates: int = 10_000
     deep: int = 20_000
 
 
@@ -109,6 +110,8 @@ class Order:
     gap: float = 0.02
     due: float = 0.0
     cap: float = 20.0
+    keys: int = 1
+    slots: int = 1
 
 
 class Peer:
@@ -154,6 +157,10 @@ class Peer:
 
     async def command(self, job: int) -> None:
         """Send a command that starts three capabilities; `marks.start` is called first in its mapping."""
+        raise NotImplementedError
+
+    async def create_keyed(self, jobs: range, *, keys: int, slots: int) -> None:
+        """Create all `jobs`, spread over so many keys, of each of which so many may run at once."""
         raise NotImplementedError
 
     async def work(self) -> None:
@@ -237,6 +244,11 @@ async def _commands(peer: Peer, order: Order) -> dict[str, Any]:
     return {"seconds": time.monotonic() - begun}
 
 
+async def _keyed(peer: Peer, order: Order) -> dict[str, Any]:
+    await peer.create_keyed(range(order.count), keys=order.keys, slots=order.slots)
+    return {}
+
+
 OPERATIONS: dict[str, Callable[[Peer, Order], Awaitable[dict[str, Any]]]] = {
     "single": _single,
     "flight": _flight,
@@ -245,6 +257,7 @@ OPERATIONS: dict[str, Callable[[Peer, Order], Awaitable[dict[str, Any]]]] = {
     "join": _join,
     "steps": _steps,
     "commands": _commands,
+    "keyed": _keyed,
 }
 
 

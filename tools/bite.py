@@ -34,8 +34,16 @@ MOVES = ["tests/sql/test_matrix.py", "tests/sql/test_guards.py", "tests/sql/test
 READS = ["tests/sql/test_reading.py"]
 LOCKS = ["tests/sql/test_lock_order.py"]
 STEPS = ["tests/sql/test_steps.py"]
-FLOWS = ["tests/tasks/test_queues.py"]
+FLOWS = ["tests/tasks/test_queues.py", "tests/tasks/test_ways_in.py"]
 GATES = ["tests/sql/test_gates.py"]
+COMMANDS = [
+    "tests/commands/test_results.py",
+    "tests/commands/test_guards.py",
+    "tests/commands/test_bad_input.py",
+    "tests/commands/test_watch.py",
+    "tests/commands/test_flow.py",
+    "tests/property/test_commands.py",
+]
 TESTS: dict[str, list[str]] = {
     "tasks/tasks/turn": [*MOVES, *LOCKS],
     "tasks/tasks/settle": [*MOVES, *LOCKS, "tests/tasks/test_callbacks.py"],
@@ -46,7 +54,12 @@ TESTS: dict[str, list[str]] = {
     "tasks/tasks/reclaim": MOVES,
     "tasks/tasks/lapsed": MOVES,
     "tasks/tasks/expired": MOVES,
-    "tasks/tasks/create": ["tests/tasks/test_birth.py", "tests/tasks/test_idempotency.py", "tests/tasks/test_watch.py"],
+    "tasks/tasks/create": [
+        "tests/tasks/test_birth.py",
+        "tests/tasks/test_idempotency.py",
+        "tests/tasks/test_watch.py",
+        *FLOWS,
+    ],
     "tasks/tasks/create_alike": ["tests/tasks/test_bulk.py", "tests/tasks/test_birth.py"],
     "tasks/tasks/existing": [
         "tests/tasks/test_idempotency.py",
@@ -66,7 +79,6 @@ TESTS: dict[str, list[str]] = {
     "tasks/queues": [*GATES, *FLOWS],
     "tasks/queues/claim": GATES,
     "tasks/queues/lock": [*GATES, "tests/property/test_gates.py"],
-    "tasks/tasks/create_flowing": FLOWS,
     "tasks/tasks/standing": FLOWS,
     "tasks/tasks/postpone": FLOWS,
     "tasks/tasks/retry": FLOWS,
@@ -77,6 +89,9 @@ TESTS: dict[str, list[str]] = {
     "tasks/task_steps": STEPS,
     "tasks/task_waits": [*STEPS, "tests/sql/test_matrix.py"],
     "tasks/task_signals": [*STEPS, "tests/tasks/test_waits.py"],
+    "commands/command_inbox": COMMANDS,
+    "commands/async_tasks": COMMANDS,
+    "commands/command_routes": ["tests/commands/test_watch.py"],
     "kernel/events": [
         "tests/sql/test_events.py",
         "tests/sql/test_events_places.py",

@@ -467,18 +467,19 @@ async def test_a_declaration_that_has_not_changed_leaves_what_was_set_by_hand(gi
     assert row["concurrency"] == 6
 
 
-async def test_who_holds_the_slots_of_a_queue_is_told_those_whose_lease_ends_first(given: Session) -> None:
+async def test_who_of_a_tenant_holds_slots_of_a_queue_is_told_those_whose_lease_ends_first(given: Session) -> None:
     late = await plant(given, TASK, RUNNING, slot=True, leased_until=HOUR, limit_key="k")
     soon = await plant(given, TASK, RUNNING, slot=True, lease_owner=OTHER)
     await plant(given, TASK, RUNNING)
     await plant(given, TASK, RUNNING, slot=True, queue="slow")
     await plant(given, TASK, SUCCEEDED, slot=True)
+    await plant(given, TASK, RUNNING, slot=True, tenant="acme")
 
-    rows = await agreements.holders(given, "default", limit=10)
+    rows = await agreements.holders(given, "default", tenant="default", limit=10)
 
     assert [(row["id"], row["limit_key"]) for row in rows] == [(soon, None), (late, "k")]
     assert rows[0]["lease_owner"] == OTHER
-    assert len(await agreements.holders(given, "default", limit=1)) == 1
+    assert len(await agreements.holders(given, "default", tenant="default", limit=1)) == 1
 
 
 async def test_the_slots_held_are_counted_by_row(given: Session) -> None:

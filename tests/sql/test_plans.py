@@ -143,8 +143,8 @@ HOT = [
     Hot(
         steps._REMEMBER,
         {
-            "tasks": IDS, "epochs": [1] * 100, "names": ["a"] * 100, "nths": [1] * 100, "positions": [1] * 100,
-            "states": ["done"] * 100, "results": ["1"] * 100, "owner": IDS[0],
+            "tasks": IDS, "epochs": [1] * 100, "kinds": ["step"] * 100, "names": ["a"] * 100, "nths": [1] * 100,
+            "positions": [1] * 100, "states": ["done"] * 100, "results": ["1"] * 100, "owner": IDS[0],
         },
         BY_KEY,
     ),
@@ -206,11 +206,13 @@ HOT = [
         schedules._FIRE,
         {
             "ids": IDS, "was": [MOMENT] * 100, "nexts": [MOMENT] * 100, "missed": [0] * 100, "skipped": [0] * 100,
-            "tasks": IDS, "schedules": IDS, "times": [MOMENT] * 100, "ends_after": TERM, "by_hand": False,
+            "reasons": [None] * 100, "tasks": IDS, "schedules": IDS, "times": [MOMENT] * 100, "ends_after": TERM,
+            "by_hand": False,
         },
         {"schedules_pkey", "tasks_firing_live"},
         anywhere=False,
     ),
+    Hot(schedules._LIVE, {"ids": IDS}, {"tasks_firing_live"}),
     Hot(moves._RECLAIM, {"owner": IDS[0], "held": IDS}, {"tasks_pkey", "tasks_leased"}, anywhere=False),
     Hot(reads._DEPTH, {}, {"tasks_leased", "tasks_ending"}, anywhere=False),
     Hot(reads._QUEUES, {}, {"tasks_leased", "tasks_ending"}, anywhere=False),

@@ -444,6 +444,45 @@ async def test_an_invariant_of_schedules_notices_what_it_is_there_for(tx: Sessio
     assert name in {each.name for each in await invariants.check(tx, SCHEDULE_INVARIANTS)}
 
 
+@pytest.mark.contract("T17", "T11")
+@pytest.mark.parametrize("key", [{"singleton": "s"}, {"debounce": "d", "quiet": "60 s"}], ids=str)
+async def test_of_firings_with_one_key_one_is_born_and_the_others_are_skipped(
+    given: Session, key: dict[str, Any]
+) -> None:
+    now = await now_of(given)
+    planted = [await plant(given, **key) for _ in range(6)]
+    advances = [Advance(id, await due_of(given, id), now + HOUR) for id in planted]
+
+    firings = [NewFiring(uuid4(), id, now - n * SECOND) for n, id in enumerate(planted)]
+    rows = await schedules.fire(given, advances, firings, ends_after=DAY)
+
+    assert [task for row in rows for task in row["tasks"]] == [firings[-1].id], "the earliest, whatever the order"
+    counts = [await row_of(given, id) for id in planted]
+    assert sorted((each["fired"], each["skipped"]) for each in counts) == [(0, 1)] * 5 + [(1, 0)]
+    [task] = await given.fetch(
+        "select state, wake_at = due_at as waits, rank, ends_at - due_at as rest from ferryman.tasks"
+    )
+    pending = "debounce" in key
+    assert (task["state"], task["waits"], task["rank"] is None) == (
+        ("pending", True, True) if pending else ("ready", None, False)
+    )
+    assert task["rest"] >= DAY
+    [event] = await given.fetch("select to_state from ferryman.events where kind = 'task'")
+    assert event["to_state"] == task["state"]
+
+
+@pytest.mark.contract("T10")
+async def test_a_schedule_is_live_while_a_task_of_it_is(given: Session) -> None:
+    fired, other, idle = [await plant(given) for _ in range(3)]
+    for id in (fired, other):
+        assert await fire(given, id, next=await now_of(given) + HOUR)
+    [task] = await given.fetch("select id from ferryman.tasks where schedule = $1", other)
+
+    assert await schedules.live(given, [fired, idle]) == {fired}
+    await store.cancel(given, [task["id"]], tenant="default", expired=False, code=None, reason=None)
+    assert await schedules.live(given, [fired, other, idle]) == {fired}
+
+
 @pytest.mark.contract("K21", "W16")
 async def test_an_active_schedule_is_bounded_by_its_next_time_and_overdue_when_it_was_not_fired(given: Session) -> None:
     on_time, late = await plant(given), await plant(given, next_run_at=await now_of(given) - HOUR)

@@ -156,6 +156,9 @@ async def test_a_limit_set_while_work_runs_counts_what_runs(make_app: MakeApp) -
         queue = await app.queues.set("default", concurrency=3)
         made += await app.tasks.create_many(visit, [{"n": n} for n in range(6)])
         assert (queue.held, len(await app.queues.holders("default"))) == (3, 3)
+        assert await (await make_app(visit, tenant="acme")).queues.holders("default") == [], (
+            "tasks of others are counted"
+        )
         hall.doors.set()
         await results(made)
 

@@ -170,5 +170,7 @@ def test_a_mapping_that_cannot_be_called_with_one_thing_does_not_register() -> N
     for function in (lambda: None, lambda a, b: None, int):
         with pytest.raises(errors.HandlerInvalid):
             mappings().on_command(function, "A.Request", fact=None)
+    with pytest.raises(errors.HandlerInvalid, match="limit_key: expected one of backoff, max_retries"):
+        mappings().capability(lambda: None, "A", limit_key="x")
     with pytest.raises(errors.HandlerInvalid, match="expected 1 to 180 characters"):
         mappings().capability(lambda: None, "50%")

@@ -188,7 +188,8 @@ class Ferryman:
         """Register the function that maps commands of these types to messages for capabilities.
 
         It gets the `Command` and returns a `Message`, a `Fact`, a list of them, or None. `fact` is stated with what it asks
-        for, by default `Theme.Requested` for `Theme.Request`. It runs as a task; the options are those of `@app.task`.
+        for, by default `Theme.Requested` for `Theme.Request`. It runs as a task; the options are
+        `queue`, `priority`, `timeout`, `max_retries` and `backoff`.
         """
 
         def register(function: Handled) -> Handled:
@@ -209,7 +210,8 @@ class Ferryman:
     def capability(self, type: str, **options: Any) -> Callable[[Handled], Handled]:
         """Register a capability: a function that gets the input of its messages by name and returns the result.
 
-        The type may be that of its tasks, its messages or its results. It runs as a task; the options are those of `@app.task`.
+        The type may be that of its tasks, its messages or its results. It runs as a task; the options are
+        `queue`, `priority`, `timeout`, `max_retries` and `backoff`.
         """
 
         def register(function: Handled) -> Handled:

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from uuid import UUID
 
-from ferryman.app import births
-from ferryman.app.flows import Flows, rings
+from ferryman.app.flows import Flows
 from ferryman.kernel import doorbell_pg, errors, ids, telemetry
 from ferryman.kernel.borrow import borrow
 from ferryman.kernel.db import Tx
@@ -25,6 +24,8 @@ from ferryman.tasks.model import Created, Draft, TaskRecord
 from ferryman.tasks.ports import Owners
 from ferryman.tasks.rules import request
 from ferryman.tasks.states import CANCELLED
+from ferryman.tasks.work import births
+from ferryman.tasks.work.births import rings
 
 
 class Lent:
@@ -40,7 +41,7 @@ class Lent:
 
     async def create(self, connection: object, draft: Draft) -> Created:
         """Create a task, or answer with the one that is there."""
-        if self._flows.looks(draft):
+        if self._flows.looks(draft.task):
             [created] = await self.create_all(connection, [draft])
             return created
         tx = borrow(connection, schema=self._schema)

@@ -17,6 +17,8 @@ from ferryman.tasks.rules.request import Defaults, draft, milliseconds
 Function = Callable[..., Any]
 
 UNSAID = (None,) * 4
+# Keys of flow control are not among them: a step that met another's task would owe its end to another command.
+OPTIONS = frozenset({"queue", "priority", "timeout", "max_retries", "backoff"})
 
 
 class Mappings:
@@ -37,7 +39,7 @@ class Mappings:
                     type=type,
                     fact=stated,
                     complete=self.complete,
-                    defaults=self._handlers.defaults(**options),
+                    defaults=self._defaults(options),
                 )
             )
 
@@ -45,18 +47,24 @@ class Mappings:
         """Register what follows results of these types."""
         for type in self._checked(types_, "on_result"):
             self._handlers.adopt(
-                mappings.on_result(
-                    function, type=type, complete=self.complete, defaults=self._handlers.defaults(**options)
-                )
+                mappings.on_result(function, type=type, complete=self.complete, defaults=self._defaults(options))
             )
 
     def capability(self, function: Function, type: str, **options: Any) -> None:
         """Register a capability, under the type of its tasks, its messages or its results."""
         [checked] = self._checked((type,), "capability")
-        defaults = self._handlers.defaults(**options)
+        defaults = self._defaults(options)
         self._handlers.adopt(
             capability(function, task_type=types.normalised(checked), mirror=self._mirrored, defaults=defaults)
         )
+
+    def _defaults(self, options: dict[str, Any]) -> Defaults:
+        unknown = sorted(set(options) - OPTIONS)
+        if unknown:
+            raise errors.HandlerInvalid(
+                f"{unknown[0]}: expected one of {', '.join(sorted(OPTIONS))}; it has no meaning here."
+            )
+        return self._handlers.defaults(**options)
 
     @staticmethod
     def _checked(given: tuple[str, ...], door: str) -> list[str]:

@@ -33,7 +33,7 @@ from ferryman.tasks import watch
 from ferryman.tasks.intake import queues
 from ferryman.tasks.model import NewTask
 from ferryman.tasks.ports import Owners
-from ferryman.tasks.rules import request
+from ferryman.tasks.rules import keys, request
 from ferryman.tasks.work.worker import Terms, Worker
 
 log = logging.getLogger("ferryman")
@@ -68,21 +68,22 @@ class Opened:
 
     def drafts(
         self, task: str | Callable[..., Any], *, tenant: str, **fields: Any
-    ) -> tuple[NewTask, Callable[[Any], str]]:
-        """Check the request for a task that a handler of this app creates, and say how its payload is checked."""
+    ) -> tuple[NewTask, Callable[[Any], NewTask]]:
+        """Check the request for a task that a handler of this app creates, and say how its payload makes it whole."""
         name, handler, defaults = self.handlers.find(task)
 
-        def text(given: Any) -> str:
-            made = payload.encode(given, limit=self.settings.tasks.payload_limit)
+        def whole(given: Any) -> NewTask:
+            text = payload.encode(given, limit=self.settings.tasks.payload_limit)
             if handler is not None:
-                handler.fit(made)
-            return made
+                handler.fit(text)
+            made = like.task._replace(payload=text)
+            return made if defaults.keys is None else keys.keyed(made, defaults.keys, {}, given)
 
         like = request.draft(
             tenant=tenant, name=name, payload="", defaults=defaults, traceparent=telemetry.carry(), **fields
         )
         self.handlers.serves(like.task.queue)
-        return like.task, text
+        return like.task, whole
 
     async def close(self) -> None:
         """Let go, doors first."""
@@ -151,10 +152,10 @@ async def open_app(
         line=partial(Line, url, schema=settings.schema, patience=PATIENCE), patience=PATIENCE,
         rings_within=rings_within(settings),
     )  # fmt: skip
+    agreed = Queues(database, bell, lambda: tasks.tenant)
     opened = Opened(
-        settings, url, handlers, owners, database, bell, tasks, Queues(database, bell), schedules,
-        orchestrator, mappings, commands,
-    )  # fmt: skip
+        settings, url, handlers, owners, database, bell, tasks, agreed, schedules, orchestrator, mappings, commands
+    )
     try:
         await tasks.flows.open()
     except BaseException:
@@ -297,6 +298,7 @@ async def _work(opened: Opened, stop: asyncio.Event, line: Line, agreed: Terms) 
             terms=agreed,
             boot_id=ids.boot_id(),
             home=opened.database,
+            looks=opened.tasks.flows.looks,
         )
         await part.run([tasks], stop, grace=agreed.grace, beside={"watchdog": watching})
     finally:

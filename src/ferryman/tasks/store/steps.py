@@ -47,6 +47,7 @@ async def remember(tx: Tx, kept: Sequence[Kept], *, owner: UUID) -> set[UUID]:
         _REMEMBER,
         tasks=[each.call.task for each in kept],
         epochs=[each.call.epoch for each in kept],
+        kinds=[each.call.kind for each in kept],
         names=[each.call.name for each in kept],
         nths=[each.call.nth for each in kept],
         positions=[each.call.position for each in kept],
