@@ -49,9 +49,8 @@ async def test_only_commands_that_live_are_worked_on_or_ended(tx: Session) -> No
         assert (before == after) == (status in COMMAND.terminal)
     for status in CommandStatus:
         command, late = await plant_command(tx, status), await plant_command(tx, status, deadline_at=PAST)
-        given = {"to": "FAILED", "code": "NO", "reason": "no"}
-        by_rule = await async_tasks.fail(tx, [command, late], late=True, **given)
-        by_hand = await async_tasks.fail(tx, [command], **given)
+        by_rule = await async_tasks.fail(tx, [command, late], to="FAILED", code="NO", reason="no", late=True)
+        by_hand = await async_tasks.fail(tx, [command], to="FAILED", code="NO", reason="no")
         live = status in COMMAND.live
         assert [[row["id"] for row in rows] for rows in (by_rule, by_hand)] == (
             [[late], [command]] if live else [[], []]
