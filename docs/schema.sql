@@ -601,9 +601,49 @@ CREATE FUNCTION ferryman.explained_tasks(id uuid) RETURNS jsonb
             when task.finished_at is not null then 'It has ended.'
             when task.leased_until is not null then format('It runs, attempt %s of %s.', task.attempt, 1 + task.max_retries)
             when task.wake_at is not null then 'It waits for a time.'
-            else 'It waits for a worker.' end)
+            else coalesce(
+                (select format('It waits for a slot of its %s: %s of %s %s held%s.', full_limit.whose, full_limit.held, full_limit.slots,
+                               case full_limit.held when 1 then 'is' else 'are' end,
+                               case when full_limit.others > 0 then format(', %s of them by other tenants', full_limit.others) end)
+                 from ferryman.full_limits(task.id) as full_limit
+                 limit 1),
+                'It waits for a worker.') end)
     from ferryman.tasks as task
     where task.id = explained_tasks.id
+$$;
+
+CREATE FUNCTION ferryman.full_limits(id uuid) RETURNS TABLE(whose text, slots bigint, held bigint, others bigint)
+    LANGUAGE sql STABLE
+    AS $$
+    with task as materialized (
+        select each.* from ferryman.tasks as each where each.id = full_limits.id and each.rank is not null
+    ),
+    agreed as materialized (
+        select queue.* from task join ferryman.queues as queue on queue.name = task.queue and queue.tenant in ('*', task.tenant)
+    ),
+    room as materialized (
+        select case agreed.tenant when '*' then '' else 'tenant in its ' end as whose, agreed.tenant, null as limit_key,
+               agreed.concurrency as slots
+        from agreed
+        where agreed.concurrency is not null
+        union all
+        select format('key %s in its ', task.limit_key), task.tenant, task.limit_key,
+               coalesce((select own.key_concurrency from agreed as own where own.tenant <> '*'),
+                        (select whole.key_concurrency from agreed as whole where whole.tenant = '*'), 1)
+        from task
+        where task.limit_key is not null
+    )
+    select room.whose || 'queue ' || task.queue, room.slots, used.held, used.others
+    from task, room
+    cross join lateral (
+        select count(*) as held, count(*) filter (where holder.tenant <> task.tenant) as others
+        from ferryman.tasks as holder
+        where holder.queue = task.queue and (room.tenant = '*' or holder.tenant = room.tenant)
+          and (room.limit_key is null or holder.limit_key = room.limit_key)
+          and holder.slot and holder.leased_until is not null
+    ) as used
+    where used.held >= room.slots
+    order by room.limit_key is null, room.tenant = '*'
 $$;
 
 CREATE FUNCTION ferryman.id_at(moment timestamp with time zone) RETURNS uuid
@@ -677,14 +717,10 @@ CREATE FUNCTION ferryman.parked(id uuid) RETURNS SETOF ferryman.task_steps
     select step.*
     from ferryman.tasks as task
     join ferryman.task_steps as step on step.task = task.id and step.state = 'open'
-    cross join lateral (
-        select event.data ? 'parked' as parked
-        from ferryman.events as event
-        where event.subject = task.id and event.kind = 'task' and event.to_state is not null
-        order by event.id desc
-        limit 1
-    ) as last
-    where task.id = parked.id and task.state = 'ready' and task.wake_at is not null and last.parked
+    where task.id = parked.id and task.state = 'ready' and task.wake_at is not null
+      and (exists (select from ferryman.task_waits as wait where wait.task = task.id and wait.epoch = task.epoch)
+           or exists (select from ferryman.task_steps as sleep
+                      where sleep.task = task.id and sleep.kind = 'sleep' and sleep.state = 'open' and sleep.until = task.wake_at))
 $$;
 
 CREATE FUNCTION ferryman.quiet_in(asked jsonb, place integer) RETURNS interval

@@ -124,6 +124,7 @@ HOT = [
         {"tenant": "acme", "id": IDS[0], "task_id": "t"},
         {"tasks_pkey", "tasks_task_id", "task_progress_pkey"},
     ),
+    Hot(reads._NAMED, {"task_ids": ["t"] * 100, "tenant": "acme"}, {"tasks_task_id"}),
     Hot(moves._RENEW, {"ids": IDS, "epochs": [1] * 100, "owner": IDS[0], "lease": TERM, "margin": TERM}, BY_KEY),
     Hot(moves._SETTLE, {"outcomes": WORDS, "lapsed": False}, BY_KEY),
     Hot(
@@ -200,7 +201,7 @@ HOT = [
     Hot(flows._NEWEST, {"queue": "keyed", "tenant": "tenant0"}, {"tasks_ready", "tasks_keyed"}),
     Hot(moves._LAPSED, {"limit": 500, "kinds": []}, {"tasks_leased"}),
     Hot(moves._EXPIRED, {"limit": 500, "kinds": []}, {"tasks_ending"}),
-    Hot(moves._PROMOTE, {"limit": 1000}, {"tasks_pkey", "tasks_waking", "schedules_due"}, anywhere=False),
+    Hot(moves._PROMOTE, {"limit": 1000, "aside": IDS}, {"tasks_pkey", "tasks_waking", "schedules_due"}, anywhere=False),
     Hot(schedules._DUE, {"aside": IDS, "limit": 100}, {"schedules_due"}, anywhere=False),
     Hot(
         schedules._FIRE,
@@ -224,6 +225,33 @@ HOT = [
         anywhere=False,
     ),
     Hot(retention._FORGET, {"ids": IDS}, BY_KEY),
+    Hot(
+        steps._STUCK,
+        {"limit": 500, "span": 5000, "pace": TERM},
+        BY_KEY | {"retention_pkey", "task_waits_pkey", "task_steps_children", "task_signals_task"},
+        anywhere=False,
+    ),
+    Hot(
+        retention._SCHEDULES,
+        {"limit": 500, "kept": TERM, "span": 5000, "rest": TERM},
+        {"retention_pkey", "schedules_pkey"},
+        anywhere=False,
+    ),
+    Hot(retention._FORGET_SCHEDULES, {"ids": IDS}, {"schedules_pkey"}, anywhere=False),
+    Hot(
+        retention._SIGNALS,
+        {"limit": 500, "span": 5000, "rest": TERM},
+        BY_KEY | {"retention_pkey", "task_signals_task"},
+        anywhere=False,
+    ),
+    Hot(retention._FORGET_SIGNALS, {"ids": list(range(100))}, {"task_signals_pkey"}, anywhere=False),
+    Hot(
+        retention._WAITS,
+        {"limit": 500, "span": 5000, "rest": TERM},
+        BY_KEY | {"retention_pkey", "task_waits_pkey"},
+        anywhere=False,
+    ),
+    Hot(retention._FORGET_WAITS, {"ids": IDS, "epochs": [1] * 100}, {"task_waits_pkey"}, anywhere=False),
     Hot(events.OF, {"subject": IDS[0], "tenant": None}, {"events_default_subject_id_idx"}, anywhere=False),
 ]  # fmt: skip
 

@@ -441,6 +441,36 @@ async def test_a_busy_row_is_written_when_it_is_free_again(line: Line, db: Datab
     assert await steps.recall(line, [task]) == {task: {("step", "a", 1): Answer("done", "1", 1)}}
 
 
+async def test_the_look_for_the_stuck_walks_by_pages_and_rests_between(tx: Session) -> None:
+    waiting = sorted([(await parked(tx, names=("go",)))[0] for _ in range(5)])
+    await tx.fetch(
+        "insert into ferryman.task_signals (task, at, name) select unnest($1::uuid[]), now(), 'go'", waiting[1:]
+    )
+
+    async def look(limit: int, span: int) -> tuple[list[int], int | None]:
+        found = await steps.stuck(tx, limit, span=span, pace=DAY)
+        [row] = await tx.fetch("select after_id as id from ferryman.retention where domain = 'stuck'")
+        return [waiting.index(each["id"]) for each in found], waiting.index(row["id"]) if row["id"].int else None
+
+    full, page, resting = await look(1, 4), await look(9, 2), await look(9, 9)
+    await travel(tx, DAY)
+
+    assert (full, page, resting, await look(9, 9)) == (([1], 1), ([2, 3], 3), ([], 3), ([4], None))
+    places = await tx.fetch("select domain from ferryman.retention where next_at > '-infinity'")
+    assert [row["domain"] for row in places] == ["stuck"]
+
+
+async def test_one_looks_for_the_stuck_at_a_time(db: Database) -> None:
+    async with db.transaction() as tx:
+        await parked(tx, names=("go",))
+        await tx.fetch(
+            "insert into ferryman.task_signals (task, at, name) select task, now(), 'go' from ferryman.task_waits"
+        )
+
+    async with db.transaction() as one, db.transaction() as other:
+        assert [len(await steps.stuck(each, 9)) for each in (one, other)] == [1, 0]
+
+
 # Children that must look before they are born
 
 

@@ -339,7 +339,7 @@ class Tasks:
         reason = request.reason(reason)
         if connection is not None:
             return await self._creates.cancel_lent(connection, task_ids, tenant=self.tenant, reason=reason)
-        wanted = [await self._id(each) for each in task_ids]
+        wanted = await read.ids_of(self._session, task_ids, tenant=self.tenant)
         rows, after = await repeated(lambda: self._cancel(wanted, reason), self._patience)
         told = [row["id"] for row in rows]
         if told:
@@ -367,13 +367,8 @@ class Tasks:
         Tasks that live, have succeeded or are being retried are left out of the answer; with `untried` also those that
         were tried anew before.
         """
-        wanted = [await self._id(each) for each in task_ids]
+        wanted = await read.ids_of(self._session, task_ids, tenant=self.tenant)
         return await self.flows.retry(wanted, tenant=self.tenant, untried=untried)
-
-    async def _id(self, task_id: str | UUID) -> UUID:
-        if isinstance(task_id, UUID):
-            return task_id
-        return request.as_uuid(ids.check_name(task_id, "task_id")) or (await self.record(task_id)).id
 
     async def close(self) -> None:
         """Send what is under way; let nobody wait any more."""

@@ -15,6 +15,7 @@ from typing import Any
 
 from ferryman.app import tasks as doors
 from ferryman.app.commands import Commands, Orders
+from ferryman.app.fit import Fit
 from ferryman.app.mappings import Mappings
 from ferryman.app.queues import Queues
 from ferryman.app.registry import Registry
@@ -26,7 +27,7 @@ from ferryman.kernel import db, errors, events, ids, lease, migrate, part, paylo
 from ferryman.kernel.doorbell import Doorbell, NoDoorbell
 from ferryman.kernel.doorbell_pg import PostgresDoorbell
 from ferryman.kernel.invariants import KERNEL_INVARIANTS, Invariant
-from ferryman.kernel.loop import RECONNECT
+from ferryman.kernel.patience import outlast
 from ferryman.kernel.pool import Database, Line
 from ferryman.kernel.settings import Settings
 from ferryman.tasks import watch
@@ -175,28 +176,21 @@ async def _hear(bell: Doorbell) -> None:
 async def patiently(attempt: Callable[[], Awaitable[object]], stop: asyncio.Event) -> bool:
     """Try until it is done, while the database is away; false when told to stop before (K24)."""
     failures = 0
-    while True:
-        try:
-            await attempt()
-        except errors.DatabaseUnavailable as error:
-            pause = RECONNECT.delay(failures := failures + 1).total_seconds()
-            # Said at once, and again every half a minute or so.
-            level = logging.WARNING if failures % SAID_EVERY == 1 else logging.DEBUG
-            log.log(level, "waiting for the database: %s", error.message, extra={"failures": failures})
-            await _within(stop, pause)
-            if stop.is_set():
-                return False
-        else:
-            if failures:
-                log.info("the database is there", extra={"failures": failures})
-            return True
 
+    def told(count: int, error: errors.DatabaseUnavailable) -> None:
+        nonlocal failures
+        failures = count
+        # Said at once, and again every half a minute or so.
+        level = logging.WARNING if failures % SAID_EVERY == 1 else logging.DEBUG
+        log.log(level, "waiting for the database: %s", error.message, extra={"failures": failures})
 
-async def _within(event: asyncio.Event, seconds: float) -> None:
     try:
-        await asyncio.wait_for(event.wait(), seconds)
-    except TimeoutError:
-        return
+        await outlast(attempt, unless=stop, told=told)
+    except errors.DatabaseUnavailable:
+        return False
+    if failures:
+        log.info("the database is there", extra={"failures": failures})
+    return True
 
 
 async def check(url: str, schema: str) -> None:
@@ -274,9 +268,10 @@ async def _begin(opened: Opened, line: Line, in_force: str) -> None:
 
 async def _work(opened: Opened, stop: asyncio.Event, line: Line, agreed: Terms) -> None:
     worker = opened.settings.worker
+    fit = Fit(stop)
     dog = watchdog.Watchdog(
         line,
-        rules(opened),
+        [*rules(opened), fit.rule()],
         # An outage that ends a lease must be noticed as one, however short the lease is.
         interval=min(worker.watchdog_interval, agreed.lease / watchdog.SILENT_INTERVALS),
         lease=agreed.lease,
@@ -301,6 +296,7 @@ async def _work(opened: Opened, stop: asyncio.Event, line: Line, agreed: Terms) 
             looks=opened.tasks.flows.looks,
         )
         await part.run([tasks], stop, grace=agreed.grace, beside={"watchdog": watching})
+        fit.confirm()
     finally:
         dog.stop()
         await asyncio.wait([watching], timeout=5)
@@ -338,6 +334,7 @@ def rules(opened: Opened) -> list[watchdog.Rule]:
             unknown_after=opened.settings.commands.unknown_after,
         ),
         command_watch.retention(kept=opened.settings.commands.retention),
+        *watch.leavings(kept=opened.settings.tasks.retention),
         watchdog.W16,
         days_of_the_log(kept=opened.settings.log.retention),
     ]

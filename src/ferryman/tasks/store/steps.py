@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
+from datetime import timedelta
 from typing import NamedTuple
 from uuid import UUID
 
@@ -166,9 +167,9 @@ async def park(tx: Tx, outcomes: Sequence[Outcome]) -> Parked:
     )
 
 
-async def stuck(tx: Tx, limit: int) -> Sequence[Row]:
-    """Find parked tasks that wait for nothing any more."""
-    return await many(tx, _STUCK, limit=limit)
+async def stuck(tx: Tx, limit: int, *, span: int = 5000, pace: timedelta = timedelta(0)) -> Sequence[Row]:
+    """Find parked tasks that wait for nothing any more, in the next `span` rows of the walk; then it rests for `pace`."""
+    return await many(tx, _STUCK, limit=limit, span=span, pace=pace)
 
 
 async def wake(tx: Tx, ids: Collection[UUID]) -> list[UUID]:

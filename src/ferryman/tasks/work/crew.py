@@ -214,6 +214,11 @@ class TaskCrew:
         if after.cancelled:
             self._doorbell.ring("cancel", map(str, after.cancelled))
             self._doorbell.ring("done", map(str, after.cancelled))
+        if fenced:
+            # Perhaps a try whose answer was lost has settled them: whom it woke and cancelled is not known here. Polls would
+            # find all of it within their interval, but a cancelled child's worker only when it renews.
+            for topic in ("ready", "cancel", "done"):
+                self._doorbell.ring(topic)
         return busy
 
     async def _park(self, line: Line, outcomes: Sequence[Outcome]) -> set[UUID]:
@@ -245,12 +250,12 @@ class TaskCrew:
         """Look at the index at the next turn."""
         self.lanes.unsure = True
 
-    async def reclaim(self, line: Line, held: Collection[UUID]) -> int:
-        """Hand back what is leased to this worker but not held by it."""
-        count = await store.reclaim(line, owner=self._owner, held=held)
+    async def reclaim(self, line: Line, held: Collection[UUID]) -> int | None:
+        """Hand back what is leased to this worker but not held by it; None while somebody writes some of it."""
+        count, busy = await store.reclaim(line, owner=self._owner, held=held)
         if count:
             self._doorbell.ring("ready")
-        return count
+        return None if busy else count
 
     async def renew(self, line: Line, ids: Sequence[UUID], epochs: Sequence[int]) -> dict[UUID, bool]:
         """Renew leases; what is not in the answer was refused, and what is false is being written by somebody else."""

@@ -58,17 +58,17 @@ class Scheduler:
         self._held: list[UUID] = []
         self._aside: dict[UUID, tuple[int, float]] = {}  # how often it failed, until when it is left alone
 
-    @property
-    def put_aside(self) -> bool:
-        """Whether something that is due cannot be fired here."""
-        return bool(self._aside)
+    def aside(self) -> list[UUID]:
+        """Return the schedules that cannot be fired here and are left alone for now."""
+        now = time.monotonic()
+        return [id for id, (_tries, until) in self._aside.items() if until > now]
 
     async def once(self) -> int:
         """Fire one set; return how many schedules went on."""
         now = time.monotonic()
         self._aside = {id: (tries, until) for id, (tries, until) in self._aside.items() if until + FORGET_SECONDS > now}
         try:
-            told, cancelled = await self._fire([id for id, (_tries, until) in self._aside.items() if until > now])
+            told, cancelled = await self._fire(self.aside())
         except errors.FerrymanError as error:
             if not (self._looking and isinstance(error, errors.DatabaseUnavailable)):
                 raise  # the database is away, or does not let us in: no schedule's fault

@@ -24,7 +24,7 @@ from uuid import UUID
 from ferryman.kernel import errors, faults, telemetry
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.gather import Again, Gather
-from ferryman.kernel.loop import RECONNECT
+from ferryman.kernel.patience import outlast
 from ferryman.kernel.pool import Line
 from ferryman.tasks import flow, store
 from ferryman.tasks.birth import TRIES, newborn
@@ -224,15 +224,12 @@ class Scribe:
 
     async def _patiently(self, attempt: Callable[[], Awaitable[Value]]) -> Value:
         """Try again while the database is away: whoever waits is ended by its timeout or its lease, not by us."""
-        failures = 0
-        while True:
-            try:
-                return await attempt()
-            except errors.DatabaseUnavailable as error:
-                failures += 1
-                if failures == 1:
-                    log.warning("durable calls wait for the database", extra={"reason": error.message})
-                await asyncio.sleep(RECONNECT.delay(failures).total_seconds())
+        return await outlast(attempt, told=_wait)
+
+
+def _wait(failures: int, error: errors.DatabaseUnavailable) -> None:
+    if failures == 1:
+        log.warning("durable calls wait for the database", extra={"reason": error.message})
 
 
 def _apart(asked: Sequence[Asked]) -> Iterable[list[int]]:
