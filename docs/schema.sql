@@ -552,6 +552,33 @@ $_$;
 
 COMMENT ON FUNCTION ferryman.explain(id uuid) IS 'What an object is doing, why it is not running, and what ends it when; null if there is none.';
 
+CREATE FUNCTION ferryman.explained_commands(id uuid) RETURNS jsonb
+    LANGUAGE sql STABLE
+    AS $$
+    select jsonb_build_object(
+        'domain', 'command', 'id', command.id, 'tenant', command.tenant, 'name', command.command_type, 'state', command.status,
+        'tasks', command.tasks, 'open', command.open, 'failed', command.failed, 'error_code', command.error_code,
+        'error_message', command.error_message,
+        'doing', case
+            when command.status = 'COMPLETED' then 'It has ended: all its tasks are completed.'
+            when command.status = 'FAILED' then format('It has ended: %s', command.error_message)
+            when command.status = 'RECEIVED' then 'It waits for its mapping to be run.'
+            else format('It is worked on: %s of its %s tasks and steps are under way.', command.open, greatest(command.tasks, command.open)) end)
+    from ferryman.command_inbox as command
+    where command.id = explained_commands.id
+    union all
+    select jsonb_build_object(
+        'domain', 'async_task', 'id', task.id, 'tenant', task.tenant, 'name', task.task_type, 'state', task.status,
+        'command', task.triggered_by_command_id, 'task', task.task,
+        'doing', case
+            when task.completed_at is not null then 'It has ended.'
+            when task.task is null then 'It waits for a result from outside.'
+            when task.status = 'PENDING' then 'It waits for its time.'
+            else 'Its capability runs as a task, or waits to.' end)
+    from ferryman.async_tasks as task
+    where task.id = explained_commands.id
+$$;
+
 CREATE FUNCTION ferryman.explained_schedules(id uuid) RETURNS jsonb
     LANGUAGE sql STABLE
     AS $$
@@ -724,6 +751,50 @@ begin
     end if;
     return given::float8 * interval '1 s';
 end
+$$;
+
+CREATE FUNCTION ferryman.reasons_commands(id uuid) RETURNS TABLE(code text, says text, until timestamp with time zone, about jsonb)
+    LANGUAGE sql STABLE
+    AS $$
+    select 'waiting_for_mapping',
+           format('Its mapping is the task %s (%s), which is %s.', part.id, part.name, part.state), part.ends_at,
+           jsonb_build_object('task', part.id, 'state', part.state)
+    from ferryman.command_inbox as command
+    join ferryman.tasks as part on part.id = command.task
+    where command.id = reasons_commands.id and command.status = 'RECEIVED'
+    union all
+    (select 'waiting_for_async_task',
+           case when task.task is null then format('%s waits for a result from outside.', task.task_type)
+                else format('%s is under way as the task %s, which is %s.', task.task_type, task.task, coalesce(part.state, 'gone')) end,
+           task.deadline_at, jsonb_build_object('async_task', task.id, 'task', task.task, 'state', part.state)
+    from ferryman.async_tasks as task
+    left join ferryman.tasks as part on part.id = task.task
+    where (task.triggered_by_command_id = reasons_commands.id or task.id = reasons_commands.id) and task.completed_at is null
+    order by task.id
+    limit 20)
+    union all
+    (select 'waiting_for_follow_up',
+           format('What follows %s is the task %s (%s), which is %s.', task.task_type, part.id, part.name, part.state), part.ends_at,
+           jsonb_build_object('async_task', task.id, 'task', part.id, 'state', part.state)
+    from ferryman.async_tasks as task
+    join ferryman.tasks as part on part.id = task.follow_up
+    where task.triggered_by_command_id = reasons_commands.id and part.finished_at is null
+    order by task.id
+    limit 20)
+    union all
+    select 'nobody_knows_it', format('No living worker knows %s in the queue %s.', part.name, part.queue), null::timestamptz,
+           jsonb_build_object('name', part.name, 'queue', part.queue)
+    from (
+        select command.task as id from ferryman.command_inbox as command
+        where command.id = reasons_commands.id and command.status = 'RECEIVED'
+        union all
+        select task.task from ferryman.async_tasks as task
+        where (task.triggered_by_command_id = reasons_commands.id or task.id = reasons_commands.id) and task.completed_at is null
+    ) as owed
+    join ferryman.tasks as part on part.id = owed.id
+    where part.rank is not null
+      and not exists (select from ferryman.workers as worker
+                      where worker.seen_until >= ferryman.clock() and part.queue = any(worker.queues) and part.name = any(worker.handlers))
 $$;
 
 CREATE FUNCTION ferryman.reasons_schedules(id uuid) RETURNS TABLE(code text, says text, until timestamp with time zone, about jsonb)
@@ -1242,6 +1313,120 @@ begin
 end
 $_$;
 
+CREATE TABLE ferryman.async_tasks (
+    id uuid NOT NULL,
+    deadline_at timestamp with time zone NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    updated_at timestamp with time zone NOT NULL,
+    started_at timestamp with time zone,
+    completed_at timestamp with time zone,
+    triggered_by_command_id uuid,
+    task uuid,
+    follow_up uuid,
+    retry_count integer DEFAULT 0 NOT NULL,
+    max_retries integer DEFAULT 3 NOT NULL,
+    progress numeric(5,2) DEFAULT 0.00 NOT NULL,
+    status text DEFAULT 'PENDING'::text NOT NULL,
+    tenant text DEFAULT 'default'::text NOT NULL,
+    task_type text NOT NULL,
+    message_type text NOT NULL,
+    execution_node text,
+    input_data jsonb,
+    result_data jsonb,
+    error_data jsonb,
+    CONSTRAINT async_tasks_completed_at_present CHECK (((status = ANY (ARRAY['COMPLETED'::text, 'FAILED'::text, 'CANCELLED'::text])) = (completed_at IS NOT NULL))),
+    CONSTRAINT async_tasks_status_known CHECK ((status = ANY (ARRAY['PENDING'::text, 'RUNNING'::text, 'COMPLETED'::text, 'FAILED'::text, 'CANCELLED'::text]))),
+    CONSTRAINT check_completed_has_result CHECK (((status <> 'COMPLETED'::text) OR (result_data IS NOT NULL))),
+    CONSTRAINT check_completed_has_timestamp CHECK (((status <> ALL (ARRAY['COMPLETED'::text, 'FAILED'::text])) OR (completed_at IS NOT NULL))),
+    CONSTRAINT check_failed_has_error CHECK (((status <> 'FAILED'::text) OR (error_data IS NOT NULL))),
+    CONSTRAINT check_max_retries_non_negative CHECK ((max_retries >= 0)),
+    CONSTRAINT check_progress_range CHECK (((progress >= 0.0) AND (progress <= 100.0))),
+    CONSTRAINT check_retry_count_valid CHECK (((retry_count >= 0) AND (retry_count <= max_retries))),
+    CONSTRAINT check_running_has_started CHECK (((status <> 'RUNNING'::text) OR (started_at IS NOT NULL)))
+)
+WITH (fillfactor='80', autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
+
+COMMENT ON COLUMN ferryman.async_tasks.task IS 'The task that runs its capability; null: the result comes from outside.';
+
+COMMENT ON COLUMN ferryman.async_tasks.follow_up IS 'The task that runs what was registered for its result, if anything was.';
+
+CREATE VIEW ferryman.async_task_statistics AS
+ SELECT task.tenant,
+    task.task_type,
+    task.status,
+    count(*) AS count,
+    avg(took.seconds) AS mean_seconds,
+    percentile_cont((0.5)::double precision) WITHIN GROUP (ORDER BY took.seconds) AS p50_seconds,
+    percentile_cont((0.95)::double precision) WITHIN GROUP (ORDER BY took.seconds) AS p95_seconds,
+    max(took.seconds) AS max_seconds,
+    max(task.created_at) AS latest_created_at,
+    max(task.completed_at) AS latest_completed_at
+   FROM (ferryman.async_tasks task
+     CROSS JOIN LATERAL ( SELECT (EXTRACT(epoch FROM (task.completed_at - task.started_at)))::double precision AS seconds) took)
+  GROUP BY task.tenant, task.task_type, task.status;
+
+COMMENT ON VIEW ferryman.async_task_statistics IS 'Async tasks by type and status: how many, and how long those took that have ended.';
+
+CREATE TABLE ferryman.command_inbox (
+    id uuid NOT NULL,
+    deadline_at timestamp with time zone NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    updated_at timestamp with time zone NOT NULL,
+    started_at timestamp with time zone,
+    finished_at timestamp with time zone,
+    task uuid NOT NULL,
+    tasks integer DEFAULT 0 NOT NULL,
+    open integer DEFAULT 1 NOT NULL,
+    failed integer DEFAULT 0 NOT NULL,
+    retry_count integer DEFAULT 0 NOT NULL,
+    status text NOT NULL,
+    tenant text DEFAULT 'default'::text NOT NULL,
+    scope text NOT NULL,
+    command_type text NOT NULL,
+    session_id text,
+    idempotency_key text,
+    traceparent text,
+    error_code text,
+    error_message text,
+    trouble text,
+    payload jsonb NOT NULL,
+    CONSTRAINT command_inbox_error_message_present CHECK (((status = 'FAILED'::text) = (error_message IS NOT NULL))),
+    CONSTRAINT command_inbox_finished_at_present CHECK (((status = ANY (ARRAY['COMPLETED'::text, 'FAILED'::text])) = (finished_at IS NOT NULL))),
+    CONSTRAINT command_inbox_open_lives CHECK (((open >= 0) AND ((open > 0) = (finished_at IS NULL)))),
+    CONSTRAINT command_inbox_retry_count_valid CHECK ((retry_count >= 0)),
+    CONSTRAINT command_inbox_status_known CHECK ((status = ANY (ARRAY['RECEIVED'::text, 'PROCESSING'::text, 'COMPLETED'::text, 'FAILED'::text])))
+)
+WITH (fillfactor='80', autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
+
+COMMENT ON COLUMN ferryman.command_inbox.task IS 'The task that runs its mapping.';
+
+COMMENT ON COLUMN ferryman.command_inbox.open IS 'Steps under way and async tasks that live; at 0 it has ended.';
+
+COMMENT ON COLUMN ferryman.command_inbox.trouble IS 'What went wrong first, while the rest is still under way.';
+
+CREATE VIEW ferryman.bounds_commands AS
+ SELECT 'command'::text AS domain,
+    command.id,
+    command.tenant,
+    command.status AS state,
+    'W14'::text AS rule,
+    command.deadline_at AS ends_by,
+    (command.deadline_at + ferryman.slack()) AS terminal_by
+   FROM ferryman.command_inbox command
+  WHERE (command.finished_at IS NULL)
+UNION ALL
+ SELECT 'async_task'::text AS domain,
+    task.id,
+    task.tenant,
+    task.status AS state,
+    'W14'::text AS rule,
+    task.deadline_at AS ends_by,
+    (task.deadline_at + ferryman.slack()) AS terminal_by
+   FROM ferryman.async_tasks task
+  WHERE (task.completed_at IS NULL);
+
+COMMENT ON VIEW ferryman.bounds_commands IS 'Every live command and async task, the rule that ends it, and by when.';
+
 CREATE TABLE ferryman.webhook_deliveries (
     id uuid NOT NULL,
     webhook_id uuid NOT NULL,
@@ -1380,6 +1565,15 @@ UNION ALL
 COMMENT ON VIEW ferryman.bounds_tasks IS 'Every live task and schedule, the rule that ends it, and by when.';
 
 CREATE VIEW ferryman.bounds AS
+ SELECT bounds_commands.domain,
+    bounds_commands.id,
+    bounds_commands.tenant,
+    bounds_commands.state,
+    bounds_commands.rule,
+    bounds_commands.ends_by,
+    bounds_commands.terminal_by
+   FROM ferryman.bounds_commands
+UNION ALL
  SELECT bounds_relays.domain,
     bounds_relays.id,
     bounds_relays.tenant,
@@ -1404,6 +1598,11 @@ CREATE TABLE ferryman.clock_shift (
     only_row boolean DEFAULT true NOT NULL,
     shift interval DEFAULT '00:00:00'::interval NOT NULL,
     CONSTRAINT clock_shift_only_row_check CHECK (only_row)
+);
+
+CREATE TABLE ferryman.command_routes (
+    result_type text NOT NULL,
+    declared_at timestamp with time zone NOT NULL
 );
 
 CREATE TABLE ferryman.consumers (
@@ -1466,6 +1665,32 @@ CREATE TABLE ferryman.migrations (
     oldest_code integer DEFAULT 0 NOT NULL,
     applied_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
 );
+
+CREATE VIEW ferryman.overdue_commands AS
+ WITH edge AS MATERIALIZED (
+         SELECT ferryman.late_before() AS late_before
+        )
+ SELECT 'command'::text AS domain,
+    command.id,
+    command.tenant,
+    command.status AS state,
+    'W14'::text AS rule,
+    command.deadline_at AS ends_by
+   FROM ferryman.command_inbox command
+  WHERE ((command.deadline_at > '-infinity'::timestamp with time zone) AND (command.deadline_at < ( SELECT edge.late_before
+           FROM edge)) AND (command.finished_at IS NULL))
+UNION ALL
+ SELECT 'async_task'::text AS domain,
+    task.id,
+    task.tenant,
+    task.status AS state,
+    'W14'::text AS rule,
+    task.deadline_at AS ends_by
+   FROM ferryman.async_tasks task
+  WHERE ((task.deadline_at > '-infinity'::timestamp with time zone) AND (task.deadline_at < ( SELECT edge.late_before
+           FROM edge)) AND (task.completed_at IS NULL));
+
+COMMENT ON VIEW ferryman.overdue_commands IS 'Live commands and async tasks past the time by which a rule should have ended them.';
 
 CREATE VIEW ferryman.overdue_relays AS
  WITH edge AS MATERIALIZED (
@@ -1531,6 +1756,14 @@ UNION ALL
 COMMENT ON VIEW ferryman.overdue_tasks IS 'Live tasks and schedules past the time by which a rule should have acted on them.';
 
 CREATE VIEW ferryman.overdue AS
+ SELECT overdue_commands.domain,
+    overdue_commands.id,
+    overdue_commands.tenant,
+    overdue_commands.state,
+    overdue_commands.rule,
+    overdue_commands.ends_by
+   FROM ferryman.overdue_commands
+UNION ALL
  SELECT overdue_relays.domain,
     overdue_relays.id,
     overdue_relays.tenant,
@@ -1719,8 +1952,17 @@ CREATE TABLE ferryman.workers (
 
 ALTER TABLE ONLY ferryman.events ATTACH PARTITION ferryman.events_default DEFAULT;
 
+ALTER TABLE ONLY ferryman.async_tasks
+    ADD CONSTRAINT async_tasks_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY ferryman.clock_shift
     ADD CONSTRAINT clock_shift_pkey PRIMARY KEY (only_row);
+
+ALTER TABLE ONLY ferryman.command_inbox
+    ADD CONSTRAINT command_inbox_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY ferryman.command_routes
+    ADD CONSTRAINT command_routes_pkey PRIMARY KEY (result_type);
 
 ALTER TABLE ONLY ferryman.consumers
     ADD CONSTRAINT consumers_pkey PRIMARY KEY (name);
@@ -1775,6 +2017,14 @@ ALTER TABLE ONLY ferryman.webhooks
 
 ALTER TABLE ONLY ferryman.workers
     ADD CONSTRAINT workers_pkey PRIMARY KEY (boot_id);
+
+CREATE INDEX async_tasks_command ON ferryman.async_tasks USING btree (triggered_by_command_id, id);
+
+CREATE INDEX async_tasks_ending ON ferryman.async_tasks USING btree (deadline_at) WHERE (completed_at IS NULL);
+
+CREATE INDEX command_inbox_ending ON ferryman.command_inbox USING btree (deadline_at) WHERE (finished_at IS NULL);
+
+CREATE UNIQUE INDEX command_inbox_idempotency ON ferryman.command_inbox USING btree (tenant, idempotency_key) WHERE (idempotency_key IS NOT NULL);
 
 CREATE INDEX events_order ON ONLY ferryman.events USING btree (id);
 
@@ -1848,6 +2098,14 @@ ALTER INDEX ferryman.events_order ATTACH PARTITION ferryman.events_default_id_id
 
 ALTER INDEX ferryman.events_subject ATTACH PARTITION ferryman.events_default_subject_id_idx;
 
+CREATE TRIGGER async_tasks_status_births BEFORE INSERT ON ferryman.async_tasks FOR EACH ROW WHEN (((new.status = ANY (ARRAY['PENDING'::text, 'RUNNING'::text])) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('ASYNC_TASK_INVALID_TRANSITION', 'status', 'id');
+
+CREATE TRIGGER async_tasks_status_moves BEFORE UPDATE OF status ON ferryman.async_tasks FOR EACH ROW WHEN ((((((((((old.status = 'PENDING'::text) AND (new.status = 'CANCELLED'::text)) OR ((old.status = 'PENDING'::text) AND (new.status = 'COMPLETED'::text))) OR ((old.status = 'PENDING'::text) AND (new.status = 'FAILED'::text))) OR ((old.status = 'PENDING'::text) AND (new.status = 'RUNNING'::text))) OR ((old.status = 'RUNNING'::text) AND (new.status = 'CANCELLED'::text))) OR ((old.status = 'RUNNING'::text) AND (new.status = 'COMPLETED'::text))) OR ((old.status = 'RUNNING'::text) AND (new.status = 'FAILED'::text))) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('ASYNC_TASK_INVALID_TRANSITION', 'status', 'id');
+
+CREATE TRIGGER command_inbox_status_births BEFORE INSERT ON ferryman.command_inbox FOR EACH ROW WHEN (((new.status = 'RECEIVED'::text) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('COMMAND_INVALID_TRANSITION', 'status', 'id');
+
+CREATE TRIGGER command_inbox_status_moves BEFORE UPDATE OF status ON ferryman.command_inbox FOR EACH ROW WHEN (((((((old.status = 'PROCESSING'::text) AND (new.status = 'COMPLETED'::text)) OR ((old.status = 'PROCESSING'::text) AND (new.status = 'FAILED'::text))) OR ((old.status = 'RECEIVED'::text) AND (new.status = 'FAILED'::text))) OR ((old.status = 'RECEIVED'::text) AND (new.status = 'PROCESSING'::text))) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('COMMAND_INVALID_TRANSITION', 'status', 'id');
+
 CREATE TRIGGER events_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON ferryman.events FOR EACH STATEMENT EXECUTE FUNCTION ferryman.refuse_rewriting();
 
 CREATE TRIGGER events_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON ferryman.events_default FOR EACH STATEMENT EXECUTE FUNCTION ferryman.refuse_rewriting();
@@ -1867,6 +2125,9 @@ CREATE TRIGGER webhook_deliveries_state_moves BEFORE UPDATE OF state ON ferryman
 CREATE TRIGGER webhooks_state_births BEFORE INSERT ON ferryman.webhooks FOR EACH ROW WHEN (((new.state = 'active'::text) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('WEBHOOK_INVALID_TRANSITION', 'state', 'id');
 
 CREATE TRIGGER webhooks_state_moves BEFORE UPDATE OF state ON ferryman.webhooks FOR EACH ROW WHEN (((((((old.state = 'active'::text) AND (new.state = 'disabled'::text)) OR ((old.state = 'active'::text) AND (new.state = 'paused'::text))) OR ((old.state = 'paused'::text) AND (new.state = 'active'::text))) OR ((old.state = 'paused'::text) AND (new.state = 'disabled'::text))) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('WEBHOOK_INVALID_TRANSITION', 'state', 'id');
+
+ALTER TABLE ONLY ferryman.async_tasks
+    ADD CONSTRAINT async_tasks_triggered_by_command_id_fkey FOREIGN KEY (triggered_by_command_id) REFERENCES ferryman.command_inbox(id) ON DELETE SET NULL;
 
 ALTER TABLE ONLY ferryman.task_logs
     ADD CONSTRAINT task_logs_task_fkey FOREIGN KEY (task) REFERENCES ferryman.tasks(id) ON DELETE CASCADE;

@@ -43,6 +43,8 @@ FLOWS = [
 ]
 GATES = ["tests/sql/test_gates.py", "tests/sql/test_gates_terms.py", "tests/sql/test_agreements.py"]
 SCHEDULES = ["tests/sql/test_schedules.py", "tests/sql/test_schedules_read.py"]
+COMMANDS = ["tests/commands/test_guards.py", "tests/commands/test_results.py"]
+LIVES = [*COMMANDS, "tests/commands/test_watch.py", "tests/commands/test_flow.py", "tests/property/test_commands.py"]
 TESTS: dict[str, list[str]] = {
     "tasks/tasks/turn": [*MOVES, *LOCKS],
     "tasks/tasks/settle": [*MOVES, *LOCKS, "tests/tasks/test_callbacks.py"],
@@ -90,6 +92,17 @@ TESTS: dict[str, list[str]] = {
     "tasks/task_steps": STEPS,
     "tasks/task_waits": [*STEPS, "tests/sql/test_matrix.py"],
     "tasks/task_signals": [*STEPS, "tests/tasks/test_waits.py"],
+    "commands/async_tasks": COMMANDS,
+    "commands/async_tasks/settle": LIVES,
+    "commands/async_tasks/late": ["tests/commands/test_watch.py"],
+    "commands/async_tasks/lost": ["tests/commands/test_watch.py"],
+    "commands/command_inbox": LIVES,
+    "commands/command_inbox/receive": ["tests/commands/test_flow.py"],
+    "commands/command_inbox/met": ["tests/commands/test_flow.py"],
+    "commands/command_inbox/list": ["tests/commands/test_flow.py", "tests/surfaces/test_command.py"],
+    "commands/command_inbox/late": ["tests/commands/test_watch.py"],
+    "commands/command_inbox/unknown": ["tests/commands/test_bad_input.py", "tests/commands/test_watch.py"],
+    "commands/command_routes": ["tests/commands/test_watch.py"],
     "kernel/events": [
         "tests/sql/test_events.py",
         "tests/sql/test_events_places.py",

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ferryman.app.embedded import Embedded
+from ferryman.commands.states import ASYNC_TASK, COMMAND
 from ferryman.kernel import migrate
 from ferryman.kernel.machine import Machine
 from ferryman.relays.states import DELIVERY, WEBHOOK
@@ -91,6 +92,8 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/machines/schedules.md": lambda: lifecycle(SCHEDULE),
     "docs/machines/webhooks.md": lambda: lifecycle(WEBHOOK),
     "docs/machines/webhook_deliveries.md": lambda: lifecycle(DELIVERY),
+    "docs/machines/command_inbox.md": lambda: lifecycle(COMMAND),
+    "docs/machines/async_tasks.md": lambda: lifecycle(ASYNC_TASK),
     "docs/reference.md": reference.page,
 }
 

@@ -69,6 +69,7 @@ def test_every_accessor_moves_its_metric() -> None:
     telemetry.called("dead")
     telemetry.depth("task", [("mail", "ready", 5)])
     telemetry.ended("task", "succeeded")
+    telemetry.unmatched("async_task", "ASYNC_TASK_ENDED")
     told = telemetry.exposition().decode()
 
     moved = {line.split("{")[0].split(" ")[0] for line in told.splitlines() if not line.startswith("#")}

@@ -11,12 +11,16 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, overload
 
 from ferryman.app import wiring
+from ferryman.app.commands import Commands
 from ferryman.app.handle import Handle
+from ferryman.app.mappings import Mappings
 from ferryman.app.queues import Queues
 from ferryman.app.registry import Registry
 from ferryman.app.relays import Relays, Webhooks
 from ferryman.app.schedules import Declared, Schedule, Schedules
 from ferryman.app.tasks import Tasks
+from ferryman.commands.orchestrator import Orchestrator
+from ferryman.commands.rules import names
 from ferryman.kernel import errors, migrate
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.pool import Database
@@ -56,6 +60,8 @@ class Ferryman:
             Defaults(timeout_ms=_ms(self.settings.tasks.timeout), max_retries=self.settings.tasks.max_retries)
         )
         self._declared = Declared(self._handlers)
+        self._mappings = Mappings(self._handlers)
+        self._orchestrator = Orchestrator(self._mappings.options, ends_after=self.settings.tasks.ends_after)
         self._settlers: dict[str, Settles] = {}
         self._given_doorbell = doorbell
         self._opened: wiring.Opened | None = None
@@ -179,6 +185,42 @@ class Ferryman:
         """Know of a handler that runs in other processes, so that its tasks can be created here."""
         self._handlers.declare(name, **options)
 
+    def on_command(self, *types: str, fact: str | None = None, **options: Any) -> Callable[[Handled], Handled]:
+        """Register the function that maps commands of these types to messages for capabilities.
+
+        It gets the `Command` and returns a `Message`, a `Fact`, a list of them, or None. `fact` is stated with what it asks
+        for, by default `Theme.Requested` for `Theme.Request`. It runs as a task; the options are
+        `queue`, `priority`, `timeout`, `max_retries` and `backoff`.
+        """
+
+        def register(function: Handled) -> Handled:
+            self._mappings.on_command(function, *types, fact=fact, **options)
+            return function
+
+        return register
+
+    def on_result(self, *types: str, **options: Any) -> Callable[[Handled], Handled]:
+        """Register what follows results of these types: a function that gets the `Result` and returns as a mapping does."""
+
+        def register(function: Handled) -> Handled:
+            self._mappings.on_result(function, *types, **options)
+            return function
+
+        return register
+
+    def capability(self, type: str, **options: Any) -> Callable[[Handled], Handled]:
+        """Register a capability: a function that gets the input of its messages by name and returns the result.
+
+        The type may be that of its tasks, its messages or its results. It runs as a task; the options are
+        `queue`, `priority`, `timeout`, `max_retries` and `backoff`.
+        """
+
+        def register(function: Handled) -> Handled:
+            self._mappings.capability(function, type, **options)
+            return function
+
+        return register
+
     def handlers(self) -> list[str]:
         """Name the handlers that run here."""
         return sorted(self._handlers.handlers)
@@ -203,7 +245,12 @@ class Ferryman:
             await wiring.patiently(self.open, unless)
         elif self._opened is None:
             self._opened = await wiring.open_app(
-                self.settings, self._handlers, Owners({**self._settlers, CHILD: Joins()}), doorbell=self._given_doorbell
+                self.settings,
+                self._handlers,
+                Owners({**self._settlers, names.CALLBACK: self._orchestrator, CHILD: Joins()}),
+                doorbell=self._given_doorbell,
+                mappings=self._mappings,
+                orchestrator=self._orchestrator,
             )
         return self
 
@@ -243,6 +290,11 @@ class Ferryman:
     def schedules(self) -> Schedules:
         """The door to schedules."""
         return self._open.schedules
+
+    @property
+    def commands(self) -> Commands:
+        """The door to commands."""
+        return self._open.commands
 
     @property
     def webhooks(self) -> Webhooks:

@@ -15,11 +15,16 @@ from typing import Any
 
 from ferryman.app import relays as outgoing
 from ferryman.app import tasks as doors
+from ferryman.app.commands import Commands, Orders
 from ferryman.app.fit import Fit
+from ferryman.app.mappings import Mappings
 from ferryman.app.queues import Queues
 from ferryman.app.registry import Registry
 from ferryman.app.relays import Relays, Webhooks
 from ferryman.app.schedules import Schedules
+from ferryman.commands import watch as command_watch
+from ferryman.commands.intake import routes
+from ferryman.commands.orchestrator import Orchestrator
 from ferryman.kernel import db, errors, events, ids, lease, migrate, part, payload, telemetry, watchdog
 from ferryman.kernel.doorbell import Doorbell, NoDoorbell
 from ferryman.kernel.doorbell_pg import PostgresDoorbell
@@ -58,6 +63,9 @@ class Opened:
     tasks: doors.Tasks
     queues: Queues
     schedules: Schedules
+    orchestrator: Orchestrator
+    mappings: Mappings
+    commands: Commands
     webhooks: Webhooks
     relays: Relays
 
@@ -88,6 +96,8 @@ class Opened:
         """Let go, doors first."""
         await self.tasks.close()
         await self.schedules.close()
+        await self.commands.close()
+        self.mappings.mirror = None
         await self.doorbell.close()
         await self.database.close()
 
@@ -102,7 +112,10 @@ async def address(settings: Settings) -> str:
     return await asyncio.to_thread(Embedded(EMBEDDED_FOLDER).start)
 
 
-async def open_app(settings: Settings, handlers: Registry, owners: Owners, *, doorbell: Doorbell | None) -> Opened:
+async def open_app(
+    settings: Settings, handlers: Registry, owners: Owners, *, doorbell: Doorbell | None, mappings: Mappings,
+    orchestrator: Orchestrator,
+) -> Opened:  # fmt: skip
     """Connect, and open the doors."""
     url = await address(settings)
     if settings.database_url is None:
@@ -141,9 +154,14 @@ async def open_app(settings: Settings, handlers: Registry, owners: Owners, *, do
         ends_after=settings.tasks.ends_after,
         payload_limit=settings.tasks.payload_limit,
     )
+    commands = Commands(
+        database, bell, mappings, Orders(orchestrator, owners), settings,
+        line=partial(Line, url, schema=settings.schema, patience=PATIENCE), patience=PATIENCE,
+        rings_within=rings_within(settings),
+    )  # fmt: skip
     agreed = Queues(database, bell, lambda: tasks.tenant)
     opened = Opened(
-        settings, url, handlers, owners, database, bell, tasks, agreed, schedules,
+        settings, url, handlers, owners, database, bell, tasks, agreed, schedules, orchestrator, mappings, commands,
         Webhooks(database, bell, tasks, settings=settings), Relays(database),
     )  # fmt: skip
     try:
@@ -251,6 +269,8 @@ async def work(opened: Opened, stop: asyncio.Event, **terms: Any) -> None:
 async def _begin(opened: Opened, line: Line, in_force: str) -> None:
     await db.many(line, _KEEP, values=in_force)
     await declare_queues(opened)
+    if opened.mappings.routes:
+        await routes.declare(line, opened.mappings.routes)
 
 
 async def _work(opened: Opened, stop: asyncio.Event, line: Line, agreed: Terms) -> None:
@@ -265,6 +285,7 @@ async def _work(opened: Opened, stop: asyncio.Event, line: Line, agreed: Terms) 
         settings={
             "worker.watchdog_interval_seconds": worker.watchdog_interval.total_seconds(),
             "worker.lease_sweep_seconds": worker.lease_sweep.total_seconds(),
+            "commands.unknown_after_seconds": opened.settings.commands.unknown_after.total_seconds(),
         },
     )
     watching = asyncio.create_task(dog.run())
@@ -323,6 +344,14 @@ def rules(opened: Opened) -> list[watchdog.Rule]:
             kept=opened.settings.relays.retention,
             dead_kept=opened.settings.relays.retention_dead,
         ),
+        *command_watch.rules(
+            opened.orchestrator,
+            opened.owners,
+            opened.doorbell,
+            interval=worker.watchdog_interval,
+            unknown_after=opened.settings.commands.unknown_after,
+        ),
+        command_watch.retention(kept=opened.settings.commands.retention),
         *watch.leavings(kept=opened.settings.tasks.retention),
         watchdog.W16,
         days_of_the_log(kept=opened.settings.log.retention),
@@ -353,7 +382,13 @@ def days_of_the_log(*, kept: timedelta) -> watchdog.Rule:
 
 def invariants() -> tuple[Invariant, ...]:
     """Return what must always be true, of every domain."""
-    return (*KERNEL_INVARIANTS, *watch.TASK_INVARIANTS, *watch.SCHEDULE_INVARIANTS, *relays_watch.RELAY_INVARIANTS)
+    return (
+        *KERNEL_INVARIANTS,
+        *watch.TASK_INVARIANTS,
+        *watch.SCHEDULE_INVARIANTS,
+        *command_watch.COMMAND_INVARIANTS,
+        *relays_watch.RELAY_INVARIANTS,
+    )
 
 
 def this_version() -> str:

@@ -485,3 +485,92 @@ class AppNotLoaded(FerrymanError):
     advice = (
         "Name it as module:attribute, such as --app shop.tasks:app, from a directory where `import shop.tasks` works."
     )
+
+
+# Commands
+
+
+class CommandInvalidRequest(FerrymanError):
+    """The request for a command, or the result of one of its tasks, cannot be accepted."""
+
+    code = "COMMAND_INVALID_REQUEST"
+    advice = "Mend the field that the message names; nothing was stored."
+
+
+class CommandInvalidMapping(FerrymanError):
+    """The function that maps a command or a result returned what cannot be understood."""
+
+    code = "COMMAND_INVALID_MAPPING"
+    advice = "Return a Message, a Fact, a list of them, or None."
+
+
+class CommandDuplicate(FerrymanError):
+    """A command with this idempotency key exists and differs from this one."""
+
+    code = "COMMAND_DUPLICATE"
+    advice = "Use a new idempotency key, or send the same command type and session."
+
+
+class CommandNotFound(FerrymanError):
+    """There is no such command."""
+
+    code = "COMMAND_NOT_FOUND"
+    advice = "Commands are found by the id that their send answered with, within their tenant."
+
+
+class CommandUnknownType(FerrymanError):
+    """No living worker knows how to map commands or results of this type."""
+
+    code = "COMMAND_UNKNOWN_TYPE"
+    advice = "Register a function with @app.on_command or @app.on_result, and start a worker of that app."
+
+
+class CapabilityUnknown(FerrymanError):
+    """No living worker has this capability."""
+
+    code = "CAPABILITY_UNKNOWN"
+    advice = (
+        "Register a function with @app.capability and start a worker of that app, or send the message outside=True."
+    )
+
+
+class CommandFailed(FerrymanError):
+    """The command has failed."""
+
+    code = "COMMAND_FAILED"
+    advice = "`ferryman command story` tells which of its tasks failed, and why."
+
+
+class CommandCancelled(FerrymanError):
+    """The command was cancelled."""
+
+    code = "COMMAND_CANCELLED"
+    advice = "Send it again if it is wanted after all."
+
+
+class CommandTimeout(FerrymanError):
+    """The command, or one of its tasks, had not ended at its deadline."""
+
+    code = "COMMAND_TIMEOUT"
+    advice = "Give it a longer deadline, or look at what it waited for: `ferryman command story`."
+
+
+class AsyncTaskNotFound(FerrymanError):
+    """There is no such async task."""
+
+    code = "ASYNC_TASK_NOT_FOUND"
+    advice = "`ferryman command story` lists the async tasks of a command with their ids."
+
+
+class AsyncTaskEnded(FerrymanError):
+    """The async task has ended; a result that comes later changes nothing."""
+
+    code = "ASYNC_TASK_ENDED"
+    advice = "Nothing needs to be done: the first end counts."
+
+
+class AsyncTaskLost(FerrymanError):
+    """The task that ran this capability has ended without telling its end."""
+
+    code = "ASYNC_TASK_LOST"
+    advice = "This is a defect of ours: please report it."

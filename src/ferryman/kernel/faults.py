@@ -53,6 +53,9 @@ REGISTRY: Mapping[str, str] = {
     "relay.published": "Events are published and acknowledged; the relay's place has not moved.",
     "relay.spread": "Deliveries are written in an open transaction, with the place of their reader.",
     "webhook.called": "A receiver has answered a webhook; its answer is known to this process alone.",
+    "command.sent": "Commands are received in an open transaction that has not committed.",
+    "command.processed": "Steps of commands and their async tasks are written in an open transaction; their tasks are not yet.",
+    "async_task.settled": "Ends of async tasks are written in an open transaction; what follows them is not yet.",
     "watchdog.found": "A watchdog's rule has locked what it found and has done nothing about it.",
     "watchdog.acted": "A watchdog's rule has acted; its transaction has not committed.",
 }

@@ -86,6 +86,16 @@ class Tasks(Section):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Commands(Section):
+    """How long a command may take as a whole, and how long what nobody knows is waited for."""
+
+    deadline: Annotated[timedelta, duration(least=timedelta(seconds=1))] = timedelta(days=1)
+    # As long as a worker with new code may need to come up beside one that lives.
+    unknown_after: Annotated[timedelta, duration(least=NOTHING, key="unknown_after_seconds")] = timedelta(seconds=30)
+    retention: Annotated[timedelta, duration(least=MINUTE, most=CENTURY)] = timedelta(days=30)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Log(Section):
     """How long the log is kept, by whole days; a day that a consumer has still to read stays."""
 
@@ -137,6 +147,7 @@ class Settings(Section):
     worker: Worker = field(default_factory=Worker)
     pmo: Pmo = field(default_factory=Pmo)
     tasks: Tasks = field(default_factory=Tasks)
+    commands: Commands = field(default_factory=Commands)
     log: Log = field(default_factory=Log)
     pool: Pool = field(default_factory=Pool)
     relays: Relays = field(default_factory=Relays)

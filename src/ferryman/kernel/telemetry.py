@@ -58,6 +58,9 @@ CREATED = Metric("ferryman_created_total", "counter", "Work accepted.", ("domain
 CLAIMED = Metric("ferryman_claimed_total", "counter", "Work handed to a worker.", ("domain", "queue"))
 ENDED = Metric("ferryman_outcomes_total", "counter", "Tries settled, by where they led.", ("domain", "state", "code"))
 FENCED = Metric("ferryman_fenced_total", "counter", "Writes refused because their claim was stale.", ("domain", "move"))
+UNMATCHED = Metric(
+    "ferryman_unmatched_total", "counter", "Results from outside that changed nothing.", ("domain", "code")
+)
 ACTIONS = Metric("ferryman_watchdog_actions_total", "counter", "Findings repaired or ended.", ("rule",))
 SPOILED = Metric("ferryman_watchdog_failures_total", "counter", "Findings that a rule could not act on.", ("rule",))
 WITHHELD = Metric("ferryman_watchdog_withheld_total", "counter", "Looks put off after an outage.", ("rule",))
@@ -147,6 +150,11 @@ def fenced(domain: str, move: Literal["settle", "renew", "progress", "log", "ste
     """Count writes of holders whose claim was stale."""
     if count:
         FENCED.of(domain, move).inc(count)
+
+
+def unmatched(domain: str, code: str) -> None:
+    """Count a result from outside that met nothing it could end."""
+    UNMATCHED.of(domain, code).inc()
 
 
 def acted(rule: str, count: int) -> None:
