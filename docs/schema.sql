@@ -556,6 +556,15 @@ CREATE FUNCTION ferryman.id_at(moment timestamp with time zone) RETURNS uuid
     select rpad(encode(substring(int8send(greatest(0, floor(extract(epoch from moment) * 1000)::bigint)) from 3), 'hex'), 32, '0')::uuid
 $$;
 
+CREATE FUNCTION ferryman.late_before() RETURNS timestamp with time zone
+    LANGUAGE sql STABLE
+    AS $$
+    select case when watchdog.grace_until < clock_timestamp() - ferryman.slack()
+                then ferryman.clock() - ferryman.slack()
+                else '-infinity' end
+    from ferryman.watchdog
+$$;
+
 CREATE FUNCTION ferryman.new_id() RETURNS uuid
     LANGUAGE sql
     AS $$
@@ -1110,7 +1119,7 @@ COMMENT ON COLUMN ferryman.schedules.declared IS 'It stands in the code of an ap
 
 COMMENT ON COLUMN ferryman.schedules.schedule_id IS 'Given by its creator; null means: the text of id.';
 
-CREATE VIEW ferryman.bounds AS
+CREATE VIEW ferryman.bounds_tasks AS
  SELECT 'task'::text AS domain,
     task.id,
     task.tenant,
@@ -1140,6 +1149,18 @@ UNION ALL
     schedule.ends_at AS terminal_by
    FROM ferryman.schedules schedule
   WHERE (schedule.next_run_at IS NOT NULL);
+
+COMMENT ON VIEW ferryman.bounds_tasks IS 'Every live task and schedule, the rule that ends it, and by when.';
+
+CREATE VIEW ferryman.bounds AS
+ SELECT domain,
+    id,
+    tenant,
+    state,
+    rule,
+    ends_by,
+    terminal_by
+   FROM ferryman.bounds_tasks;
 
 COMMENT ON VIEW ferryman.bounds IS 'Every live object, the rule that ends it, and by when.';
 
@@ -1210,21 +1231,9 @@ CREATE TABLE ferryman.migrations (
     applied_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
 );
 
-CREATE TABLE ferryman.watchdog (
-    only_row boolean DEFAULT true NOT NULL,
-    ticked_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    grace_until timestamp with time zone DEFAULT '-infinity'::timestamp with time zone NOT NULL,
-    CONSTRAINT watchdog_only_row_check CHECK (only_row)
-);
-
-CREATE VIEW ferryman.overdue AS
+CREATE VIEW ferryman.overdue_tasks AS
  WITH edge AS MATERIALIZED (
-         SELECT
-                CASE
-                    WHEN (watchdog.grace_until < (clock_timestamp() - ferryman.slack())) THEN (ferryman.clock() - ferryman.slack())
-                    ELSE '-infinity'::timestamp with time zone
-                END AS late_before
-           FROM ferryman.watchdog
+         SELECT ferryman.late_before() AS late_before
         )
  SELECT 'task'::text AS domain,
     task.id,
@@ -1233,8 +1242,8 @@ CREATE VIEW ferryman.overdue AS
     'W13'::text AS rule,
     task.leased_until AS ends_by
    FROM ferryman.tasks task
-  WHERE (task.leased_until < ( SELECT edge.late_before
-           FROM edge))
+  WHERE ((task.leased_until > '-infinity'::timestamp with time zone) AND (task.leased_until < ( SELECT edge.late_before
+           FROM edge)))
 UNION ALL
  SELECT 'task'::text AS domain,
     task.id,
@@ -1243,7 +1252,7 @@ UNION ALL
     'T21'::text AS rule,
     task.ends_at AS ends_by
    FROM ferryman.tasks task
-  WHERE ((task.ends_at < ( SELECT edge.late_before
+  WHERE ((task.ends_at > '-infinity'::timestamp with time zone) AND (task.ends_at < ( SELECT edge.late_before
            FROM edge)) AND (task.finished_at IS NULL) AND (task.leased_until IS NULL))
 UNION ALL
  SELECT 'task'::text AS domain,
@@ -1253,8 +1262,8 @@ UNION ALL
     'T1'::text AS rule,
     task.wake_at AS ends_by
    FROM ferryman.tasks task
-  WHERE (task.wake_at < ( SELECT edge.late_before
-           FROM edge))
+  WHERE ((task.wake_at > '-infinity'::timestamp with time zone) AND (task.wake_at < ( SELECT edge.late_before
+           FROM edge)))
 UNION ALL
  SELECT 'schedule'::text AS domain,
     schedule.id,
@@ -1263,8 +1272,19 @@ UNION ALL
     'T10'::text AS rule,
     schedule.next_run_at AS ends_by
    FROM ferryman.schedules schedule
-  WHERE (schedule.next_run_at < ( SELECT edge.late_before
-           FROM edge));
+  WHERE ((schedule.next_run_at > '-infinity'::timestamp with time zone) AND (schedule.next_run_at < ( SELECT edge.late_before
+           FROM edge)));
+
+COMMENT ON VIEW ferryman.overdue_tasks IS 'Live tasks and schedules past the time by which a rule should have acted on them.';
+
+CREATE VIEW ferryman.overdue AS
+ SELECT domain,
+    id,
+    tenant,
+    state,
+    rule,
+    ends_by
+   FROM ferryman.overdue_tasks;
 
 COMMENT ON VIEW ferryman.overdue IS 'Live objects past the time by which a rule should have acted on them; empty by invariant.';
 
@@ -1380,6 +1400,13 @@ CREATE TABLE ferryman.task_waits (
 WITH (fillfactor='50');
 
 COMMENT ON COLUMN ferryman.task_waits.open IS 'How many of the children must end before it goes on. Null: it waits for none.';
+
+CREATE TABLE ferryman.watchdog (
+    only_row boolean DEFAULT true NOT NULL,
+    ticked_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    grace_until timestamp with time zone DEFAULT '-infinity'::timestamp with time zone NOT NULL,
+    CONSTRAINT watchdog_only_row_check CHECK (only_row)
+);
 
 CREATE TABLE ferryman.workers (
     boot_id uuid NOT NULL,

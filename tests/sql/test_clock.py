@@ -25,6 +25,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("kernel/sql/watchdog/outage.sql", "clock_timestamp()"): SILENCE,
     ("migrations/0003_overdue.sql", "grace_until < clock_timestamp()"): SILENCE,
     ("migrations/0004_schedules.sql", "grace_until < clock_timestamp()"): SILENCE,
+    ("migrations/0010_bounds.sql", "grace_until < clock_timestamp()"): SILENCE,
     ("migrations/0008_explain.sql", "clock_timestamp()"): SILENCE,
     ("migrations/0007_create_tasks.sql", "extract(epoch from clock_timestamp())"): IDS,
     ("migrations/0007_create_tasks.sql", "'now'"): "the name of a key, and under it the one clock",

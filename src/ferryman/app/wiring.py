@@ -17,7 +17,7 @@ from ferryman.app import tasks as doors
 from ferryman.app.queues import Queues
 from ferryman.app.registry import Registry
 from ferryman.app.schedules import Schedules
-from ferryman.kernel import db, errors, events, lease, migrate, payload, telemetry, watchdog
+from ferryman.kernel import db, errors, events, ids, lease, migrate, part, payload, telemetry, watchdog
 from ferryman.kernel.doorbell import Doorbell, NoDoorbell
 from ferryman.kernel.doorbell_pg import PostgresDoorbell
 from ferryman.kernel.invariants import KERNEL_INVARIANTS, Invariant
@@ -263,7 +263,7 @@ async def _work(opened: Opened, stop: asyncio.Event, line: Line, agreed: Terms) 
     )
     watching = asyncio.create_task(dog.run())
     try:
-        await Worker(
+        tasks = Worker(
             opened.handlers.handlers,
             opened.owners,
             opened.doorbell,
@@ -271,8 +271,10 @@ async def _work(opened: Opened, stop: asyncio.Event, line: Line, agreed: Terms) 
             session=opened.database.session,
             drafts=opened.drafts,
             terms=agreed,
+            boot_id=ids.boot_id(),
             home=opened.database,
-        ).run(stop, beside={"watchdog": watching})
+        )
+        await part.run([tasks], stop, grace=agreed.grace, beside={"watchdog": watching})
     finally:
         dog.stop()
         await asyncio.wait([watching], timeout=5)

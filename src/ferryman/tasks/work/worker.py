@@ -1,4 +1,4 @@
-"""A worker of tasks: the pump with its lanes, its keeper and its sweep, from the first beat to the drain (K17)."""
+"""What tasks do in a worker: the pump with its lanes, its keeper and its sweep (K17)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from typing import Any, NamedTuple
+from uuid import UUID
 
-from ferryman.kernel import errors, ids
 from ferryman.kernel.db import Tx
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.keeper import Keeper
@@ -50,7 +50,7 @@ class Terms(NamedTuple):
 
 
 class Worker:
-    """Claim, run and settle tasks until stopped."""
+    """Claim, run and settle tasks, from the first beat to the drain."""
 
     def __init__(
         self,
@@ -62,17 +62,20 @@ class Worker:
         session: Callable[[], AbstractAsyncContextManager[Tx]],
         drafts: Drafts,
         terms: Terms,
+        boot_id: UUID,
         home: object = None,
     ) -> None:
-        """Hold leases under a boot id of its own; `line` makes connections, `session` borrows one from the pool.
+        """Hold leases under the boot id of the process; `line` makes connections, `session` borrows one from the pool.
 
         `home` is the app it works for: inside a handler that app's doors serve the tenant of the running task.
         """
-        self.boot_id = ids.boot_id()
+        self.boot_id = boot_id
         self._handlers = handlers
         self._owners = owners
         self._doorbell = doorbell
         self._terms = terms
+        self._hushes: Sequence[Callable[[], None]] = ()
+        self._own: Mapping[str, asyncio.Task[None]] = {}
         self._words = Words(session, doorbell)
         self._lines = [line() for _ in range(terms.lanes + 2)]
         self._scribe = Scribe(self._lines[1], doorbell, owner=self.boot_id, ends_after=terms.ends_after)
@@ -114,42 +117,19 @@ class Worker:
             freed=lambda: self._ready(frozenset()),
         )
 
-    async def run(self, stop: asyncio.Event, *, beside: Mapping[str, asyncio.Future[Any]] | None = None) -> None:
-        """Work until told to stop; then finish what runs, within the grace period, and hand back the rest.
-
-        None of its parts ends by itself, nor of those that run `beside` it. If one does, the worker stops as if told to, and
-        says that it is broken: half a worker would hold leases, or claim, and never end what it should.
-        """
-        hushes = [
+    def start(self) -> Mapping[str, asyncio.Future[Any]]:
+        """Begin to claim, to renew and to promote what is due."""
+        self._hushes = [
             self._doorbell.listen("ready", self._ready),
             self._doorbell.listen("cancel", self._cancelled),
             self._doorbell.listen("queues", lambda _hints: self._ready(frozenset())),
         ]
-        own = {"sweep": asyncio.create_task(self._sweep.run()), "pump": asyncio.create_task(self.pump.run())}
-        parts = {**own, "keeper": self._keeper.start(), **(beside or {})}
+        self._own = {"sweep": asyncio.create_task(self._sweep.run()), "pump": asyncio.create_task(self.pump.run())}
         log.info("working", extra={"boot_id": str(self.boot_id), "queues": list(self._terms.queues)})
-        waiter = asyncio.create_task(stop.wait())
-        try:
-            await asyncio.wait([waiter, *parts.values()], return_when=asyncio.FIRST_COMPLETED)
-            broken = None if stop.is_set() else _broken(parts)
-            await self._drain(self._terms.grace)
-            if broken is not None:
-                raise broken
-        except asyncio.CancelledError:
-            # No time is left: what runs is handed back at once instead of waiting for its lease to pass.
-            await self._drain(timedelta(0))
-            raise
-        finally:
-            waiter.cancel()
-            for hush in hushes:
-                hush()
-            for task in own.values():
-                task.cancel()
-            await asyncio.gather(*own.values(), return_exceptions=True)
-            await self.pump.close()
-            await self._close()
+        return {**self._own, "keeper": self._keeper.start()}
 
-    async def _drain(self, grace: timedelta) -> None:
+    async def drain(self, grace: timedelta) -> None:
+        """Finish what runs, within the grace period, and hand back the rest."""
         handed_back = await self.pump.stop(grace.total_seconds())
         # The rest is one settling turn. If the database is away for longer than a lease, there is nothing left to hand back.
         if await self.pump.drained(self._terms.lease.total_seconds()):
@@ -158,7 +138,14 @@ class Worker:
             told = {"boot_id": str(self.boot_id), "held": len(self.pump.held)}
             log.warning("stopped without the database: leases end what could not be handed back", extra=told)
 
-    async def _close(self) -> None:
+    async def close(self) -> None:
+        """End whatever is still under way, and say goodbye."""
+        for hush in self._hushes:
+            hush()
+        for task in self._own.values():
+            task.cancel()
+        await asyncio.gather(*self._own.values(), return_exceptions=True)
+        await self.pump.close()
         await self._keeper.stop()
         self._runner.close()
         await self._scribe.close()
@@ -198,16 +185,3 @@ class Worker:
             ),
             lease=self._terms.lease,
         )
-
-
-def _broken(parts: Mapping[str, asyncio.Future[Any]]) -> errors.WorkerBroken | None:
-    """Return what to say of the first part that has ended by itself."""
-    for name, part in parts.items():
-        if part.done():
-            cause = None if part.cancelled() else part.exception()
-            log.critical("the %s of this worker has died: the worker stops", name, exc_info=cause)
-            why = "it ended by itself" if cause is None else errors.said(cause)
-            broken = errors.WorkerBroken(f"The {name} of this worker has died ({why}); it has stopped.", part=name)
-            broken.__cause__ = cause
-            return broken
-    return None
