@@ -12,10 +12,13 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Protocol, TypeAlias
 
-from ferryman.ingest.window import Window
+from ferryman.ingest.window import START, Window
 from ferryman.kernel.db import Tx
 
-START = "start"
+__all__ = [
+    "START", "Allow", "Answer", "Decision", "Failure", "FetchFailed", "Gate", "GateKey", "Item", "OpenGate", "Page", "Reject",
+    "Request", "Sink", "Source", "WaitUntil", "Window", "Written",
+]  # fmt: skip
 
 Item: TypeAlias = Mapping[str, Any]
 
