@@ -46,7 +46,7 @@ async def advance(tx: Tx, cursor_id: UUID, *, tenant: str, lineage: Lineage, tel
     said = await cursors.append(
         tx, cursor_id, id=event, tenant=tenant, kind=kind, prev=position, next=reached, key=key, lineage=lineage
     )
-    return forward and said and await _move(tx, cursor_id, position, reached, event)
+    return forward and said and await _move(tx, cursor_id, expected=position, position=reached, event=event)
 
 
 async def rewind(tx: Tx, cursor_id: UUID, *, tenant: str, position: int, reason: str) -> bool:
@@ -59,10 +59,10 @@ async def rewind(tx: Tx, cursor_id: UUID, *, tenant: str, position: int, reason:
     await cursors.append(
         tx, cursor_id, id=event, tenant=tenant, kind="rewind", prev=was, next=position, key=key, reason=reason
     )
-    return await _move(tx, cursor_id, was, position, event, rewinds=1)
+    return await _move(tx, cursor_id, expected=was, position=position, event=event, rewinds=1)
 
 
-async def _move(tx: Tx, id: UUID, expected: int, position: int, event: UUID, rewinds: int = 0) -> bool:
+async def _move(tx: Tx, id: UUID, *, expected: int, position: int, event: UUID, rewinds: int = 0) -> bool:
     if not await cursors.move(tx, id, expected=expected, position=position, event=event, rewinds=rewinds):
         # It is held: this cannot be. An event without its move must not commit.
         raise errors.IngestCursorMoved(cursor=str(id))

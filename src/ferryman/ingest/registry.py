@@ -8,8 +8,9 @@ from datetime import timedelta
 from difflib import get_close_matches
 from typing import Any
 
+from ferryman.ingest.model import Cut
 from ferryman.ingest.ports import GateKey, Sink, Source
-from ferryman.ingest.rules import slicing
+from ferryman.ingest.rules import expression, slicing
 from ferryman.kernel import errors, ids
 
 Compile = Callable[[Mapping[str, Any], Mapping[str, Any]], Mapping[str, Any]]
@@ -30,12 +31,17 @@ class Declared:
     safety_lag: timedelta | None = None
     credential: str = ""
     timeout: timedelta = timedelta(seconds=60)
-    compile: Compile | None = None
+    compile: Compile | None = None  # makes the parameters of a slice's requests of the expression's and its bounds
 
     @property
     def key(self) -> GateKey:
         """What shares one rate."""
         return GateKey(self.name, self.endpoint, self.credential)
+
+    def ask(self, asked: Mapping[str, Any], cut: Cut) -> dict[str, Any]:
+        """Return the parameters of a slice's requests; raises where the expression cannot be asked of this slice."""
+        rendered = expression.render(asked, cut)
+        return rendered if self.compile is None else dict(self.compile(rendered, cut.spec()))
 
     def snapshot(self) -> dict[str, Any]:
         """Return what a plan remembers of it; no credential, which may be a secret."""

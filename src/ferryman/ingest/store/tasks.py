@@ -131,9 +131,16 @@ async def cancel(tx: Tx, ids: Sequence[UUID], *, code: str, reason: str) -> Sequ
     return await many(tx, _CANCEL, ids=list(ids), code=code, reason=reason)
 
 
-async def undecided(tx: Tx, limit: int) -> Sequence[Row]:
-    """Find what waits for the planner's word."""
-    return await many(tx, _UNDECIDED, limit=limit)
+async def undecided(tx: Tx, limit: int, *, known: Iterable[tuple[str, str]]) -> Sequence[Row]:
+    """Find what waits for the planner's word, of the sources known here."""
+    pairs = sorted(known)
+    return await many(
+        tx,
+        _UNDECIDED,
+        limit=limit,
+        known_sources=[source for source, _ in pairs],
+        known_endpoints=[endpoint for _, endpoint in pairs],
+    )
 
 
 async def decide(tx: Tx, id: UUID, decision: str) -> bool:

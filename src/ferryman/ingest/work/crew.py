@@ -90,10 +90,10 @@ class IngestCrew:
             telemetry.ended("ingest", verdict.task.value, verdict.code)
         if partial:
             async with line.transaction() as tx:
-                left = await tasks.undecided(tx, DECIDED_AT_ONCE)
+                left = await tasks.undecided(tx, DECIDED_AT_ONCE, known=self._sources.declared)
                 await reslice.decide(
-                    tx, left, queued_max=self._terms.queued_max, ends_after=self._terms.ends_after
-                )  # fmt: skip
+                    tx, left, self._sources, queued_max=self._terms.queued_max, ends_after=self._terms.ends_after
+                )
         if outcomes:
             self._doorbell.ring(TOPIC)
 

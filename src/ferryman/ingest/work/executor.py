@@ -14,9 +14,10 @@ from ferryman.ingest.ports import Gate
 from ferryman.ingest.registry import Sources
 from ferryman.ingest.work.crew import TOPIC, IngestCrew, Terms
 from ferryman.ingest.work.run import Runner
+from ferryman.kernel import errors
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.keeper import Keeper
-from ferryman.kernel.loop import Pump
+from ferryman.kernel.loop import RECONNECT, Pump
 from ferryman.kernel.pool import Database, Line
 
 log = logging.getLogger("ferryman.ingest")
@@ -68,7 +69,14 @@ class Executor:
         return {"ingest pump": pumping, "ingest keeper": self._keeper.start()}
 
     async def _pump(self) -> None:
-        await self._pool.open()
+        failures = 0
+        while True:
+            try:
+                await self._pool.open()
+                break
+            except errors.DatabaseUnavailable:
+                failures += 1
+                await asyncio.sleep(RECONNECT.delay(failures).total_seconds())
         await self.pump.run()
 
     async def drain(self, grace: timedelta) -> None:

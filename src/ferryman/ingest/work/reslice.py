@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
-from uuid import UUID
 
-from ferryman.ingest.model import Cut
-from ferryman.ingest.rules import expression, keys, reslicing, slicing
+from ferryman.ingest import cutting
+from ferryman.ingest.registry import Sources
+from ferryman.ingest.rules import reslicing, slicing
 from ferryman.ingest.store import plans, tasks
-from ferryman.kernel import ids, telemetry
+from ferryman.kernel import telemetry
 from ferryman.kernel.db import Row, Tx
 
 log = telemetry.logger("ingest")
 
 
-async def decide(tx: Tx, left: Sequence[Row], *, queued_max: int, ends_after: timedelta) -> int:
+async def decide(tx: Tx, left: Sequence[Row], sources: Sources, *, queued_max: int, ends_after: timedelta) -> int:
     """Decide about each, and derive what has room."""
     for row in left:
-        await _decide(tx, row, ends_after=ends_after)
-    for tenant, source in {(row["tenant"], row["source"]) for row in left}:
+        await _decide(tx, row, sources, ends_after=ends_after)
+    for tenant, source in sorted({(row["tenant"], row["source"]) for row in left}):
         await plans.derive(tx, tenant=tenant, source=source, most=queued_max)
     return len(left)
 
 
-async def _decide(tx: Tx, row: Row, *, ends_after: timedelta) -> None:
+async def _decide(tx: Tx, row: Row, sources: Sources, *, ends_after: timedelta) -> None:
     cut = slicing.read(json.loads(row["spec"]), lower=row["lower"], upper=row["upper"])
     decision = reslicing.decide(
         cut,
@@ -41,21 +40,16 @@ async def _decide(tx: Tx, row: Row, *, ends_after: timedelta) -> None:
     log.info("what remains of a slice: %s", decision.word, extra={"task": str(row["id"]), "source": row["source"]})
     if not decision.cuts:
         return
-    made = [_slice(row, each) for each in decision.cuts]
-    await plans.cut(
+    successors = await cutting.store(
         tx,
         row["plan_id"],
-        made,
+        sources.declared[row["source"], row["endpoint"]],
+        decision.cuts,
+        operation=row["operation"],
+        expression=json.loads(row["expression"]),
+        expr_hash=row["expr_hash"],
         depth=row["depth"] + (decision.word == reslicing.BISECT),
         priority=row["priority"],
         ends_after=ends_after,
     )
-    await plans.replace(tx, row["slice_id"], [id for id, *_ in made])
-
-
-def _slice(row: Row, cut: Cut) -> tuple[UUID, Cut, str, Mapping[str, Any]]:
-    signature = keys.signature(
-        row["source"], row["endpoint"], row["operation"], expr_hash=row["expr_hash"], spec=cut.spec()
-    )
-    asked = expression.render(json.loads(row["expression"]), cut)
-    return ids.new_id(), cut, signature, {"request": asked}
+    await plans.replace(tx, row["slice_id"], successors)

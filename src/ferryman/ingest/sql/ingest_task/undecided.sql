@@ -17,6 +17,9 @@ left join lateral (
 ) as last on true
 where task.status = 'PARTIAL'
   and task.decision is null
+  and (task.source, task.endpoint) in (
+      select known.source, known.endpoint
+      from unnest(:known_sources::text[], :known_endpoints::text[]) as known (source, endpoint))
 order by task.id
 limit :limit
 for update of task skip locked
