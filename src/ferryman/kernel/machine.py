@@ -75,12 +75,7 @@ class Machine(Generic[State]):
     code: str = "TASK_INVALID_TRANSITION"
 
     def __post_init__(self) -> None:
-        for word in self._words():
-            if not _WORD.fullmatch(word):
-                raise self._wrong(f"{word!r} is not a plain lower-case word")
-        for state in self.states:
-            if not _STATE.fullmatch(state):
-                raise self._wrong(f"state {state!r} is not a plain word")
+        self._check_words()
         if not _CODE.fullmatch(self.code):
             raise self._wrong(f"{self.code!r} is not a code")
         for state, where in self._mentions():
@@ -192,6 +187,14 @@ class Machine(Generic[State]):
         return "\n".join(lines) + "\n"
 
     # What cannot be right
+
+    def _check_words(self) -> None:
+        for word in self._words():
+            if not _WORD.fullmatch(word):
+                raise self._wrong(f"{word!r} is not a plain lower-case word")
+        for state in self.states:
+            if not _STATE.fullmatch(state):
+                raise self._wrong(f"state {state!r} is not a plain word")
 
     def _words(self) -> list[str]:
         columns = [self.column, self.id_column, *self.present]

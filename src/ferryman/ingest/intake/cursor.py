@@ -44,7 +44,7 @@ async def rewind(
     tx: Tx, *, tenant: str, source: str, endpoint: str, to: datetime | int, reason: str, operation: str = "HARVEST"
 ) -> Replayed:
     """Take a cursor back, with the reason in its events; the next plan begins there. Coverage from before counts no more."""
-    told = reason.strip() if isinstance(reason, str) else ""
+    told = reason.strip()
     if not told or len(told) > LONGEST_REASON:
         raise errors.IngestInvalidRequest(f"reason: expected 1 to {LONGEST_REASON} characters.", field="reason")
     kind = "TIME" if isinstance(to, datetime) else "ID"

@@ -48,6 +48,9 @@ class _Span:
 
 async def plan(tx: Tx, declared: Declared, asked: Asked, trigger: Trigger, *, tenant: str, terms: Terms) -> Planned:
     """Make a plan, or answer with the one that is there; none for an empty window."""
+    before = await _before(tx, declared, asked, trigger, tenant=tenant, terms=terms)
+    if before is not None:
+        return _planned(before, made=False)
     span = await _span(tx, declared, asked, tenant=tenant, terms=terms)
     if span is None:
         return Planned(None, made=False)
@@ -94,6 +97,25 @@ async def plan(tx: Tx, declared: Declared, asked: Asked, trigger: Trigger, *, te
     assert made is not None
     await faults.apoint("ingest.planned")
     return _planned(made, made=True)
+
+
+async def _before(
+    tx: Tx, declared: Declared, asked: Asked, trigger: Trigger, *, tenant: str, terms: Terms
+) -> Row | None:
+    """Return what the same firing, or the same whole window, has made: for a harvest the frontier has moved since."""
+    wanted, key = asked.wanted, None
+    if trigger.fire_time is not None and wanted.since is None and wanted.until is None:
+        key = await plans.fired(
+            tx, tenant=tenant, job=trigger.job, fire_time=trigger.fire_time, source=declared.name,
+            endpoint=declared.endpoint, operation=asked.operation,
+        )  # fmt: skip
+    elif wanted.since is not None and wanted.until is not None and asked.dimension == "time":
+        edge = await plans.clock(tx) - _lag(declared, terms)
+        bounds = keys.number(wanted.since), keys.number(min(wanted.until, edge))
+        key = request.key(
+            asked, source=declared.name, endpoint=declared.endpoint, lower=bounds[0], upper=bounds[1], rewinds=0
+        )
+    return None if key is None else await plans.find(tx, tenant=tenant, plan_key=key)
 
 
 async def _create(

@@ -16,6 +16,7 @@ _CLOCK = Statement("clock", "select ferryman.clock() as now")
 _TRIGGER = load(_HERE, "ingest_schedule_instance/create")
 _ENSURE = load(_HERE, "ingest_source/ensure")
 _FIND = load(_HERE, "ingest_plan/find")
+_FIRED = load(_HERE, "ingest_plan/fired")
 _CREATE = load(_HERE, "ingest_plan/create")
 _SLICE = load(_HERE, "ingest_plan/slice")
 _FINISH = load(_HERE, "ingest_plan/finish")
@@ -71,6 +72,16 @@ async def ensure(tx: Tx, *, tenant: str, source: str) -> None:
 async def find(tx: Tx, *, tenant: str, plan_key: str) -> Row | None:
     """Read what a key has made."""
     return await one(tx, _FIND, tenant=tenant, plan_key=plan_key)
+
+
+async def fired(
+    tx: Tx, *, tenant: str, job: str, fire_time: datetime, source: str, endpoint: str, operation: str
+) -> str | None:
+    """Return the key of the plan that a firing has made, if any."""
+    row = await one(
+        tx, _FIRED, tenant=tenant, job=job, fire_time=fire_time, source=source, endpoint=endpoint, operation=operation
+    )
+    return None if row is None else str(row["plan_key"])
 
 
 async def create(tx: Tx, plan: Mapping[str, Any]) -> bool:
