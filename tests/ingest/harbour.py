@@ -176,7 +176,9 @@ class Harbour:
 
 
 @asynccontextmanager
-async def harbour(url: str, server: Server | None = None, *, settings: Any = None, **options: Any) -> AsyncIterator[Harbour]:
+async def harbour(
+    url: str, server: Server | None = None, *, settings: Any = None, **options: Any
+) -> AsyncIterator[Harbour]:
     app = Ferryman(url, doorbell="none", ingest=settings or {})
     served, cargo = server or Server(), Cargo()
     app.source(served, name=SOURCE, sink=cargo, **{"safety_lag": timedelta(0)} | options)
