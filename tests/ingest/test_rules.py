@@ -23,7 +23,7 @@ EDGE = NOW - LAG
 
 def window(operation: str, **given: Any) -> Window | None:
     wanted = Wanted(given.pop("since", None), given.pop("until", None))
-    terms = {"now": NOW, "lag": LAG, "first": DAY, "frontier": None, "watermark": None} | given
+    terms: dict[str, Any] = {"now": NOW, "lag": LAG, "first": DAY, "frontier": None, "watermark": None} | given
     return windows.window(operation, wanted, **terms)
 
 
