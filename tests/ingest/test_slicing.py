@@ -33,7 +33,8 @@ def requests(draw: st.DrawFn) -> tuple[str, int, int, dict[str, Any]]:
         (slicing.VOLUME_BUDGET, lower, upper, {"max_items": 40, "estimate": many}),
         (slicing.HYBRID, lower, upper, {"step_seconds": step, "max_items": 40, "estimate": many}),
     ]
-    return draw(st.sampled_from(ways))
+    chosen: tuple[str, int, int, dict[str, Any]] = draw(st.sampled_from(ways))
+    return chosen
 
 
 @pytest.mark.contract("I3")
