@@ -80,7 +80,7 @@ class Ingest:
         """Serve whom the door to tasks serves; a plan, which holds a cursor over several trips, goes over a line (W23)."""
         self._db = db
         self._doorbell = doorbell
-        self._sources = sources
+        self.sources = sources
         self._tasks = tasks
         self._schedules = schedules
         self._moves = moves
@@ -131,7 +131,7 @@ class Ingest:
         the firing of an outer scheduler: the same firing makes nothing twice. A campaign is a namespace of its own, in
         which the same window can be fetched again.
         """
-        found = self._sources.find(source, endpoint)
+        found = self.sources.find(source, endpoint)
         chosen = strategy or found.strategy
         given = params if params is not None or chosen != found.strategy else found.params
         asked = request.read(
@@ -172,7 +172,7 @@ class Ingest:
         **more: Any,
     ) -> Schedule:
         """Let a schedule plan: each firing is a task that makes one plan."""
-        found = self._sources.find(source, endpoint)
+        found = self.sources.find(source, endpoint)
         asked = {"source": found.name, "endpoint": found.endpoint, "operation": operation}
         if expression is not None:
             asked["expression"] = expression
@@ -205,7 +205,7 @@ class Ingest:
         return [await self._rated(gate, each) for each in found]
 
     async def _rated(self, gate: Rated, progress: Progress) -> Progress:
-        known = self._sources.declared.get((progress.source, progress.endpoint))
+        known = self.sources.declared.get((progress.source, progress.endpoint))
         return progress if known is None else replace(progress, gate=await gate.in_force(known.key))
 
     async def wait(self, plan_id: UUID, *, timeout: float | None = None) -> Progress:
