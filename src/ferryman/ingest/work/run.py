@@ -166,10 +166,6 @@ class Runner:
         self, task: Claimed, declared: Declared, journal: Journal, page: Page, *, id: UUID, key: str, fetches: Fetches
     ) -> str | End | None:
         """Write a page, and end its batch."""
-        if page.has_next and page.next is None:
-            broken = Broken("the source says that there is more, and not where")
-            await self._fail(task, id, broken, fetches)
-            return broken
         written = Written(0)
         try:
             if not declared.sink.same_database:
