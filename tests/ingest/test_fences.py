@@ -116,3 +116,61 @@ async def test_a_batch_is_not_begun_when_the_lease_has_passed(database_url: str)
         await here.travel(MINUTE)
         async with here.app.database.session() as tx:
             assert await begin(tx, task, owner, batch) is None
+
+
+async def two_begun(here: Harbour) -> list[tuple[Claimed, UUID, UUID]]:
+    """Return two tasks that run beside each other, each in its second attempt."""
+    await here.plan(since=DAWN, until=DAWN + 2 * HOUR)
+    ships = [here.ship(), here.ship()]
+    for ship in ships:
+        [task] = await ship.claim()
+        await ship.settle(ship.runner.hand_back(task))
+    made: list[tuple[Claimed, UUID, UUID]] = []
+    for ship in ships:
+        [task] = await ship.claim()
+        batch = ids.new_id()
+        async with here.app.database.session() as tx:
+            await tasks.execute(tx, task, owner=ship.owner)
+            told: dict[str, Any] = {"number": 1, "position": "start", "patience": MINUTE / 2, "stats": "{}"}
+            await batches.begin(tx, task, owner=ship.owner, id=batch, key=str(task.id), **told)
+        made.append((task, ship.owner, batch))
+    return made
+
+
+async def of(here: Harbour, task: Claimed) -> list[Any]:
+    return [
+        await here.fetch(f"select t::text from ferryman.ingest_{table} as t where {column} = $1 order by 1", task.id)
+        for table, column in (("task", "id"), ("run", "task_id"), ("batch", "task_id"), ("slice", "id"))
+    ]
+
+
+@pytest.mark.contract("I1", "I6", "K6")
+@pytest.mark.parametrize("name", ["settle", "succeed", "fail", "renew"])
+async def test_a_write_touches_its_own_rows_alone(database_url: str, name: str) -> None:
+    async with harbour(database_url, Server()) as here:
+        (mine, owner, batch), (other, _, _) = await two_begun(here)
+        first_runs = "select r::text from ferryman.ingest_run as r where attempt = 1 order by 1"
+        before, ended = await of(here, other), await here.fetch(first_runs)
+
+        async with here.app.database.transaction() as tx:
+            assert await ACTS[name](tx, mine, owner, batch)
+
+        assert await of(here, other) == before
+        assert await here.fetch(first_runs) == ended
+        await here.sound()
+
+
+@pytest.mark.contract("W15", "I5")
+async def test_a_neighbour_that_is_late_costs_nobody_else_its_lease(database_url: str) -> None:
+    async with harbour(database_url, Server()) as here:
+        (mine, owner, batch), (_, _, _) = await two_begun(here)
+        async with here.app.database.session() as tx:
+            await ACTS["succeed"](tx, mine, owner, batch)
+        await here.travel(MINUTE * 0.6)
+        lost = Outcome(mine.id, mine.epoch, owner, Verdict(TaskState.QUEUED, RunState.FAILED))
+        async with here.app.database.transaction() as tx:
+            assert await tasks.settle(tx, lost, lapsed=True) is None
+
+        assert (await here.tick()).acted("W15") == 1
+        assert sorted(await here.states("task")) == ["EXECUTING", "QUEUED"]
+        await here.sound()
