@@ -104,7 +104,8 @@ begin
     -- By key: of two sets that share keys, one waits for the other's first and then for no more.
     waiting := array(
         select draft.ordinality::integer from unnest(drafts) with ordinality as draft
-        order by coalesce(draft.idempotency_key, '') collate "C", coalesce(draft.idempotency_scope, '') collate "C",
+        order by coalesce(draft.singleton, '') collate "C", coalesce(draft.debounce, '') collate "C",
+                 coalesce(draft.idempotency_key, '') collate "C", coalesce(draft.idempotency_scope, '') collate "C",
                  coalesce(draft.task_id, '') collate "C", draft.ordinality);
     -- Who holds the lock of a queue that bounds how much of it is live counts alone, and in one order (sql/queues/deep.sql).
     perform pg_advisory_xact_lock(hashtextextended('ferryman.depth' || chr(31) || queue.name, 0))
@@ -121,10 +122,10 @@ begin
         with inserted as (
             insert into ferryman.tasks (
                 id, tenant, queue, name, payload, priority, timeout_ms, max_retries, schedule_type, scheduled_at, task_id,
-                idempotency_key, idempotency_scope, traceparent, backoff, due_at, ends_at, state, rank, wake_at, created_at, updated_at)
+                idempotency_key, idempotency_scope, traceparent, backoff, limit_key, singleton, debounce, due_at, ends_at, state, rank, wake_at, created_at, updated_at)
             select draft.id, draft.tenant, draft.queue, draft.name, draft.payload, draft.priority, draft.timeout_ms, draft.max_retries,
                    draft.schedule_type, draft.scheduled_at, draft.task_id, draft.idempotency_key, draft.idempotency_scope,
-                   draft.traceparent, draft.backoff, draft.due_at, draft.ends_at, draft.state, draft.rank, draft.wake_at,
+                   draft.traceparent, draft.backoff, draft.limit_key, draft.singleton, draft.debounce, draft.due_at, draft.ends_at, draft.state, draft.rank, draft.wake_at,
                    draft.created_at, draft.updated_at
             from unnest(waiting) with ordinality as turn (place, nth)
             join unnest(drafts) with ordinality as draft on draft.ordinality = turn.place
@@ -159,6 +160,15 @@ begin
                 where task.tenant = word.tenant and task.idempotency_key = word.idempotency_key
                   and task.idempotency_scope is not distinct from word.idempotency_scope
             ) as met;
+            if made is null then
+                existing.id := ferryman.meet_task(word.tenant, word.singleton, word.debounce, word.payload,
+                                                  ferryman.quiet_in(word.asked, word.place));
+                if existing.id is not null then
+                    hits := hits || word.place;
+                    met := met || existing.id;
+                end if;
+                continue;
+            end if;
             select task.* into existing from ferryman.tasks as task where task.id = made[1];
             continue when not found;
             differing := case when cardinality(made) > 1 then array['task_id', 'idempotency_key'] else array(
@@ -217,7 +227,8 @@ begin
     end if;
     -- One ring for each topic, whatever the number of tasks; none if nothing was born.
     perform ferryman.ring(case draft.state when 'ready' then 'ready' else 'due' end,
-                          array_agg(distinct draft.queue || chr(31) || draft.tenant) filter (where draft.state = 'ready'))
+                          array_agg(distinct draft.queue || chr(31) || draft.tenant || case when draft.limit_key is null then '' else chr(31) end)
+                              filter (where draft.state = 'ready'))
     from unnest(drafts) with ordinality as draft
     where draft.ordinality = any(born)
     group by draft.state
@@ -320,13 +331,15 @@ CREATE FUNCTION ferryman.draft_task(asked jsonb, place integer, known jsonb) RET
     AS $_$
 declare
     fields constant text[] := array['tenant', 'task_id', 'name', 'queue', 'priority', 'schedule_type', 'scheduled_at', 'timeout_ms',
-        'max_retries', 'backoff', 'idempotency_key', 'idempotency_scope', 'ends_at', 'payload', 'traceparent'];
+        'max_retries', 'backoff', 'idempotency_key', 'idempotency_scope', 'ends_at', 'payload', 'traceparent',
+        'limit_key', 'singleton', 'debounce', 'debounce_key'];
     name constant text := '^[A-Za-z0-9_.:-]{1,200}$';
     named constant text := '1 to 200 characters of letters, digits, _ . : -';
     key constant text := '^(?=.*[^\s\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000])[^\u0001-\u001f\u007f-\u009f\u2028\u2029]{1,200}$';
     keyed constant text := '1 to 200 printable characters';
     draft ferryman.tasks;
     stray text;
+    quiet interval;
 begin
     if jsonb_typeof(asked) <> 'object' then
         perform ferryman.refuse('TASK_INVALID_REQUEST', format('Expected an object, got %s.', jsonb_typeof(asked)),
@@ -378,10 +391,26 @@ begin
         'a W3C traceparent', place);
     draft.payload := case when asked ->> 'payload' is null then '{}' else asked -> 'payload' end;
     perform ferryman.refuse_payload(draft.payload, (known ->> 'tasks.payload_limit')::bigint, place);
-    draft.due_at := coalesce(draft.scheduled_at, draft.created_at);
+    draft.limit_key := ferryman.text_in(asked, 'limit_key', key, keyed, place);
+    draft.singleton := case when jsonb_typeof(asked -> 'singleton') = 'boolean'
+        then case when (asked -> 'singleton')::boolean then draft.name end
+        else ferryman.text_in(asked, 'singleton', key, keyed, place) end;
+    quiet := ferryman.quiet_in(asked, place);
+    draft.debounce := coalesce(ferryman.text_in(asked, 'debounce_key', key, keyed, place), draft.name);
+    if quiet is null then
+        if asked ->> 'debounce_key' is not null then
+            perform ferryman.refuse_field('TASK_INVALID_REQUEST', 'debounce_key', 'it together with debounce', '"it alone"', place);
+        end if;
+        draft.debounce := null;
+    end if;
+    -- What waits for quiet waits from now; greatest() passes over what is null.
+    draft.due_at := coalesce(greatest(draft.scheduled_at, draft.created_at + quiet), draft.created_at);
     draft.ends_at := ferryman.time_in(asked, 'ends_at', 'TASK_INVALID_REQUEST', place);
     if draft.ends_at <= draft.scheduled_at then
         perform ferryman.refuse_field('TASK_INVALID_REQUEST', 'ends_at', 'a time after scheduled_at', asked -> 'ends_at', place);
+    end if;
+    if quiet is not null and draft.ends_at <= draft.created_at + quiet then
+        perform ferryman.refuse_field('TASK_INVALID_REQUEST', 'debounce', 'a wait that is over before ends_at', asked -> 'debounce', place);
     end if;
     draft.ends_at := coalesce(draft.ends_at,
         greatest(draft.due_at, draft.created_at) + (known ->> 'tasks.ends_after_seconds')::float8 * interval '1 s');
@@ -545,9 +574,49 @@ CREATE FUNCTION ferryman.explained_tasks(id uuid) RETURNS jsonb
             when task.finished_at is not null then 'It has ended.'
             when task.leased_until is not null then format('It runs, attempt %s of %s.', task.attempt, 1 + task.max_retries)
             when task.wake_at is not null then 'It waits for a time.'
-            else 'It waits for a worker.' end)
+            else coalesce(
+                (select format('It waits for a slot of its %s: %s of %s %s held%s.', full_limit.whose, full_limit.held, full_limit.slots,
+                               case full_limit.held when 1 then 'is' else 'are' end,
+                               case when full_limit.others > 0 then format(', %s of them by other tenants', full_limit.others) end)
+                 from ferryman.full_limits(task.id) as full_limit
+                 limit 1),
+                'It waits for a worker.') end)
     from ferryman.tasks as task
     where task.id = explained_tasks.id
+$$;
+
+CREATE FUNCTION ferryman.full_limits(id uuid) RETURNS TABLE(whose text, slots bigint, held bigint, others bigint)
+    LANGUAGE sql STABLE
+    AS $$
+    with task as materialized (
+        select each.* from ferryman.tasks as each where each.id = full_limits.id and each.rank is not null
+    ),
+    agreed as materialized (
+        select queue.* from task join ferryman.queues as queue on queue.name = task.queue and queue.tenant in ('*', task.tenant)
+    ),
+    room as materialized (
+        select case agreed.tenant when '*' then '' else 'tenant in its ' end as whose, agreed.tenant, null as limit_key,
+               agreed.concurrency as slots
+        from agreed
+        where agreed.concurrency is not null
+        union all
+        select format('key %s in its ', task.limit_key), task.tenant, task.limit_key,
+               coalesce((select own.key_concurrency from agreed as own where own.tenant <> '*'),
+                        (select whole.key_concurrency from agreed as whole where whole.tenant = '*'), 1)
+        from task
+        where task.limit_key is not null
+    )
+    select room.whose || 'queue ' || task.queue, room.slots, used.held, used.others
+    from task, room
+    cross join lateral (
+        select count(*) as held, count(*) filter (where holder.tenant <> task.tenant) as others
+        from ferryman.tasks as holder
+        where holder.queue = task.queue and (room.tenant = '*' or holder.tenant = room.tenant)
+          and (room.limit_key is null or holder.limit_key = room.limit_key)
+          and holder.slot and holder.leased_until is not null
+    ) as used
+    where used.held >= room.slots
+    order by room.limit_key is null, room.tenant = '*'
 $$;
 
 CREATE FUNCTION ferryman.id_at(moment timestamp with time zone) RETURNS uuid
@@ -563,6 +632,28 @@ CREATE FUNCTION ferryman.late_before() RETURNS timestamp with time zone
                 then ferryman.clock() - ferryman.slack()
                 else '-infinity' end
     from ferryman.watchdog
+$$;
+
+CREATE FUNCTION ferryman.meet_task(whose text, single text, quieted text, newest jsonb, quiet interval) RETURNS uuid
+    LANGUAGE plpgsql
+    AS $$
+declare
+    now constant timestamptz := ferryman.clock();
+    met uuid;
+begin
+    select task.id into met
+    from ferryman.tasks as task
+    where task.tenant = whose and task.singleton = single and task.finished_at is null;
+    if met is null then
+        update ferryman.tasks as task
+        set payload = newest, updated_at = now,
+            due_at = case when now + quiet < task.ends_at then now + quiet else task.due_at end,
+            wake_at = case when now + quiet < task.ends_at then now + quiet else task.wake_at end
+        where task.tenant = whose and task.debounce = quieted and task.state = 'pending'
+        returning task.id into met;
+    end if;
+    return met;
+end
 $$;
 
 CREATE FUNCTION ferryman.new_id() RETURNS uuid
@@ -599,14 +690,26 @@ CREATE FUNCTION ferryman.parked(id uuid) RETURNS SETOF ferryman.task_steps
     select step.*
     from ferryman.tasks as task
     join ferryman.task_steps as step on step.task = task.id and step.state = 'open'
-    cross join lateral (
-        select event.data ? 'parked' as parked
-        from ferryman.events as event
-        where event.subject = task.id and event.kind = 'task' and event.to_state is not null
-        order by event.id desc
-        limit 1
-    ) as last
-    where task.id = parked.id and task.state = 'ready' and task.wake_at is not null and last.parked
+    where task.id = parked.id and task.state = 'ready' and task.wake_at is not null
+      and (exists (select from ferryman.task_waits as wait where wait.task = task.id and wait.epoch = task.epoch)
+           or exists (select from ferryman.task_steps as sleep
+                      where sleep.task = task.id and sleep.kind = 'sleep' and sleep.state = 'open' and sleep.until = task.wake_at))
+$$;
+
+CREATE FUNCTION ferryman.quiet_in(asked jsonb, place integer) RETURNS interval
+    LANGUAGE plpgsql
+    AS $$
+declare
+    given jsonb := asked -> 'debounce';
+begin
+    if given is null or given = 'null' then
+        return null;
+    end if;
+    if jsonb_typeof(given) <> 'number' or given::numeric <= 0 or given::numeric > 86400 then
+        perform ferryman.refuse_field('TASK_INVALID_REQUEST', 'debounce', 'more than 0 s and at most a day', given, place);
+    end if;
+    return given::float8 * interval '1 s';
+end
 $$;
 
 CREATE FUNCTION ferryman.reasons_schedules(id uuid) RETURNS TABLE(code text, says text, until timestamp with time zone, about jsonb)
@@ -1356,6 +1459,10 @@ CREATE TABLE ferryman.schedules (
     idempotency_scope text,
     backoff jsonb,
     payload jsonb NOT NULL,
+    limit_key text,
+    singleton text,
+    debounce text,
+    quiet interval,
     CONSTRAINT schedules_catch_up_known CHECK ((catch_up = ANY (ARRAY['latest'::text, 'all'::text, 'none'::text]))),
     CONSTRAINT schedules_ended_at_present CHECK (((state = 'ended'::text) = (ended_at IS NOT NULL))),
     CONSTRAINT schedules_next_run_at_finite CHECK (isfinite(next_run_at)),
@@ -1376,6 +1483,10 @@ COMMENT ON COLUMN ferryman.schedules.last_run_at IS 'The fire time of its latest
 COMMENT ON COLUMN ferryman.schedules.declared IS 'It stands in the code of an app, which brings it up to date when a worker starts.';
 
 COMMENT ON COLUMN ferryman.schedules.schedule_id IS 'Given by its creator; null means: the text of id.';
+
+COMMENT ON COLUMN ferryman.schedules.limit_key IS 'The keys of its firings (see tasks), made of its payload when it was written.';
+
+COMMENT ON COLUMN ferryman.schedules.quiet IS 'How long its firings wait for another call with the same debounce.';
 
 CREATE VIEW ferryman.bounds_tasks AS
  SELECT 'task'::text AS domain,

@@ -68,7 +68,8 @@ def build(history: History) -> Ferryman:
         history.write("end", **told)
         return key
 
-    @app.task(backoff=0.05)
+    # With keys: its births look before they are stored.
+    @app.task(backoff=0.05, limit_key="{key}", singleton="{key}")
     async def leg(ctx: Context, key: str) -> str:
         told = {"task": str(ctx.id), "epoch": ctx.task.epoch, "attempt": ctx.attempt}
         history.write("start", **told)

@@ -18,9 +18,9 @@ from ferryman.app.schedules import Schedules
 from ferryman.kernel import errors
 from ferryman.kernel.borrow import borrow_plain, drive
 from ferryman.tasks.intake.explain import Explanation
-from ferryman.tasks.intake.flow import Retried
 from ferryman.tasks.intake.queues import Holder, Queue
 from ferryman.tasks.intake.result import Progress
+from ferryman.tasks.intake.retry import Retried
 from ferryman.tasks.model import Firing, ScheduleRecord, TaskRecord
 
 Value = TypeVar("Value")
@@ -166,7 +166,7 @@ class BlockingQueues:
         return self._client.run(self._door.get(name))
 
     def holders(self, name: str) -> Sequence[Holder]:
-        """Read who holds the slots of a queue, and until when."""
+        """Read which tasks of this tenant hold slots of a queue, and until when; `held` of the queue counts those of all."""
         return self._client.run(self._door.holders(name))
 
     def set(self, name: str, **terms: Any) -> Queue:
