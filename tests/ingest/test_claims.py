@@ -9,7 +9,7 @@ import pytest
 
 from ferryman.ingest.ports import Written
 from ferryman.ingest.store import batches, tasks
-from ferryman.kernel import errors
+from ferryman.kernel import errors, telemetry
 from tests.ingest.harbour import DAWN, HOUR, SOURCE, Cargo, Harbour, Server, harbour, only
 
 
@@ -133,6 +133,27 @@ async def test_a_task_that_kills_every_executor_is_stuck(database_url: str) -> N
         ]
         assert await here.ship().claim() == ()
         await here.sound()
+
+
+@pytest.mark.contract("I5", "K19")
+async def test_a_task_that_is_leased_again_and_again_is_told_of(
+    database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with harbour(database_url) as here:
+        await lines(here, HARVEST=2)
+        ship = here.ship()
+        [task] = await ship.claim()
+        await here.fetch("update ferryman.ingest_task set lease_count = 250 where id = $1 returning id", task.id)
+        await here.tick()
+
+        assert "a task of depot was leased 250 times" in caplog.text
+        depth = {
+            status: telemetry.registry().get_sample_value(
+                "ferryman_queue_depth", {"domain": "ingest", "queue": SOURCE, "state": status}
+            )
+            for status in ("QUEUED", "DISPATCHED")
+        }
+        assert depth == {"QUEUED": 1.0, "DISPATCHED": 1.0}
 
 
 @pytest.mark.contract("K17", "I5")

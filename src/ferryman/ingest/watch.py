@@ -34,6 +34,8 @@ INGEST_INVARIANTS: tuple[Invariant, ...] = (
 )
 
 EXPIRED = "still waiting at its ends_at"
+# Claims and renewals: more than an hour's run has. It is told and nothing is done about it (I5).
+LEASED_OFTEN = 200
 
 
 def rules(
@@ -55,6 +57,14 @@ def rules(
 
     return [
         Rule(
+            name="K19-ingest",
+            finds="how many tasks of ingestion wait and run, by source, and how often the running ones were leased",
+            does="shows it as a metric; tells of a task that was leased very often",
+            setting="worker.watchdog_interval_seconds",
+            every=timedelta(seconds=30),
+            find=_count,
+        ),
+        Rule(
             name="W15",
             finds="a task of ingestion whose lease has passed, or whose batch is not done in its time",
             does="ends its run as FAILED and puts it back into the line; FAILED as stuck at its cap of claims",
@@ -69,6 +79,16 @@ def rules(
         *_expiring(interval),
         *_planning(sources, interval, ring, queued_max=queued_max, ends_after=ends_after),
     ]
+
+
+async def _count(tx: Tx, _limit: int) -> Sequence[Row]:
+    rows = await tasks.depth(tx)
+    telemetry.depth("ingest", [(row["source"], row["status"], row["count"]) for row in rows])
+    for row in rows:
+        if row["leased"] >= LEASED_OFTEN:
+            told = {"source": row["source"], "lease_count": row["leased"]}
+            log.warning("a task of %s was leased %s times", row["source"], row["leased"], extra=told)
+    return ()
 
 
 def _expiring(interval: timedelta) -> list[Rule]:

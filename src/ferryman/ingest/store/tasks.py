@@ -25,6 +25,7 @@ _EXPIRED = load(_HERE, "ingest_task/expired")
 _CANCEL = load(_HERE, "ingest_task/cancel")
 _UNDECIDED = load(_HERE, "ingest_task/undecided")
 _DECIDE = load(_HERE, "ingest_task/decide")
+_DEPTH = load(_HERE, "ingest_task/depth")
 
 SOURCES_MAX = 200
 
@@ -146,3 +147,8 @@ async def undecided(tx: Tx, limit: int, *, known: Iterable[tuple[str, str]]) -> 
 async def decide(tx: Tx, id: UUID, decision: str) -> bool:
     """Say the planner's word; False if it was said."""
     return await one(tx, _DECIDE, id=id, decision=decision) is not None
+
+
+async def depth(tx: Tx) -> Sequence[Row]:
+    """Count what waits and runs, by source."""
+    return await many(tx, _DEPTH)
