@@ -45,6 +45,7 @@ GATES = ["tests/sql/test_gates.py", "tests/sql/test_gates_terms.py", "tests/sql/
 SCHEDULES = ["tests/sql/test_schedules.py", "tests/sql/test_schedules_read.py"]
 COMMANDS = ["tests/commands/test_guards.py", "tests/commands/test_results.py"]
 LIVES = [*COMMANDS, "tests/commands/test_watch.py", "tests/commands/test_flow.py", "tests/property/test_commands.py"]
+INGEST = [f"tests/ingest/test_{name}.py" for name in ("fences", "claims", "running", "cursors", "planning")]
 TESTS: dict[str, list[str]] = {
     "tasks/tasks/turn": [*MOVES, *LOCKS],
     "tasks/tasks/settle": [*MOVES, *LOCKS, "tests/tasks/test_callbacks.py"],
@@ -103,6 +104,16 @@ TESTS: dict[str, list[str]] = {
     "commands/command_inbox/late": ["tests/commands/test_watch.py"],
     "commands/command_inbox/unknown": ["tests/commands/test_bad_input.py", "tests/commands/test_watch.py"],
     "commands/command_routes": ["tests/commands/test_watch.py"],
+    "ingest/ingest_task": INGEST,
+    "ingest/ingest_batch": INGEST,
+    "ingest/ingest_slice": INGEST,
+    "ingest/ingest_plan": INGEST,
+    "ingest/ingest_source": INGEST,
+    "ingest/ingest_cursor": INGEST,
+    "ingest/ingest_cursor_event": INGEST,
+    "ingest/ingest_schedule_instance": INGEST,
+    "ingest/ingest_quarantine": INGEST,
+    "ingest/ingest_run": INGEST,
     "kernel/events": [
         "tests/sql/test_events.py",
         "tests/sql/test_events_places.py",

@@ -14,11 +14,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ferryman.app.embedded import Embedded
 from ferryman.commands.states import ASYNC_TASK, COMMAND
+from ferryman.ingest import states as ingest
 from ferryman.kernel import migrate
 from ferryman.kernel.machine import Machine
 from ferryman.relays.states import DELIVERY, WEBHOOK
@@ -94,6 +96,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/machines/webhook_deliveries.md": lambda: lifecycle(DELIVERY),
     "docs/machines/command_inbox.md": lambda: lifecycle(COMMAND),
     "docs/machines/async_tasks.md": lambda: lifecycle(ASYNC_TASK),
+    **{f"docs/machines/{machine.table}.md": partial(lifecycle, machine) for machine in ingest.MACHINES},
     "docs/reference.md": reference.page,
 }
 

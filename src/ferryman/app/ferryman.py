@@ -13,6 +13,7 @@ from typing import Any, Self, TypeVar, overload
 from ferryman.app import wiring
 from ferryman.app.commands import Commands
 from ferryman.app.handle import Handle
+from ferryman.app.ingest import PLANS, Ingest, declared
 from ferryman.app.mappings import Mappings
 from ferryman.app.queues import Queues
 from ferryman.app.registry import Registry
@@ -21,6 +22,8 @@ from ferryman.app.schedules import Declared, Schedule, Schedules
 from ferryman.app.tasks import Tasks
 from ferryman.commands.orchestrator import Orchestrator
 from ferryman.commands.rules import names
+from ferryman.ingest.ports import Gate, OpenGate, Sink
+from ferryman.ingest.registry import Sources
 from ferryman.kernel import errors, migrate
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.pool import Database
@@ -28,10 +31,12 @@ from ferryman.kernel.settings import Settings
 from ferryman.tasks.joins import CHILD, Joins
 from ferryman.tasks.ports import Owners, Settles
 from ferryman.tasks.rules.request import DEFAULT_NAME, Defaults, recurring
+from ferryman.tasks.work.context import Context
 
 log = logging.getLogger("ferryman")
 
 Handled = TypeVar("Handled", bound=Callable[..., Any])
+Given = TypeVar("Given")
 
 
 class Ferryman:
@@ -63,6 +68,8 @@ class Ferryman:
         self._mappings = Mappings(self._handlers)
         self._orchestrator = Orchestrator(self._mappings.options, ends_after=self.settings.tasks.ends_after)
         self._settlers: dict[str, Settles] = {}
+        self._sources = Sources()
+        self._gate: Gate = OpenGate()
         self._given_doorbell = doorbell
         self._opened: wiring.Opened | None = None
 
@@ -181,6 +188,40 @@ class Ferryman:
         }  # fmt: skip
         self._handlers.queue(name, {field: value for field, value in given.items() if value is not None})
 
+    @overload
+    def source(
+        self, given: Given, /, *, sink: Sink, name: str | None = None, endpoint: str | None = None, **options: Any
+    ) -> Given: ...
+
+    @overload
+    def source(
+        self, /, *, sink: Sink, name: str | None = None, endpoint: str | None = None, **options: Any
+    ) -> Callable[[Given], Given]: ...
+
+    def source(
+        self, given: Any = None, /, *, sink: Sink, name: str | None = None, endpoint: str | None = None, **options: Any
+    ) -> Any:
+        """Register where records come from: an async function of a request, a class or an object with `fetch`.
+
+        Its pages go to `sink`. Options are those of ferryman.ingest.registry.Declared: ordered, strategy, params, page_items,
+        safety_lag, credential, timeout, compile.
+        """
+
+        def register(found: Any) -> Any:
+            self._sources.add(declared(found, name=name, endpoint=endpoint, sink=sink, **options))
+            if PLANS not in self._handlers.handlers:
+                self._handlers.add(self._plan_ingest, name=PLANS, process=False)
+            return found
+
+        return register if given is None else register(given)
+
+    async def _plan_ingest(self, ctx: Context, **asked: Any) -> dict[str, Any]:
+        return await self.ingest.fired(ctx, asked)
+
+    def gate(self, gate: Gate) -> None:
+        """Say who tells how fast sources may be asked."""
+        self._gate = gate
+
     def declare(self, name: str, **options: Any) -> None:
         """Know of a handler that runs in other processes, so that its tasks can be created here."""
         self._handlers.declare(name, **options)
@@ -251,6 +292,8 @@ class Ferryman:
                 doorbell=self._given_doorbell,
                 mappings=self._mappings,
                 orchestrator=self._orchestrator,
+                sources=self._sources,
+                gate=self._gate,
             )
         return self
 
@@ -295,6 +338,11 @@ class Ferryman:
     def commands(self) -> Commands:
         """The door to commands."""
         return self._open.commands
+
+    @property
+    def ingest(self) -> Ingest:
+        """The door to ingestion."""
+        return self._open.ingest
 
     @property
     def webhooks(self) -> Webhooks:

@@ -13,10 +13,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from ferryman.app import ingestion
 from ferryman.app import relays as outgoing
 from ferryman.app import tasks as doors
 from ferryman.app.commands import Commands, Orders
 from ferryman.app.fit import Fit
+from ferryman.app.ingest import Ingest
 from ferryman.app.mappings import Mappings
 from ferryman.app.queues import Queues
 from ferryman.app.registry import Registry
@@ -25,6 +27,8 @@ from ferryman.app.schedules import Schedules
 from ferryman.commands import watch as command_watch
 from ferryman.commands.intake import routes
 from ferryman.commands.orchestrator import Orchestrator
+from ferryman.ingest.ports import Gate
+from ferryman.ingest.registry import Sources
 from ferryman.kernel import db, errors, events, ids, lease, migrate, part, payload, telemetry, watchdog
 from ferryman.kernel.doorbell import Doorbell, NoDoorbell
 from ferryman.kernel.doorbell_pg import PostgresDoorbell
@@ -68,6 +72,7 @@ class Opened:
     commands: Commands
     webhooks: Webhooks
     relays: Relays
+    ingest: Ingest
 
     def line(self, patience: timedelta | None = None, **settings: str) -> Line:
         """Make a connection of our own."""
@@ -98,6 +103,7 @@ class Opened:
         await self.schedules.close()
         await self.commands.close()
         self.mappings.mirror = None
+        await self.ingest.close()
         await self.doorbell.close()
         await self.database.close()
 
@@ -114,7 +120,7 @@ async def address(settings: Settings) -> str:
 
 async def open_app(
     settings: Settings, handlers: Registry, owners: Owners, *, doorbell: Doorbell | None, mappings: Mappings,
-    orchestrator: Orchestrator,
+    orchestrator: Orchestrator, sources: Sources, gate: Gate,
 ) -> Opened:  # fmt: skip
     """Connect, and open the doors."""
     url = await address(settings)
@@ -159,10 +165,14 @@ async def open_app(
         line=partial(Line, url, schema=settings.schema, patience=PATIENCE), patience=PATIENCE,
         rings_within=rings_within(settings),
     )  # fmt: skip
+    ingest = ingestion.door(
+        database, bell, tasks, schedules, sources=sources, gate=gate, settings=settings,
+        moves=Line(url, schema=settings.schema, patience=PATIENCE),
+    )  # fmt: skip
     agreed = Queues(database, bell, lambda: tasks.tenant)
     opened = Opened(
         settings, url, handlers, owners, database, bell, tasks, agreed, schedules, orchestrator, mappings, commands,
-        Webhooks(database, bell, tasks, settings=settings), Relays(database),
+        Webhooks(database, bell, tasks, settings=settings), Relays(database), ingest,
     )  # fmt: skip
     try:
         await tasks.flows.open()
@@ -308,7 +318,8 @@ async def _work(opened: Opened, stop: asyncio.Event, line: Line, agreed: Terms) 
             line=partial(opened.line, lease.patience(agreed.lease)),
             terms=RelayTerms(boot_id, agreed.lease, agreed.poll),
         )  # fmt: skip
-        await part.run([tasks, *relays], stop, grace=agreed.grace, beside={"watchdog": watching})
+        executors = ingestion.parts(opened, boot_id=boot_id, poll=agreed.poll)
+        await part.run([tasks, *relays, *executors], stop, grace=agreed.grace, beside={"watchdog": watching})
         fit.confirm()
     finally:
         dog.stop()
@@ -353,6 +364,7 @@ def rules(opened: Opened) -> list[watchdog.Rule]:
         ),
         command_watch.retention(kept=opened.settings.commands.retention),
         *watch.leavings(kept=opened.settings.tasks.retention),
+        *ingestion.rules(opened),
         watchdog.W16,
         days_of_the_log(kept=opened.settings.log.retention),
     ]
@@ -387,6 +399,7 @@ def invariants() -> tuple[Invariant, ...]:
         *watch.TASK_INVARIANTS,
         *watch.SCHEDULE_INVARIANTS,
         *command_watch.COMMAND_INVARIANTS,
+        *ingestion.INVARIANTS,
         *relays_watch.RELAY_INVARIANTS,
     )
 

@@ -18,6 +18,7 @@ COMMANDS = {
     "command": "Send commands, ask about them, cancel them.",
     "schedule": "Create schedules, ask about them, pause and trigger them.",
     "queue": "Ask about queues, agree on their limits, pause and resume them.",
+    "ingest": "Plan ingestion, see how far it is, prove what it did.",
     "relay": "Tell the log to the outside: webhooks, and how far relays are.",
     "explain": "Say why something is not running, and what ends it.",
     "events": "Show what happens, as it happens.",
