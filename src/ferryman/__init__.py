@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ferryman.app.handle import Handle
     from ferryman.app.schedules import Schedule, Schedules
     from ferryman.app.tasks import Tasks
+    from ferryman.commands.model import Command, Fact, Message, Result
     from ferryman.kernel.errors import DoNotRetry, FerrymanError
     from ferryman.kernel.retry import Backoff
     from ferryman.tasks.model import ScheduleRecord, TaskRecord
@@ -32,11 +33,15 @@ __all__ = [
     "Backoff",
     "Child",
     "Client",
+    "Command",
     "Context",
     "DoNotRetry",
+    "Fact",
     "Ferryman",
     "FerrymanError",
     "Handle",
+    "Message",
+    "Result",
     "Schedule",
     "ScheduleRecord",
     "ScheduleState",
@@ -51,11 +56,15 @@ _HOMES = {
     "Backoff": "ferryman.kernel.retry",
     "Child": "ferryman.tasks.work.memory",
     "Client": "ferryman.app.blocking",
+    "Command": "ferryman.commands.model",
     "Context": "ferryman.tasks.work.context",
     "DoNotRetry": "ferryman.kernel.errors",
+    "Fact": "ferryman.commands.model",
     "Ferryman": "ferryman.app.ferryman",
     "FerrymanError": "ferryman.kernel.errors",
     "Handle": "ferryman.app.handle",
+    "Message": "ferryman.commands.model",
+    "Result": "ferryman.commands.model",
     "Schedule": "ferryman.app.schedules",
     "ScheduleRecord": "ferryman.tasks.model",
     "ScheduleState": "ferryman.tasks.states",

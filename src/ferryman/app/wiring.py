@@ -15,15 +15,25 @@ from typing import Any
 
 from ferryman.agents import watch as agents_watch
 from ferryman.agents.ends import Parties
-from ferryman.agents.intake.report import TOOL, ToolEnds
 from ferryman.agents.ports import SettlesTurns, TurnOwners
+from ferryman.app import ingestion
+from ferryman.app import relays as outgoing
 from ferryman.app import tasks as doors
 from ferryman.app.agents import Agents
+from ferryman.app.commands import Commands, Orders
 from ferryman.app.fit import Fit
+from ferryman.app.ingest import Ingest
+from ferryman.app.mappings import Mappings
 from ferryman.app.queues import Queues
 from ferryman.app.registry import Registry
+from ferryman.app.relays import Relays, Webhooks
 from ferryman.app.schedules import Schedules
 from ferryman.app.terms import switches, turn_terms
+from ferryman.commands import watch as command_watch
+from ferryman.commands.intake import routes
+from ferryman.commands.orchestrator import Orchestrator
+from ferryman.ingest.ports import Gate
+from ferryman.ingest.registry import Sources
 from ferryman.kernel import db, errors, events, ids, lease, migrate, part, payload, telemetry, watchdog
 from ferryman.kernel.doorbell import Doorbell, NoDoorbell
 from ferryman.kernel.doorbell_pg import PostgresDoorbell
@@ -31,11 +41,12 @@ from ferryman.kernel.invariants import KERNEL_INVARIANTS, Invariant
 from ferryman.kernel.patience import outlast
 from ferryman.kernel.pool import Database, Line
 from ferryman.kernel.settings import Settings
+from ferryman.relays import watch as relays_watch
+from ferryman.relays.work.part import Terms as RelayTerms
 from ferryman.tasks import watch
 from ferryman.tasks.intake import queues
-from ferryman.tasks.joins import CHILD, Joins
 from ferryman.tasks.model import NewTask
-from ferryman.tasks.ports import Owners, Settles
+from ferryman.tasks.ports import Owners
 from ferryman.tasks.rules import keys, request
 from ferryman.tasks.work.worker import Terms, Worker
 
@@ -62,6 +73,12 @@ class Opened:
     queues: Queues
     schedules: Schedules
     agents: Agents
+    orchestrator: Orchestrator
+    mappings: Mappings
+    commands: Commands
+    webhooks: Webhooks
+    relays: Relays
+    ingest: Ingest
 
     def line(self, patience: timedelta | None = None, **settings: str) -> Line:
         """Make a connection of our own."""
@@ -91,6 +108,9 @@ class Opened:
         await self.tasks.close()
         await self.agents.close()
         await self.schedules.close()
+        await self.commands.close()
+        self.mappings.mirror = None
+        await self.ingest.close()
         await self.doorbell.close()
         await self.database.close()
 
@@ -105,20 +125,11 @@ async def address(settings: Settings) -> str:
     return await asyncio.to_thread(Embedded(EMBEDDED_FOLDER).start)
 
 
-def owners_of(settings: Settings, settlers: Mapping[str, Settles]) -> Owners:
-    """Return who settles which end of a task: other tasks, agents' turns, and whom the app names."""
-    tools = ToolEnds(Parties(terms=turn_terms(settings)))
-    return Owners({**settlers, CHILD: Joins(), TOOL: tools})
-
-
 async def open_app(
-    settings: Settings,
-    handlers: Registry,
-    owners: Owners,
-    *,
-    doorbell: Doorbell | None,
+    settings: Settings, handlers: Registry, owners: Owners, *, doorbell: Doorbell | None, mappings: Mappings,
+    orchestrator: Orchestrator, sources: Sources, gate: Gate,
     turn_owners: Mapping[str, SettlesTurns] | None = None,
-) -> Opened:
+) -> Opened:  # fmt: skip
     """Connect, and open the doors."""
     url = await address(settings)
     if settings.database_url is None:
@@ -157,15 +168,22 @@ async def open_app(
         ends_after=settings.tasks.ends_after,
         payload_limit=settings.tasks.payload_limit,
     )
-    agents = Agents(
-        database,
-        bell,
-        Parties(turn_terms(settings), TurnOwners(turn_owners), owners),
-        line=partial(Line, url, schema=settings.schema, patience=PATIENCE),
-        tenant=settings.tenant,
-    )
+    line = partial(Line, url, schema=settings.schema, patience=PATIENCE)
+    parties = Parties(turn_terms(settings), TurnOwners(turn_owners), owners)
+    agents = Agents(database, bell, parties, line=line, tenant=settings.tenant)
+    commands = Commands(
+        database, bell, mappings, Orders(orchestrator, owners), settings,
+        line=line, patience=PATIENCE, rings_within=rings_within(settings),
+    )  # fmt: skip
+    ingest = ingestion.door(
+        database, bell, tasks, schedules, sources=sources, gate=gate, settings=settings,
+        moves=line(),
+    )  # fmt: skip
     agreed = Queues(database, bell, lambda: tasks.tenant)
-    opened = Opened(settings, url, handlers, owners, database, bell, tasks, agreed, schedules, agents)
+    opened = Opened(
+        settings, url, handlers, owners, database, bell, tasks, agreed, schedules, agents, orchestrator, mappings,
+        commands, Webhooks(database, bell, tasks, settings=settings), Relays(database), ingest,
+    )  # fmt: skip
     try:
         await tasks.flows.open()
     except BaseException:
@@ -272,6 +290,8 @@ async def work(opened: Opened, stop: asyncio.Event, **terms: Any) -> None:
 async def _begin(opened: Opened, line: Line, in_force: str) -> None:
     await db.many(line, _KEEP, values=in_force)
     await declare_queues(opened)
+    if opened.mappings.routes:
+        await routes.declare(line, opened.mappings.routes)
 
 
 async def _work(opened: Opened, stop: asyncio.Event, line: Line, agreed: Terms) -> None:
@@ -286,6 +306,7 @@ async def _work(opened: Opened, stop: asyncio.Event, line: Line, agreed: Terms) 
         settings=switches(opened.settings),
     )
     watching = asyncio.create_task(dog.run())
+    boot_id = ids.boot_id()
     try:
         tasks = Worker(
             opened.handlers.handlers,
@@ -295,11 +316,17 @@ async def _work(opened: Opened, stop: asyncio.Event, line: Line, agreed: Terms) 
             session=opened.database.session,
             drafts=opened.drafts,
             terms=agreed,
-            boot_id=ids.boot_id(),
+            boot_id=boot_id,
             home=opened.database,
             looks=opened.tasks.flows.looks,
         )
-        await part.run([tasks], stop, grace=agreed.grace, beside={"watchdog": watching})
+        relays = outgoing.parts(
+            opened.settings, opened.doorbell,
+            line=partial(opened.line, lease.patience(agreed.lease)),
+            terms=RelayTerms(boot_id, agreed.lease, agreed.poll),
+        )  # fmt: skip
+        executors = ingestion.parts(opened, boot_id=boot_id, poll=agreed.poll)
+        await part.run([tasks, *relays, *executors], stop, grace=agreed.grace, beside={"watchdog": watching})
         fit.confirm()
     finally:
         dog.stop()
@@ -331,7 +358,21 @@ def rules(opened: Opened) -> list[watchdog.Rule]:
         ),
         *agents_watch.rules(opened.agents.parties, opened.doorbell, sweep=worker.lease_sweep),
         watch.retention(kept=opened.settings.tasks.retention, failed_kept=opened.settings.tasks.retention_failed),
+        *relays_watch.rules(
+            interval=worker.watchdog_interval,
+            kept=opened.settings.relays.retention,
+            dead_kept=opened.settings.relays.retention_dead,
+        ),
+        *command_watch.rules(
+            opened.orchestrator,
+            opened.owners,
+            opened.doorbell,
+            interval=worker.watchdog_interval,
+            unknown_after=opened.settings.commands.unknown_after,
+        ),
+        command_watch.retention(kept=opened.settings.commands.retention),
         *watch.leavings(kept=opened.settings.tasks.retention),
+        *ingestion.rules(opened),
         watchdog.W16,
         days_of_the_log(kept=opened.settings.log.retention),
     ]
@@ -366,6 +407,9 @@ def invariants() -> tuple[Invariant, ...]:
         *watch.TASK_INVARIANTS,
         *watch.SCHEDULE_INVARIANTS,
         *agents_watch.AGENT_INVARIANTS,
+        *command_watch.COMMAND_INVARIANTS,
+        *ingestion.INVARIANTS,
+        *relays_watch.RELAY_INVARIANTS,
     )
 
 
