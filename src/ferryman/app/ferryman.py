@@ -14,22 +14,33 @@ from ferryman.agents.ports import SettlesTurns
 from ferryman.agents.work.profiles import Profiles
 from ferryman.app import wiring
 from ferryman.app.agents import Agents
+from ferryman.app.commands import Commands
 from ferryman.app.handle import Handle
+from ferryman.app.ingest import PLANS, Ingest, declared
+from ferryman.app.mappings import Mappings
 from ferryman.app.profiles import Declares
 from ferryman.app.queues import Queues
 from ferryman.app.registry import Registry
+from ferryman.app.relays import Relays, Webhooks
 from ferryman.app.schedules import Declared, Schedule, Schedules
 from ferryman.app.tasks import Tasks
+from ferryman.app.terms import owners_of
+from ferryman.commands.orchestrator import Orchestrator
+from ferryman.commands.rules import names
+from ferryman.ingest.ports import Gate, OpenGate, Sink
+from ferryman.ingest.registry import Sources
 from ferryman.kernel import errors, migrate
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.pool import Database
 from ferryman.kernel.settings import Settings
 from ferryman.tasks.ports import Settles
 from ferryman.tasks.rules.request import DEFAULT_NAME, Defaults, recurring
+from ferryman.tasks.work.context import Context
 
 log = logging.getLogger("ferryman")
 
 Handled = TypeVar("Handled", bound=Callable[..., Any])
+Given = TypeVar("Given")
 
 
 class Ferryman(Declares):
@@ -59,8 +70,12 @@ class Ferryman(Declares):
         )
         self._declared = Declared(self._handlers)
         self._profiles = Profiles()
+        self._mappings = Mappings(self._handlers)
+        self._orchestrator = Orchestrator(self._mappings.options, ends_after=self.settings.tasks.ends_after)
         self._settlers: dict[str, Settles] = {}
         self._turn_settlers: dict[str, SettlesTurns] = {}
+        self._sources = Sources()
+        self._gate: Gate = OpenGate()
         self._given_doorbell = doorbell
         self._opened: wiring.Opened | None = None
 
@@ -179,9 +194,79 @@ class Ferryman(Declares):
         }  # fmt: skip
         self._handlers.queue(name, {field: value for field, value in given.items() if value is not None})
 
+    @overload
+    def source(
+        self, given: Given, /, *, sink: Sink, name: str | None = None, endpoint: str | None = None, **options: Any
+    ) -> Given: ...
+
+    @overload
+    def source(
+        self, /, *, sink: Sink, name: str | None = None, endpoint: str | None = None, **options: Any
+    ) -> Callable[[Given], Given]: ...
+
+    def source(
+        self, given: Any = None, /, *, sink: Sink, name: str | None = None, endpoint: str | None = None, **options: Any
+    ) -> Any:
+        """Register where records come from: an async function of a request, a class or an object with `fetch`.
+
+        Its pages go to `sink`. Options are those of ferryman.ingest.registry.Declared: ordered, strategy, params, page_items,
+        safety_lag, credential, timeout, compile.
+        """
+
+        def register(found: Any) -> Any:
+            self._sources.add(declared(found, name=name, endpoint=endpoint, sink=sink, **options))
+            if PLANS not in self._handlers.handlers:
+                self._handlers.add(self._plan_ingest, name=PLANS, process=False)
+            return found
+
+        return register if given is None else register(given)
+
+    async def _plan_ingest(self, ctx: Context, **asked: Any) -> dict[str, Any]:
+        return await self.ingest.fired(ctx, asked)
+
+    def gate(self, gate: Gate) -> None:
+        """Say who tells how fast sources may be asked."""
+        self._gate = gate
+
     def declare(self, name: str, **options: Any) -> None:
         """Know of a handler that runs in other processes, so that its tasks can be created here."""
         self._handlers.declare(name, **options)
+
+    def on_command(self, *types: str, fact: str | None = None, **options: Any) -> Callable[[Handled], Handled]:
+        """Register the function that maps commands of these types to messages for capabilities.
+
+        It gets the `Command` and returns a `Message`, a `Fact`, a list of them, or None. `fact` is stated with what it asks
+        for, by default `Theme.Requested` for `Theme.Request`. It runs as a task; the options are
+        `queue`, `priority`, `timeout`, `max_retries` and `backoff`.
+        """
+
+        def register(function: Handled) -> Handled:
+            self._mappings.on_command(function, *types, fact=fact, **options)
+            return function
+
+        return register
+
+    def on_result(self, *types: str, **options: Any) -> Callable[[Handled], Handled]:
+        """Register what follows results of these types: a function that gets the `Result` and returns as a mapping does."""
+
+        def register(function: Handled) -> Handled:
+            self._mappings.on_result(function, *types, **options)
+            return function
+
+        return register
+
+    def capability(self, type: str, **options: Any) -> Callable[[Handled], Handled]:
+        """Register a capability: a function that gets the input of its messages by name and returns the result.
+
+        The type may be that of its tasks, its messages or its results. It runs as a task; the options are
+        `queue`, `priority`, `timeout`, `max_retries` and `backoff`.
+        """
+
+        def register(function: Handled) -> Handled:
+            self._mappings.capability(function, type, **options)
+            return function
+
+        return register
 
     def handlers(self) -> list[str]:
         """Name the handlers that run here."""
@@ -213,8 +298,12 @@ class Ferryman(Declares):
             self._opened = await wiring.open_app(
                 self.settings,
                 self._handlers,
-                wiring.owners_of(self.settings, self._settlers),
+                owners_of(self.settings, {**self._settlers, names.CALLBACK: self._orchestrator}),
                 doorbell=self._given_doorbell,
+                mappings=self._mappings,
+                orchestrator=self._orchestrator,
+                sources=self._sources,
+                gate=self._gate,
                 turn_owners=self._turn_settlers,
                 profiles=self._profiles,
             )
@@ -261,6 +350,26 @@ class Ferryman(Declares):
     def schedules(self) -> Schedules:
         """The door to schedules."""
         return self._open.schedules
+
+    @property
+    def commands(self) -> Commands:
+        """The door to commands."""
+        return self._open.commands
+
+    @property
+    def ingest(self) -> Ingest:
+        """The door to ingestion."""
+        return self._open.ingest
+
+    @property
+    def webhooks(self) -> Webhooks:
+        """The door to webhooks."""
+        return self._open.webhooks
+
+    @property
+    def relays(self) -> Relays:
+        """The door to the readers of the log that tell it to the outside."""
+        return self._open.relays
 
     async def accept(self, asked: Mapping[str, Any]) -> Handle | Schedule:
         """Do what a request in the form of the source asks for: a task, or with cron, daily or every a schedule."""

@@ -15,18 +15,26 @@ from typing import Any
 
 from ferryman.agents import watch as agents_watch
 from ferryman.agents.ends import Parties
-from ferryman.agents.intake.report import ToolEnds
 from ferryman.agents.ports import SettlesTurns
-from ferryman.agents.rules import TOOL
 from ferryman.agents.work.profiles import Profiles
-from ferryman.app import crews
+from ferryman.app import crews, ingestion
+from ferryman.app import relays as outgoing
 from ferryman.app import tasks as doors
 from ferryman.app.agents import Agents
+from ferryman.app.commands import Commands, Orders
 from ferryman.app.fit import Fit
+from ferryman.app.ingest import Ingest
+from ferryman.app.mappings import Mappings
 from ferryman.app.queues import Queues
 from ferryman.app.registry import Registry
+from ferryman.app.relays import Relays, Webhooks
 from ferryman.app.schedules import Schedules
 from ferryman.app.terms import switches, turn_terms
+from ferryman.commands import watch as command_watch
+from ferryman.commands.intake import routes
+from ferryman.commands.orchestrator import Orchestrator
+from ferryman.ingest.ports import Gate
+from ferryman.ingest.registry import Sources
 from ferryman.kernel import db, errors, events, ids, lease, migrate, part, payload, telemetry, watchdog
 from ferryman.kernel.doorbell import Doorbell, NoDoorbell
 from ferryman.kernel.doorbell_pg import PostgresDoorbell
@@ -35,11 +43,12 @@ from ferryman.kernel.patience import outlast
 from ferryman.kernel.pool import Database, Line
 from ferryman.kernel.settings import Settings
 from ferryman.kernel.stream import Streams
+from ferryman.relays import watch as relays_watch
+from ferryman.relays.work.part import Terms as RelayTerms
 from ferryman.tasks import watch
 from ferryman.tasks.intake import queues
-from ferryman.tasks.joins import CHILD, Joins
 from ferryman.tasks.model import NewTask
-from ferryman.tasks.ports import Owners, Settles
+from ferryman.tasks.ports import Owners
 from ferryman.tasks.rules import keys, request
 from ferryman.tasks.work.worker import Terms, Worker
 
@@ -66,6 +75,12 @@ class Opened:
     queues: Queues
     schedules: Schedules
     agents: Agents
+    orchestrator: Orchestrator
+    mappings: Mappings
+    commands: Commands
+    webhooks: Webhooks
+    relays: Relays
+    ingest: Ingest
     profiles: Profiles
     streams: Streams
 
@@ -103,6 +118,9 @@ class Opened:
         await self.agents.close()
         await self.streams.close()
         await self.schedules.close()
+        await self.commands.close()
+        self.mappings.mirror = None
+        await self.ingest.close()
         await self.doorbell.close()
         await self.database.close()
 
@@ -117,21 +135,12 @@ async def address(settings: Settings) -> str:
     return await asyncio.to_thread(Embedded(EMBEDDED_FOLDER).start)
 
 
-def owners_of(settings: Settings, settlers: Mapping[str, Settles]) -> Owners:
-    """Return who settles which end of a task: other tasks, agents' turns, and whom the app names."""
-    tools = ToolEnds(Parties(terms=turn_terms(settings)))
-    return Owners({**settlers, CHILD: Joins(), TOOL: tools})
-
-
 async def open_app(
-    settings: Settings,
-    handlers: Registry,
-    owners: Owners,
-    *,
-    doorbell: Doorbell | None,
+    settings: Settings, handlers: Registry, owners: Owners, *, doorbell: Doorbell | None, mappings: Mappings,
+    orchestrator: Orchestrator, sources: Sources, gate: Gate,
     turn_owners: Mapping[str, SettlesTurns] | None = None,
     profiles: Profiles | None = None,
-) -> Opened:
+) -> Opened:  # fmt: skip
     """Connect, and open the doors."""
     url = await address(settings)
     if settings.database_url is None:
@@ -169,9 +178,18 @@ async def open_app(
     agents = Agents(
         database, bell, concerned, line=line, tenant=settings.tenant, profiles=profiles, streams=streams
     )  # fmt: skip
+    commands = Commands(
+        database, bell, mappings, Orders(orchestrator, owners), settings,
+        line=line, patience=PATIENCE, rings_within=rings_within(settings),
+    )  # fmt: skip
+    ingest = ingestion.door(
+        database, bell, tasks, schedules, sources=sources, gate=gate, settings=settings,
+        moves=line(),
+    )  # fmt: skip
     agreed = Queues(database, bell, lambda: tasks.tenant)
     opened = Opened(
-        settings, url, handlers, owners, database, bell, tasks, agreed, schedules, agents, profiles, streams
+        settings, url, handlers, owners, database, bell, tasks, agreed, schedules, agents, orchestrator, mappings,
+        commands, Webhooks(database, bell, tasks, settings=settings), Relays(database), ingest, profiles, streams,
     )  # fmt: skip
     try:
         await tasks.flows.open()
@@ -291,6 +309,8 @@ async def work(opened: Opened, stop: asyncio.Event, **terms: Any) -> None:
 async def _begin(opened: Opened, line: Line, in_force: str) -> None:
     await db.many(line, _KEEP, values=in_force)
     await declare_queues(opened)
+    if opened.mappings.routes:
+        await routes.declare(line, opened.mappings.routes)
 
 
 async def _work(opened: Opened, stop: asyncio.Event, ground: Line, agreed: Terms) -> None:
@@ -305,6 +325,7 @@ async def _work(opened: Opened, stop: asyncio.Event, ground: Line, agreed: Terms
         settings=switches(opened.settings),
     )
     watching = asyncio.create_task(dog.run())
+    boot_id = ids.boot_id()
     try:
         line, boot_id = partial(opened.line, lease.patience(agreed.lease)), ids.boot_id()
         tasks = Worker(
@@ -319,7 +340,12 @@ async def _work(opened: Opened, stop: asyncio.Event, ground: Line, agreed: Terms
             home=opened.database,
             looks=opened.tasks.flows.looks,
         )
-        parts: list[part.Part] = [tasks, *crews.turns(opened, agreed, line=line, boot_id=boot_id)]
+        relays = outgoing.parts(
+            opened.settings, opened.doorbell, line=line, terms=RelayTerms(boot_id, agreed.lease, agreed.poll),
+        )  # fmt: skip
+        executors = ingestion.parts(opened, boot_id=boot_id, poll=agreed.poll)
+        turns = crews.turns(opened, agreed, line=line, boot_id=boot_id)
+        parts: list[part.Part] = [tasks, *turns, *relays, *executors]
         await part.run(parts, stop, grace=agreed.grace, beside={"watchdog": watching})
         fit.confirm()
     finally:
@@ -352,7 +378,21 @@ def rules(opened: Opened) -> list[watchdog.Rule]:
         ),
         *agents_watch.rules(opened.agents.parties, opened.doorbell, sweep=worker.lease_sweep),
         watch.retention(kept=opened.settings.tasks.retention, failed_kept=opened.settings.tasks.retention_failed),
+        *relays_watch.rules(
+            interval=worker.watchdog_interval,
+            kept=opened.settings.relays.retention,
+            dead_kept=opened.settings.relays.retention_dead,
+        ),
+        *command_watch.rules(
+            opened.orchestrator,
+            opened.owners,
+            opened.doorbell,
+            interval=worker.watchdog_interval,
+            unknown_after=opened.settings.commands.unknown_after,
+        ),
+        command_watch.retention(kept=opened.settings.commands.retention),
         *watch.leavings(kept=opened.settings.tasks.retention),
+        *ingestion.rules(opened),
         watchdog.W16,
         days_of_the_log(kept=opened.settings.log.retention),
     ]
@@ -387,6 +427,9 @@ def invariants() -> tuple[Invariant, ...]:
         *watch.TASK_INVARIANTS,
         *watch.SCHEDULE_INVARIANTS,
         *agents_watch.AGENT_INVARIANTS,
+        *command_watch.COMMAND_INVARIANTS,
+        *ingestion.INVARIANTS,
+        *relays_watch.RELAY_INVARIANTS,
     )
 
 
