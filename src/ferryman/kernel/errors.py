@@ -398,6 +398,30 @@ class HandlerInvalid(FerrymanError):
     advice = "See the message for what the declaration lacks."
 
 
+# Ingestion
+
+
+class SourceInvalid(FerrymanError):
+    """This source cannot be asked as it is declared."""
+
+    code = "SOURCE_INVALID"
+    advice = "See the message for the field; nothing was stored."
+
+
+class SinkInvalid(FerrymanError):
+    """Nothing can be written to this sink as it is declared."""
+
+    code = "SINK_INVALID"
+    advice = "See the message for the field; nothing was written."
+
+
+class SecretMissing(FerrymanError):
+    """A source needs a secret that the environment does not hold."""
+
+    code = "SECRET_MISSING"
+    advice = "Set the variable where the worker runs. Secrets are read when a source is opened and are stored nowhere."
+
+
 # What a person typed
 
 

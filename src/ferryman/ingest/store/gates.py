@@ -1,0 +1,102 @@
+"""Gates of sources: what is agreed, what is leased, what was told (I9)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from ferryman.ingest.ports import GateKey
+from ferryman.ingest.rules import limits
+from ferryman.ingest.rules.pace import Pace
+from ferryman.kernel.db import Row, Tx, load, many, one
+
+_PASS = load("ferryman.ingest", "ingest_gates/pass")
+_DECLARE = load("ferryman.ingest", "ingest_gates/declare")
+_GIVE_BACK = load("ferryman.ingest", "ingest_gates/give_back")
+_LIST = load("ferryman.ingest", "ingest_gates/list")
+
+# How far ahead slots are leased, and how much time one lot spans: for so long at most a fall of the rate goes unheard.
+HORIZON = timedelta(seconds=1)
+LOT = timedelta(seconds=1)
+
+
+class News(NamedTuple):
+    """What became of requests since a gate was last told."""
+
+    good: int = 0
+    bad: int = 0
+    gain: float = 0.0
+    slow: bool = False
+    closed_for: timedelta | None = None
+    quota: limits.Quota | None = None
+    status: int | None = None
+
+
+class Leased(NamedTuple):
+    """Slots: so many, from then on, one interval apart; none when the first free one lies too far ahead."""
+
+    now: datetime
+    rate: float
+    cuts: int
+    slots: int
+    first_at: datetime
+    every_seconds: float
+    spent_until: datetime
+
+
+async def declare(tx: Tx, key: GateKey, pace: Pace) -> None:
+    """Say what is agreed for a gate."""
+    await many(
+        tx,
+        _DECLARE,
+        source=key.source,
+        endpoint=key.endpoint,
+        credential=key.credential,
+        top=pace.top,
+        floor=pace.floor,
+        burst=pace.burst,
+    )
+
+
+async def pass_through(tx: Tx, key: GateKey, *, wish: int, news: News, cuts: int) -> Leased | None:
+    """Tell a gate the news, and lease as many slots as are wished and free; None: nobody has declared it."""
+    row = await one(
+        tx,
+        _PASS,
+        source=key.source,
+        endpoint=key.endpoint,
+        credential=key.credential,
+        wish=wish,
+        good=news.good,
+        bad=news.bad,
+        gain=news.gain,
+        slow=news.slow,
+        cuts=cuts,
+        closed_for=news.closed_for,
+        quota_left=None if news.quota is None else news.quota.left,
+        quota_for=None if news.quota is None else news.quota.lasts,
+        last_status=news.status,
+        horizon=HORIZON,
+        lot=LOT,
+        longest=limits.LONGEST,
+    )
+    return None if row is None else Leased(*row)  # type: ignore[misc]  # in the order of the columns
+
+
+async def give_back(tx: Tx, key: GateKey, *, unused_from: datetime, spent_until: datetime) -> None:
+    """Give back the end of a lot."""
+    await many(
+        tx,
+        _GIVE_BACK,
+        source=key.source,
+        endpoint=key.endpoint,
+        credential=key.credential,
+        unused_from=unused_from,
+        spent_until=spent_until,
+    )
+
+
+async def list_all(tx: Tx) -> Sequence[Row]:
+    """Read every gate."""
+    return await many(tx, _LIST)

@@ -1,0 +1,1 @@
+"""What is done: windows planned, tasks run, sources asked no faster than they bear."""
