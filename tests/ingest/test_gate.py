@@ -77,7 +77,7 @@ async def _stop_the_clock(url: str) -> None:
 @pytest.fixture
 async def world(still_url: str) -> AsyncIterator[World]:
     line = Line(still_url)
-    await line.execute("delete from ferryman.ingest_gates; update ferryman.clock_shift set shift = '0'")
+    await line.execute("delete from ferryman.ingest_gate; update ferryman.clock_shift set shift = '0'")
     yield World(line)
     await line.close()
 

@@ -11,10 +11,10 @@ from ferryman.ingest.rules import limits
 from ferryman.ingest.rules.pace import Pace
 from ferryman.kernel.db import Row, Tx, load, many, one
 
-_PASS = load("ferryman.ingest", "ingest_gates/pass")
-_DECLARE = load("ferryman.ingest", "ingest_gates/declare")
-_GIVE_BACK = load("ferryman.ingest", "ingest_gates/give_back")
-_LIST = load("ferryman.ingest", "ingest_gates/list")
+_PASS = load("ferryman.ingest", "ingest_gate/pass")
+_DECLARE = load("ferryman.ingest", "ingest_gate/declare")
+_GIVE_BACK = load("ferryman.ingest", "ingest_gate/give_back")
+_LIST = load("ferryman.ingest", "ingest_gate/list")
 
 # How far ahead slots are leased, and how much time one lot spans: for so long at most a fall of the rate goes unheard.
 HORIZON = timedelta(seconds=1)

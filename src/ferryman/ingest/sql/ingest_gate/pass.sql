@@ -5,7 +5,7 @@
 with gate as (
     select gate.source, gate.endpoint, gate.credential, gate.top, gate.floor, gate.burst, gate.rate, gate.cuts,
         gate.spent_until, gate.closed_until, gate.quota_left, gate.quota_until
-    from ferryman.ingest_gates as gate
+    from ferryman.ingest_gate as gate
     where gate.source = :source
       and gate.endpoint = :endpoint
       and gate.credential = :credential
@@ -39,7 +39,7 @@ with gate as (
             else 0 end as slots
     from placed
 )
-update ferryman.ingest_gates as gate
+update ferryman.ingest_gate as gate
 set rate = counted.pace,
     cuts = counted.cuts + counted.cut::integer,
     cut_at = case when counted.cut then counted.now else gate.cut_at end,

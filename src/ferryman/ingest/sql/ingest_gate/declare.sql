@@ -1,5 +1,5 @@
 -- What is agreed for a gate. A new one begins at its best; one that was slowed down stays so, within what is agreed now.
-insert into ferryman.ingest_gates as gate (source, endpoint, credential, top, floor, burst, rate)
+insert into ferryman.ingest_gate as gate (source, endpoint, credential, top, floor, burst, rate)
 values (:source, :endpoint, :credential, :top, :floor, :burst, :top)
 on conflict (source, endpoint, credential) do update
 set top = excluded.top,
