@@ -58,11 +58,12 @@ class Counting:
 @pytest.fixture(scope="module")
 def still_url(cluster: Cluster) -> Iterator[str]:
     """A database whose clock stands still, so that time passes when a test says so."""
-    lent = cluster.database()
-    url = asyncio.run(lent.__aenter__())
-    asyncio.run(_stop_the_clock(url))
-    yield url
-    asyncio.run(lent.__aexit__(None, None, None))
+    with asyncio.Runner() as runner:
+        lent = cluster.database()
+        url = runner.run(lent.__aenter__())
+        runner.run(_stop_the_clock(url))
+        yield url
+        runner.run(lent.__aexit__(None, None, None))
 
 
 async def _stop_the_clock(url: str) -> None:

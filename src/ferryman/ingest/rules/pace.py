@@ -19,7 +19,7 @@ FLOOR = 0.1
 STEP_SHARE = 0.05
 FASTEST = 100_000.0
 BURST_MAX = 100_000
-PATIENCE = timedelta(minutes=5)
+PATIENCE = timedelta(hours=6)
 TOO_MANY = 429
 SERVER_ERRORS = 500
 
@@ -28,7 +28,7 @@ SERVER_ERRORS = 500
 class Pace:
     """What is agreed for a gate: requests per second at best and at worst, how many at one moment, the step of recovery.
 
-    `patience` is the longest wait that a run sits out; beyond it the gate rejects, and the task comes back later.
+    `patience` is the longest wait that whoever asks is told to sit out; beyond it the gate rejects.
     """
 
     top: float = 1.0

@@ -75,16 +75,29 @@ class Path:
         return text or "$"
 
 
-def compile_path(text: object, field: str) -> Path:
+class Unreadable(ValueError):
+    """A text that is no path, and from which character on."""
+
+    def __init__(self, at: int) -> None:
+        super().__init__(at)
+        self.at = at
+
+
+def compile_path(text: object, field: str, error: type[errors.FerrymanError] = errors.SourceInvalid) -> Path:
     """Read a path, or say at which character it cannot be read."""
     if not isinstance(text, str) or not text or len(text) > LONGEST:
-        raise errors.SourceInvalid(f"{field}: expected a path such as data.items, got {ascii(text)[:60]}.", field=field)
+        raise error(f"{field}: expected a path such as data.items, got {ascii(text)[:60]}.", field=field)
     if text == "$":
         return Path(())
-    return _pointer(text, field) if text.startswith("/") else _dotted(text, field)
+    try:
+        return _pointer(text) if text.startswith("/") else _dotted(text)
+    except Unreadable as wrong:
+        there = ascii(text[wrong.at : wrong.at + 10])
+        told = f"{field}: the path {ascii(text)[:200]} cannot be read at character {wrong.at + 1} ({there})."
+        raise error(told, field=field, position=wrong.at) from None
 
 
-def _dotted(text: str, field: str) -> Path:
+def _dotted(text: str) -> Path:
     steps: list[str | int] = []
     at = 1 if text.startswith("$.") or text.startswith("$[") else 0
     while at < len(text):
@@ -92,30 +105,30 @@ def _dotted(text: str, field: str) -> Path:
             steps.append(int(place[1]))
             at = place.end()
         elif quoted := _QUOTED.match(text, at):
-            steps.append(_unquoted(quoted[1], text, at, field))
+            steps.append(_unquoted(quoted[1], at))
             at = quoted.end()
         else:
             # A key follows a dot; only the first stands alone.
             dot = 1 if text[at] == "." and at > 0 else 0
             key = _KEY.match(text, at + dot) if dot or at == 0 else None
             if key is None:
-                raise _refusal(text, at, field)
+                raise Unreadable(at)
             steps.append(key[0])
             at = key.end()
     return Path(tuple(steps))
 
 
-def _unquoted(quoted: str, text: str, at: int, field: str) -> str:
+def _unquoted(quoted: str, at: int) -> str:
     try:
         return str(json.loads(quoted))
     except ValueError:
-        raise _refusal(text, at, field) from None
+        raise Unreadable(at) from None
 
 
-def _pointer(text: str, field: str) -> Path:
+def _pointer(text: str) -> Path:
     wrong = _ESCAPED.search(text)
     if wrong is not None:
-        raise _refusal(text, wrong.start(), field)
+        raise Unreadable(wrong.start())
     parts: Sequence[str] = text[1:].split("/")
     return Path(tuple(part.replace("~1", "/").replace("~0", "~") for part in parts), loose=True)
 
@@ -126,11 +139,3 @@ def _place(value: list[Any], step: str | int, *, loose: bool) -> Any:
             return MISSING
         step = int(step)
     return value[step] if -len(value) <= step < len(value) else MISSING
-
-
-def _refusal(text: str, at: int, field: str) -> errors.SourceInvalid:
-    return errors.SourceInvalid(
-        f"{field}: the path {text!r} cannot be read at character {at + 1} ({text[at : at + 10]!r}).",
-        field=field,
-        position=at,
-    )
