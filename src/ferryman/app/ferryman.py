@@ -12,10 +12,13 @@ from typing import Any, Self, TypeVar, overload
 
 from ferryman.app import wiring
 from ferryman.app.handle import Handle
+from ferryman.app.ingest import PLANS, Ingest, declared
 from ferryman.app.queues import Queues
 from ferryman.app.registry import Registry
 from ferryman.app.schedules import Declared, Schedule, Schedules
 from ferryman.app.tasks import Tasks
+from ferryman.ingest.ports import Gate, OpenGate, Sink
+from ferryman.ingest.registry import Sources
 from ferryman.kernel import errors, migrate
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.pool import Database
@@ -23,6 +26,7 @@ from ferryman.kernel.settings import Settings
 from ferryman.tasks.joins import CHILD, Joins
 from ferryman.tasks.ports import Owners, Settles
 from ferryman.tasks.rules.request import DEFAULT_NAME, Defaults, recurring
+from ferryman.tasks.work.context import Context
 
 log = logging.getLogger("ferryman")
 
@@ -56,6 +60,8 @@ class Ferryman:
         )
         self._declared = Declared(self._handlers)
         self._settlers: dict[str, Settles] = {}
+        self._sources = Sources()
+        self._gate: Gate = OpenGate()
         self._given_doorbell = doorbell
         self._opened: wiring.Opened | None = None
 
@@ -174,6 +180,30 @@ class Ferryman:
         }  # fmt: skip
         self._handlers.queue(name, {field: value for field, value in given.items() if value is not None})
 
+    def source(
+        self, given: Any = None, /, *, sink: Sink, name: str | None = None, endpoint: str | None = None, **options: Any
+    ) -> Any:
+        """Register where records come from: an async function of a request, a class or an object with `fetch`.
+
+        Its pages go to `sink`. Options are those of ferryman.ingest.registry.Declared: ordered, strategy, params, page_items,
+        safety_lag, credential, timeout, compile.
+        """
+
+        def register(found: Any) -> Any:
+            self._sources.add(declared(found, name=name, endpoint=endpoint, sink=sink, **options))
+            if PLANS not in self._handlers.handlers:
+                self._handlers.add(self._plan_ingest, name=PLANS, process=False)
+            return found
+
+        return register if given is None else register(given)
+
+    async def _plan_ingest(self, ctx: Context, **asked: Any) -> dict[str, Any]:
+        return await self.ingest.fired(ctx, asked)
+
+    def gate(self, gate: Gate) -> None:
+        """Say who tells how fast sources may be asked."""
+        self._gate = gate
+
     def declare(self, name: str, **options: Any) -> None:
         """Know of a handler that runs in other processes, so that its tasks can be created here."""
         self._handlers.declare(name, **options)
@@ -202,7 +232,12 @@ class Ferryman:
             await wiring.patiently(self.open, unless)
         elif self._opened is None:
             self._opened = await wiring.open_app(
-                self.settings, self._handlers, Owners({**self._settlers, CHILD: Joins()}), doorbell=self._given_doorbell
+                self.settings,
+                self._handlers,
+                Owners({**self._settlers, CHILD: Joins()}),
+                doorbell=self._given_doorbell,
+                sources=self._sources,
+                gate=self._gate,
             )
         return self
 
@@ -242,6 +277,11 @@ class Ferryman:
     def schedules(self) -> Schedules:
         """The door to schedules."""
         return self._open.schedules
+
+    @property
+    def ingest(self) -> Ingest:
+        """The door to ingestion."""
+        return self._open.ingest
 
     async def accept(self, asked: Mapping[str, Any]) -> Handle | Schedule:
         """Do what a request in the form of the source asks for: a task, or with cron, daily or every a schedule."""

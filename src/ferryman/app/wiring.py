@@ -12,11 +12,18 @@ from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from ferryman.app import tasks as doors
+from ferryman.app.ingest import Ingest
 from ferryman.app.queues import Queues
 from ferryman.app.registry import Registry
 from ferryman.app.schedules import Schedules
+from ferryman.ingest import watch as ingest_watch
+from ferryman.ingest.ports import Gate
+from ferryman.ingest.registry import Sources
+from ferryman.ingest.work.crew import Terms as IngestTerms
+from ferryman.ingest.work.executor import Executor
 from ferryman.kernel import db, errors, events, ids, lease, migrate, part, payload, telemetry, watchdog
 from ferryman.kernel.doorbell import Doorbell, NoDoorbell
 from ferryman.kernel.doorbell_pg import PostgresDoorbell
@@ -53,6 +60,8 @@ class Opened:
     tasks: doors.Tasks
     queues: Queues
     schedules: Schedules
+    sources: Sources
+    ingest: Ingest
 
     def line(self, patience: timedelta | None = None, **settings: str) -> Line:
         """Make a connection of our own."""
@@ -80,6 +89,7 @@ class Opened:
         """Let go, doors first."""
         await self.tasks.close()
         await self.schedules.close()
+        await self.ingest.close()
         await self.doorbell.close()
         await self.database.close()
 
@@ -94,7 +104,15 @@ async def address(settings: Settings) -> str:
     return await asyncio.to_thread(Embedded(EMBEDDED_FOLDER).start)
 
 
-async def open_app(settings: Settings, handlers: Registry, owners: Owners, *, doorbell: Doorbell | None) -> Opened:
+async def open_app(
+    settings: Settings,
+    handlers: Registry,
+    owners: Owners,
+    *,
+    doorbell: Doorbell | None,
+    sources: Sources,
+    gate: Gate,
+) -> Opened:
     """Connect, and open the doors."""
     url = await address(settings)
     if settings.database_url is None:
@@ -133,7 +151,19 @@ async def open_app(settings: Settings, handlers: Registry, owners: Owners, *, do
         ends_after=settings.tasks.ends_after,
         payload_limit=settings.tasks.payload_limit,
     )
-    opened = Opened(settings, url, handlers, owners, database, bell, tasks, Queues(database, bell), schedules)
+    ingest = Ingest(
+        database,
+        bell,
+        sources,
+        tasks,
+        schedules,
+        moves=Line(url, schema=settings.schema, patience=PATIENCE),
+        settings=settings,
+        gate=gate,
+    )
+    opened = Opened(
+        settings, url, handlers, owners, database, bell, tasks, Queues(database, bell), schedules, sources, ingest
+    )
     try:
         await tasks.flows.open()
     except BaseException:
@@ -262,6 +292,7 @@ async def _work(opened: Opened, stop: asyncio.Event, line: Line, agreed: Terms) 
         },
     )
     watching = asyncio.create_task(dog.run())
+    boot_id = ids.boot_id()
     try:
         tasks = Worker(
             opened.handlers.handlers,
@@ -271,15 +302,36 @@ async def _work(opened: Opened, stop: asyncio.Event, line: Line, agreed: Terms) 
             session=opened.database.session,
             drafts=opened.drafts,
             terms=agreed,
-            boot_id=ids.boot_id(),
+            boot_id=boot_id,
             home=opened.database,
         )
-        await part.run([tasks], stop, grace=agreed.grace, beside={"watchdog": watching})
+        await part.run(
+            [tasks, *_executor(opened, agreed, boot_id)], stop, grace=agreed.grace, beside={"watchdog": watching}
+        )
     finally:
         dog.stop()
         await asyncio.wait([watching], timeout=5)
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
+
+
+def _executor(opened: Opened, agreed: Terms, boot_id: UUID) -> list[part.Part]:
+    """Return the executor of ingestion, if any source is declared here."""
+    if not opened.sources.declared:
+        return []
+    given = opened.settings.ingest
+    terms = IngestTerms(
+        concurrency=given.concurrency,
+        partition=given.partition_concurrency,
+        queued_max=given.queued_max,
+        lease=given.lease,
+        poll=agreed.poll,
+        ends_after=given.ends_after,
+        strikes=given.breaker_failures,
+        pause=given.breaker_pause,
+    )
+    line = partial(opened.line, lease.patience(given.lease))
+    return [Executor(opened.sources, opened.ingest.gate, opened.doorbell, line=line, boot_id=boot_id, terms=terms)]
 
 
 async def declare_queues(opened: Opened) -> Sequence[str]:
@@ -304,6 +356,14 @@ def rules(opened: Opened) -> list[watchdog.Rule]:
             interval=worker.watchdog_interval,
         ),
         watch.retention(kept=opened.settings.tasks.retention, failed_kept=opened.settings.tasks.retention_failed),
+        *ingest_watch.rules(
+            opened.sources,
+            opened.doorbell,
+            sweep=worker.lease_sweep,
+            interval=worker.watchdog_interval,
+            queued_max=opened.settings.ingest.queued_max,
+            ends_after=opened.settings.ingest.ends_after,
+        ),
         watchdog.W16,
         days_of_the_log(kept=opened.settings.log.retention),
     ]
@@ -333,7 +393,7 @@ def days_of_the_log(*, kept: timedelta) -> watchdog.Rule:
 
 def invariants() -> tuple[Invariant, ...]:
     """Return what must always be true, of every domain."""
-    return (*KERNEL_INVARIANTS, *watch.TASK_INVARIANTS, *watch.SCHEDULE_INVARIANTS)
+    return (*KERNEL_INVARIANTS, *watch.TASK_INVARIANTS, *watch.SCHEDULE_INVARIANTS, *ingest_watch.INGEST_INVARIANTS)
 
 
 def this_version() -> str:

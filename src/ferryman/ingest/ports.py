@@ -10,12 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from ferryman.ingest.window import Window
+from ferryman.ingest.window import START, Window
 from ferryman.kernel.db import Tx
 
-START = "start"
+__all__ = [
+    "START", "Allow", "Answer", "Decision", "Failure", "FetchFailed", "Gate", "GateKey", "Item", "OpenGate", "Page", "Rated",
+    "Reject", "Request", "Sink", "Source", "WaitUntil", "Window", "Written",
+]  # fmt: skip
 
 Item: TypeAlias = Mapping[str, Any]
 
@@ -148,6 +151,14 @@ class Gate(Protocol):
 
     def told(self, key: GateKey, answer: Answer) -> None:
         """Hear what became of it; never waits."""
+
+
+@runtime_checkable
+class Rated(Protocol):
+    """A gate that can say which rate is in force."""
+
+    async def in_force(self, key: GateKey) -> float | None:
+        """Return the requests a second that are allowed now, or None where there is no limit."""
 
 
 class OpenGate:

@@ -1,9 +1,11 @@
-"""A half-open span of time, in UTC."""
+"""A half-open span of time, in UTC; and the position at which every slice begins."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+
+START = "start"
 
 
 @dataclass(frozen=True, slots=True, order=True)

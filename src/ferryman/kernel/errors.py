@@ -287,6 +287,111 @@ class CallbackUnknown(FerrymanError):
     advice = "Do it from a process of the app that owns the task."
 
 
+# How ingestion ends, or is refused
+
+
+class IngestInvalidRequest(FerrymanError):
+    """A field of what was asked of ingestion has a value that is not allowed."""
+
+    code = "INGEST_INVALID_REQUEST"
+    advice = "Mend the field named; no plan was made."
+
+    def __init__(self, message: str | None = None, *, field: str | None = None, **details: Any) -> None:
+        super().__init__(message, field=field, **details)
+
+
+class IngestInvalidWindow(FerrymanError):
+    """The window is empty or reversed, or has no instants with their offset."""
+
+    code = "INGEST_INVALID_WINDOW"
+    advice = "Give `since` before `until`, both with an offset; no plan was made."
+
+
+class IngestInvalidExpression(FerrymanError):
+    """The expression does not compile."""
+
+    code = "INGEST_INVALID_EXPRESSION"
+    advice = "Mend the place named; no plan was made."
+
+
+class IngestUnknownSource(FerrymanError):
+    """No source of this app has this name and endpoint."""
+
+    code = "INGEST_UNKNOWN_SOURCE"
+    advice = "Check the name, and that the module which declares the source is imported."
+
+
+class IngestNotFound(FerrymanError):
+    """There is no such plan, run or cursor for this tenant."""
+
+    code = "INGEST_NOT_FOUND"
+    advice = "Check the id and the tenant; `ferryman ingest status` shows the plans."
+
+
+class IngestCursorMoved(FerrymanError):
+    """The cursor is not where it was when it was read."""
+
+    code = "INGEST_CURSOR_MOVED"
+    advice = "Read it again, and try again."
+    retryable = True
+
+
+class IngestBudgetSpent(FerrymanError):
+    """The task has used up its requests, records or seconds; what remains is the planner's."""
+
+    code = "INGEST_BUDGET_SPENT"
+    advice = "The rest is a task of its own already; give plans a larger budget if that comes too often."
+
+
+class IngestReslice(FerrymanError):
+    """The slice should be cut smaller; what remains is the planner's."""
+
+    code = "INGEST_RESLICE"
+    advice = "The rest is cut already; plan with a shorter step if that comes too often."
+
+
+class IngestBatchFailed(FerrymanError):
+    """A page could not be fetched, read or written."""
+
+    code = "INGEST_BATCH_FAILED"
+    advice = "See the reason and the run's black box; mend the source, then plan the window again."
+
+
+class IngestAuthFailed(FerrymanError):
+    """The source refused the credential or the signature."""
+
+    code = "INGEST_AUTH_FAILED"
+    advice = "Mend the credential, then plan again: harvest goes on from the cursor."
+
+
+class IngestPostponed(FerrymanError):
+    """The source is not to be asked for a while; the task waits in its line."""
+
+    code = "INGEST_POSTPONED"
+    advice = "Nothing is to be done: it goes on by itself."
+
+
+class IngestLeaseLost(FerrymanError):
+    """The executor of this run is gone, or has not renewed its lease."""
+
+    code = "INGEST_LEASE_LOST"
+    advice = "Nothing is to be done: the next claim goes on after the last good batch."
+
+
+class IngestStuck(FerrymanError):
+    """The task was claimed too often without coming to an end."""
+
+    code = "INGEST_STUCK"
+    advice = "See the black box of its runs for what kills the executors, then plan the window again."
+
+
+class IngestExpired(FerrymanError):
+    """The task, or its slice, still waited at its ends_at."""
+
+    code = "INGEST_EXPIRED"
+    advice = "Ask `ferryman doctor` which worker knows the source, then plan the window again."
+
+
 # The ground below
 
 

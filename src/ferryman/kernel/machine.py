@@ -24,6 +24,7 @@ State = TypeVar("State", bound=StrEnum)
 
 SQLSTATE: Final = "FM001"
 _WORD = re.compile(r"[a-z][a-z0-9_]*")
+_STATE = re.compile(r"[a-z][a-z0-9_]*|[A-Z][A-Z0-9_]*")  # in the spelling of its source
 _CODE = re.compile(r"[A-Z][A-Z0-9_]*")
 _LONGEST_NAME = 63
 
@@ -74,9 +75,7 @@ class Machine(Generic[State]):
     code: str = "TASK_INVALID_TRANSITION"
 
     def __post_init__(self) -> None:
-        for word in self._words():
-            if not _WORD.fullmatch(word):
-                raise self._wrong(f"{word!r} is not a plain lower-case word")
+        self._check_words()
         if not _CODE.fullmatch(self.code):
             raise self._wrong(f"{self.code!r} is not a code")
         for state, where in self._mentions():
@@ -189,10 +188,18 @@ class Machine(Generic[State]):
 
     # What cannot be right
 
+    def _check_words(self) -> None:
+        for word in self._words():
+            if not _WORD.fullmatch(word):
+                raise self._wrong(f"{word!r} is not a plain lower-case word")
+        for state in self.states:
+            if not _STATE.fullmatch(state):
+                raise self._wrong(f"state {state!r} is not a plain word")
+
     def _words(self) -> list[str]:
         columns = [self.column, self.id_column, *self.present]
         columns += [bound.column for bound in self.ends_by.values()]
-        return [self.table, *columns, *self.states, *(each.name for each in self.moves)]
+        return [self.table, *columns, *(each.name for each in self.moves)]
 
     def _mentions(self) -> list[tuple[Any, str]]:
         found = [(state, "initial") for state in self.initial]

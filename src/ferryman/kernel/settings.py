@@ -74,6 +74,23 @@ class Tasks(Section):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Ingest(Section):
+    """How ingestion plans and executes."""
+
+    lease: Annotated[timedelta, duration(least=SHORTEST)] = timedelta(seconds=60)
+    concurrency: Annotated[int, count(most=10_000)] = 8
+    partition_concurrency: Annotated[int, count(most=10_000)] = 4
+    queued_max: Annotated[int, count(most=100_000)] = 50
+    safety_lag: Annotated[timedelta, duration(least=NOTHING)] = timedelta(minutes=10)
+    first_window: Annotated[timedelta, duration(least=MINUTE)] = timedelta(days=1)
+    max_attempts: Annotated[int, count(most=1000)] = 3
+    max_claims: Annotated[int, count(most=10_000)] = 10
+    ends_after: Annotated[timedelta, duration(least=MINUTE, most=CENTURY)] = timedelta(days=30)
+    breaker_failures: Annotated[int, count(most=1000)] = 3
+    breaker_pause: Annotated[timedelta, duration(least=TENTH)] = timedelta(seconds=60)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Log(Section):
     """How long the log is kept, by whole days; a day that a consumer has still to read stays."""
 
@@ -101,6 +118,7 @@ class Settings(Section):
     worker: Worker = field(default_factory=Worker)
     pmo: Pmo = field(default_factory=Pmo)
     tasks: Tasks = field(default_factory=Tasks)
+    ingest: Ingest = field(default_factory=Ingest)
     log: Log = field(default_factory=Log)
     pool: Pool = field(default_factory=Pool)
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)

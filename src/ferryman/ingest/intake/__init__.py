@@ -1,1 +1,1 @@
-"""What comes in: plans, orders, questions."""
+"""What comes in: plans, questions, rewinds."""

@@ -1,1 +1,1 @@
-"""What should happen, decided without a clock or a wire."""
+"""What should happen, decided without a database."""

@@ -1,1 +1,1 @@
-"""What is done: windows planned, tasks run, sources asked no faster than they bear."""
+"""What is done: claim, run, settle, decide about what remains."""
