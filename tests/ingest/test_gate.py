@@ -20,7 +20,8 @@ from ferryman.testing import Cluster, travel
 
 pytestmark = pytest.mark.contract("I9")
 
-KEY = GateKey("shop", "orders", "main")
+NAME = ("shop", "orders", "main")
+KEY = GateKey(*NAME)
 QUICK = timedelta(milliseconds=5)
 GOOD = Answer(200, QUICK)
 TOO_MANY = Answer(429, QUICK)
@@ -177,11 +178,11 @@ async def test_executors_share_one_rate(world: World, made: Made) -> None:
 
 async def test_no_two_connections_are_ever_leased_the_same_slot(world: World, still_url: str) -> None:
     lines = [Line(still_url) for _ in range(4)]
-    await gates.declare(world.line, KEY, Pace(top=50, burst=1))
+    await gates.declare(world.line, NAME, Pace(top=50, burst=1))
     slots: list[datetime] = []
     for turn in range(30):
         leases = await asyncio.gather(
-            *(gates.pass_through(line, KEY, wish=1 + turn % 5, news=News(), cuts=0) for line in lines)
+            *(gates.pass_through(line, NAME, wish=1 + turn % 5, news=News(), cuts=0) for line in lines)
         )
         for leased in leases:
             assert leased is not None
@@ -352,11 +353,11 @@ async def test_what_is_agreed_anew_holds_at_once(world: World, made: Made) -> No
 
 async def test_the_statement_and_the_rule_agree(world: World) -> None:
     agreed = Pace(top=8, burst=2, floor=0.25, step=0.5)
-    await gates.declare(world.line, KEY, agreed)
+    await gates.declare(world.line, NAME, agreed)
     rate, cuts = agreed.top, 0
     for slow in [True, True, False, False, True, *[False] * 40, *[True] * 8, False]:
         news = News(good=not slow, bad=slow, gain=0 if slow else pace.gain(agreed, rate), slow=slow)
-        leased = await gates.pass_through(world.line, KEY, wish=0, news=news, cuts=cuts)
+        leased = await gates.pass_through(world.line, NAME, wish=0, news=news, cuts=cuts)
         assert leased is not None
         rate = pace.halved(agreed, rate) if slow else pace.raised(agreed, rate, news.gain)
         cuts = leased.cuts

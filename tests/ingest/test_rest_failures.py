@@ -191,9 +191,9 @@ async def test_a_missing_secret_is_told_at_the_door(monkeypatch: pytest.MonkeyPa
     monkeypatch.delenv("SHOP_TOKEN", raising=False)
     source = RestSource(url="http://127.0.0.1:1", auth={"header": "X-Key", "env": "SHOP_TOKEN"})
 
-    with pytest.raises(errors.SecretMissing) as caught:
+    with pytest.raises(errors.IngestSecretMissing) as caught:
         source.ready()
-    assert caught.value.code == "SECRET_MISSING"
+    assert caught.value.code == "INGEST_SECRET_MISSING"
     assert "SHOP_TOKEN" in str(caught.value)
     with pytest.raises(FetchFailed) as refused:
         await source.fetch(ASKED)

@@ -357,10 +357,10 @@ async def test_a_position_that_is_not_canonical_is_refused(position: str) -> Non
 def test_what_cannot_be_meant_is_refused_with_its_field(declared: dict[str, Any], field: str) -> None:
     given = declared if "url" in declared or not declared else {"url": "https://api.example.com", **declared}
 
-    with pytest.raises(errors.SourceInvalid) as caught:
+    with pytest.raises(errors.IngestInvalidSource) as caught:
         RestSource(**given)
 
-    assert caught.value.code == "SOURCE_INVALID"
+    assert caught.value.code == "INGEST_INVALID_SOURCE"
     assert caught.value.details["field"] == field
     assert caught.value.message.startswith(field.partition(".")[0])
     assert "hunter2" not in str(caught.value)

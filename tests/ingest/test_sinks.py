@@ -171,7 +171,7 @@ async def test_bad_records_go_into_quarantine_and_the_others_are_written(given: 
 async def test_a_page_with_too_many_bad_records_is_broken(given: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sinks, "BAD_MAX", 3)
 
-    with pytest.raises(errors.SinkInvalid, match="refused more than 3 records"):
+    with pytest.raises(errors.IngestInvalidSink, match="refused more than 3 records"):
         await orders().write(given, [order(None) for _ in range(10)], batch_key="a")
 
 
@@ -212,7 +212,7 @@ async def test_a_page_and_its_batch_commit_together(tables_url: str) -> None:
 async def test_a_table_that_does_not_fit_is_refused_before_anything_is_written(
     given: Session, sink: Any, field: str
 ) -> None:
-    with pytest.raises(errors.SinkInvalid) as caught:
+    with pytest.raises(errors.IngestInvalidSink) as caught:
         await sink().write(given, [{"id": 1}], batch_key="a")
 
     assert caught.value.details["field"] == field
@@ -236,7 +236,7 @@ def test_a_declaration_that_cannot_be_meant_is_refused(declared: dict[str, Any],
     with pytest.raises(errors.FerrymanError) as caught:
         TableSink(**declared)
 
-    assert caught.value.code == "SINK_INVALID"
+    assert caught.value.code == "INGEST_INVALID_SINK"
     assert caught.value.details["field"] == field
 
 
@@ -321,9 +321,9 @@ async def test_a_function_that_cannot_be_a_sink_is_refused() -> None:
     def within(items: Sequence[Item], tx: Tx) -> None: ...
 
     for wrong in (within, 5):
-        with pytest.raises(errors.SinkInvalid):
+        with pytest.raises(errors.IngestInvalidSink):
             CallSink(wrong)  # type: ignore[arg-type]
-    with pytest.raises(errors.SinkInvalid, match="returned 'x'"):
+    with pytest.raises(errors.IngestInvalidSink, match="returned 'x'"):
         await CallSink(lambda _items: "x").write(None, [], batch_key="k")
 
 

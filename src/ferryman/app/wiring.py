@@ -24,6 +24,7 @@ from ferryman.ingest.ports import Gate
 from ferryman.ingest.registry import Sources
 from ferryman.ingest.work.crew import Terms as IngestTerms
 from ferryman.ingest.work.executor import Executor
+from ferryman.ingest.work.gate import SharedGate
 from ferryman.kernel import db, errors, events, ids, lease, migrate, part, payload, telemetry, watchdog
 from ferryman.kernel.doorbell import Doorbell, NoDoorbell
 from ferryman.kernel.doorbell_pg import PostgresDoorbell
@@ -90,6 +91,7 @@ class Opened:
         await self.tasks.close()
         await self.schedules.close()
         await self.ingest.close()
+        await self.sources.close()
         await self.doorbell.close()
         await self.database.close()
 
@@ -111,7 +113,7 @@ async def open_app(
     *,
     doorbell: Doorbell | None,
     sources: Sources,
-    gate: Gate,
+    gate: Gate | None,
 ) -> Opened:
     """Connect, and open the doors."""
     url = await address(settings)
@@ -159,7 +161,7 @@ async def open_app(
         schedules,
         moves=Line(url, schema=settings.schema, patience=PATIENCE),
         settings=settings,
-        gate=gate,
+        gate=gate or _shared_gate(url, settings, sources),
     )
     opened = Opened(
         settings, url, handlers, owners, database, bell, tasks, Queues(database, bell), schedules, sources, ingest
@@ -170,6 +172,12 @@ async def open_app(
         await opened.close()
         raise
     return opened
+
+
+def _shared_gate(url: str, settings: Settings, sources: Sources) -> SharedGate:
+    """Return the gate that all executors share; a crash of the server may forget what it leased in the last moment."""
+    unhurried = {"synchronous_commit": "off"}
+    return SharedGate(Line(url, schema=settings.schema, patience=PATIENCE, settings=unhurried), sources.pace_of)
 
 
 async def _hear(bell: Doorbell) -> None:
@@ -319,6 +327,7 @@ def _executor(opened: Opened, agreed: Terms, boot_id: UUID) -> list[part.Part]:
     """Return the executor of ingestion, if any source is declared here."""
     if not opened.sources.declared:
         return []
+    opened.sources.ready()
     given = opened.settings.ingest
     terms = IngestTerms(
         concurrency=given.concurrency,

@@ -392,6 +392,27 @@ class IngestExpired(FerrymanError):
     advice = "Ask `ferryman doctor` which worker knows the source, then plan the window again."
 
 
+class IngestInvalidSource(FerrymanError):
+    """This source cannot be asked as it is declared."""
+
+    code = "INGEST_INVALID_SOURCE"
+    advice = "See the message for the field; nothing was stored."
+
+
+class IngestInvalidSink(FerrymanError):
+    """Nothing can be written to this sink as it is declared."""
+
+    code = "INGEST_INVALID_SINK"
+    advice = "See the message for the field; nothing was written."
+
+
+class IngestSecretMissing(FerrymanError):
+    """A source needs a secret that the environment does not hold."""
+
+    code = "INGEST_SECRET_MISSING"
+    advice = "Set the variable where the worker runs. Secrets are read at each request and are stored nowhere."
+
+
 # The ground below
 
 
@@ -501,30 +522,6 @@ class HandlerInvalid(FerrymanError):
 
     code = "HANDLER_INVALID"
     advice = "See the message for what the declaration lacks."
-
-
-# Ingestion
-
-
-class SourceInvalid(FerrymanError):
-    """This source cannot be asked as it is declared."""
-
-    code = "SOURCE_INVALID"
-    advice = "See the message for the field; nothing was stored."
-
-
-class SinkInvalid(FerrymanError):
-    """Nothing can be written to this sink as it is declared."""
-
-    code = "SINK_INVALID"
-    advice = "See the message for the field; nothing was written."
-
-
-class SecretMissing(FerrymanError):
-    """A source needs a secret that the environment does not hold."""
-
-    code = "SECRET_MISSING"
-    advice = "Set the variable where the worker runs. Secrets are read when a source is opened and are stored nowhere."
 
 
 # What a person typed

@@ -16,6 +16,8 @@ from ferryman.kernel import errors
 from ferryman.tasks.rules import queue
 
 FLOOR = 0.1
+# Of a source that declares no rate: as fast as it answers, within reason, and slower when it asks for it.
+UNSAID = 100.0
 STEP_SHARE = 0.05
 FASTEST = 100_000.0
 BURST_MAX = 100_000
@@ -51,13 +53,11 @@ class Pace:
 
 
 def agree(rate: object = None, *, burst: int | None = None, patience: timedelta = PATIENCE) -> Pace:
-    """Read a pace as people write it: `"10/s"`, `"100/minute"`; one request a second if nobody says."""
-    if rate is None:
-        return Pace(burst=burst or 1, patience=patience)
+    """Read a pace as people write it: `"10/s"`, `"100/minute"`; a hundred a second if nobody says."""
     try:
-        read = queue.read_rate(rate)
+        read = queue.read_rate(f"{UNSAID:.0f}/s" if rate is None else rate)
     except errors.QueueInvalid as wrong:
-        raise errors.SourceInvalid(wrong.message, **wrong.details) from None
+        raise errors.IngestInvalidSource(wrong.message, **wrong.details) from None
     top = read.starts / read.interval.total_seconds()
     return Pace(
         top=top,
@@ -93,6 +93,6 @@ def halved(pace: Pace, rate: float) -> float:
     return max(pace.floor, rate / 2)
 
 
-def refusal(field: str, expected: str, got: str) -> errors.SourceInvalid:
+def refusal(field: str, expected: str, got: str) -> errors.IngestInvalidSource:
     """Return the error that says what was expected and what was got."""
-    return errors.SourceInvalid(f"{field}: expected {expected}, got {got}.", field=field)
+    return errors.IngestInvalidSource(f"{field}: expected {expected}, got {got}.", field=field)

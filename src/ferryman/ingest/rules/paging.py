@@ -14,7 +14,7 @@ from typing import Any
 from ferryman.ingest.rules import position
 from ferryman.ingest.rules.path import MISSING
 from ferryman.ingest.rules.rest import Header, Link, Paging, Rest, Span, Where
-from ferryman.ingest.window import Window
+from ferryman.ingest.window import START, Window
 
 _LINK = re.compile(r"<([^>]*)>((?:\s*;\s*[^,;\s=]+\s*=\s*(?:\"[^\"]*\"|[^,;\s]*))*)")
 _REL = re.compile(r";\s*rel\s*=\s*(?:\"([^\"]*)\"|([^,;\s]*))", re.IGNORECASE)
@@ -38,7 +38,7 @@ def query(rest: Rest, at: position.Position, window: Window | None, params: Mapp
         asked[paging.size_param] = str(paging.size)
     if at.kind == "time":
         asked[paging.param] = write(position.moment(at.place), rest.window.format if rest.window else "iso")
-    elif at.kind != position.START:
+    elif at.kind != START:
         asked[paging.param] = at.place
     elif paging.kind == "PAGE":
         asked[paging.param] = str(paging.first)

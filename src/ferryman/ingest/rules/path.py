@@ -83,7 +83,7 @@ class Unreadable(ValueError):
         self.at = at
 
 
-def compile_path(text: object, field: str, error: type[errors.FerrymanError] = errors.SourceInvalid) -> Path:
+def compile_path(text: object, field: str, error: type[errors.FerrymanError] = errors.IngestInvalidSource) -> Path:
     """Read a path, or say at which character it cannot be read."""
     if not isinstance(text, str) or not text or len(text) > LONGEST:
         raise error(f"{field}: expected a path such as data.items, got {ascii(text)[:60]}.", field=field)

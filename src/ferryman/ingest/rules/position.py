@@ -10,7 +10,8 @@ import re
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-START: Final = "start"
+from ferryman.ingest.window import START
+
 KINDS: Final = ("page", "offset", "token", "url", "time")
 # It becomes part of an index, which has no room for more.
 LONGEST: Final = 2000

@@ -130,7 +130,9 @@ def _url(given: object) -> str:
     if not sound or any(ord(each) <= 32 for each in given) or set(re.findall(r"\{[^}]*\}?", given)) - {"{endpoint}"}:
         raise refusal("url", expected, given)
     if parts.username is not None or parts.password is not None:
-        raise errors.SourceInvalid("url: a password does not belong into the address; name it under auth.", field="url")
+        raise errors.IngestInvalidSource(
+            "url: a password does not belong into the address; name it under auth.", field="url"
+        )
     return given
 
 
@@ -196,7 +198,7 @@ def _auth(given: object) -> Auth | None:
     held = _object(given, "auth", Auth.__dataclass_fields__)
     if not isinstance(held.get("env"), str) or not _VARIABLE.fullmatch(held["env"]):
         # What stands there may be the secret itself: it is not shown.
-        raise errors.SourceInvalid(
+        raise errors.IngestInvalidSource(
             "auth.env: expected the name of an environment variable that holds the secret.", field="auth.env"
         )
     header, query, form = held.get("header"), held.get("query"), held.get("form", "{}")
@@ -205,7 +207,9 @@ def _auth(given: object) -> Auth | None:
     if header is not None and (not isinstance(header, str) or not _HEADER_NAME.fullmatch(header)):
         raise refusal("auth.header", "the name of a header", header)
     if not isinstance(form, str) or form.count("{}") != 1:
-        raise errors.SourceInvalid('auth.form: expected a text with one {}, such as "Bearer {}".', field="auth.form")
+        raise errors.IngestInvalidSource(
+            'auth.form: expected a text with one {}, such as "Bearer {}".', field="auth.form"
+        )
     return Auth(held["env"], header, None if query is None else _name(query, "auth.query"), form)
 
 
@@ -219,7 +223,7 @@ def _object(given: object, field: str, known: Mapping[str, Any]) -> Mapping[str,
 def _refuse_unknown(given: Mapping[str, Any], known: Mapping[str, Any], prefix: str) -> None:
     for key in given:
         if key not in known:
-            raise errors.SourceInvalid(
+            raise errors.IngestInvalidSource(
                 f"{prefix}{str(key)[:60]}: there is no such field; known are {', '.join(known)}.",
                 field=f"{prefix}{key}",
             )
@@ -269,7 +273,7 @@ def _whole(given: object, field: str, *, least: int = 1, most: int) -> int:
     return given
 
 
-def refusal(field: str, expected: str, got: object) -> errors.SourceInvalid:
+def refusal(field: str, expected: str, got: object) -> errors.IngestInvalidSource:
     """Return the error that says what was expected and what was got."""
     told = "nothing" if got is None else ascii(got)[:60]
-    return errors.SourceInvalid(f"{field}: expected {expected}, got {told}.", field=field)
+    return errors.IngestInvalidSource(f"{field}: expected {expected}, got {told}.", field=field)

@@ -74,7 +74,7 @@ def _columns(given: object) -> dict[str, Path]:
     if not isinstance(given, Mapping) or not given:
         raise refusal("columns", "names, or a path in the record for each", given)
     return {
-        _identifier(name, "columns"): compile_path(path, f"columns.{name}", errors.SinkInvalid)
+        _identifier(name, "columns"): compile_path(path, f"columns.{name}", errors.IngestInvalidSink)
         for name, path in given.items()
     }
 
@@ -167,7 +167,7 @@ def _upsert(to: Target, values: str) -> str:
     select count(*) as rows from written"""  # noqa: S608 - every name is quoted
 
 
-def refusal(field: str, expected: str, got: object) -> errors.SinkInvalid:
+def refusal(field: str, expected: str, got: object) -> errors.IngestInvalidSink:
     """Return the error that says what was expected and what was got."""
     told = "nothing" if got is None else ascii(got)[:60]
-    return errors.SinkInvalid(f"{field}: expected {expected}, got {told}.", field=field)
+    return errors.IngestInvalidSink(f"{field}: expected {expected}, got {told}.", field=field)

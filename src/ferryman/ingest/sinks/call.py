@@ -23,7 +23,9 @@ class CallSink:
     def __init__(self, function: Callable[..., Any]) -> None:
         """Look at the function's parameters."""
         if not callable(function):
-            raise errors.SinkInvalid(f"function: expected a function, got {ascii(function)[:60]}.", field="function")
+            raise errors.IngestInvalidSink(
+                f"function: expected a function, got {ascii(function)[:60]}.", field="function"
+            )
         self._function = function
         self._is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
             getattr(function, "__call__", None)  # noqa: B004 - an object whose call is async
@@ -32,7 +34,7 @@ class CallSink:
         self._takes = {name for name in ("batch_key", "tx") if name in names}
         self.same_database = "tx" in self._takes
         if self.same_database and not self._is_async:
-            raise errors.SinkInvalid("function: one that takes tx must be async.", field="function")
+            raise errors.IngestInvalidSink("function: one that takes tx must be async.", field="function")
 
     async def write(self, tx: Tx | None, items: Sequence[Item], *, batch_key: str) -> Written:
         """Call it."""
@@ -47,6 +49,6 @@ class CallSink:
             return answer
         if isinstance(answer, int) and not isinstance(answer, bool):
             return Written(answer)
-        raise errors.SinkInvalid(
+        raise errors.IngestInvalidSink(
             f"The function of the sink returned {ascii(answer)[:60]}: expected nothing, a number of rows or a Written."
         )

@@ -113,7 +113,7 @@ def _pyarrow() -> Any:
     try:
         import pyarrow
     except ImportError:
-        raise errors.SinkInvalid("ParquetSink needs pyarrow: pip install 'ferryman[parquet]'.") from None
+        raise errors.IngestInvalidSink("ParquetSink needs pyarrow: pip install 'ferryman[parquet]'.") from None
     return pyarrow
 
 

@@ -89,21 +89,23 @@ class TableSink:
         to = self._to
         found = {row["name"]: row["made"] for row in await many(tx, _COLUMNS, name=to.name)}
         if not found:
-            raise errors.SinkInvalid(f"table: there is no table {to.name} here.", field="table")
+            raise errors.IngestInvalidSink(f"table: there is no table {to.name} here.", field="table")
         for name in to.columns:
             if found.get(name, True):
                 why = "is filled by PostgreSQL itself" if name in found else "is not there"
-                raise errors.SinkInvalid(f"columns: {name} of {to.name} {why}.", field="columns")
+                raise errors.IngestInvalidSink(f"columns: {name} of {to.name} {why}.", field="columns")
         unique = [set(row["names"]) for row in await many(tx, _UNIQUE, name=to.name)]
         if set(to.key) not in unique:
             keys = ", ".join(to.key)
-            raise errors.SinkInvalid(f"key: {to.name} has no unique index on ({keys}).", field="key")
+            raise errors.IngestInvalidSink(f"key: {to.name} has no unique index on ({keys}).", field="key")
         self._checked = True
 
     async def write(self, tx: Tx | None, items: Sequence[Item], *, batch_key: str) -> Written:
         """Write a page in the caller's transaction."""
         if tx is None:
-            raise errors.SinkInvalid(f"{self._to.name} is written in the batch's own transaction, and there is none.")
+            raise errors.IngestInvalidSink(
+                f"{self._to.name} is written in the batch's own transaction, and there is none."
+            )
         if not self._checked:
             await self.check(tx)
         if not items:
@@ -128,7 +130,7 @@ class TableSink:
         if len(page) == 1:
             bad.append((page[0][0], why))
             if len(bad) > BAD_MAX:
-                raise errors.SinkInvalid(f"{self._to.name} refused more than {BAD_MAX} records of a page: {why}.")
+                raise errors.IngestInvalidSink(f"{self._to.name} refused more than {BAD_MAX} records of a page: {why}.")
             return 0
         half = len(page) // 2
         return sum([await self._write(tx, part, bad) for part in (page[:half], page[half:])])

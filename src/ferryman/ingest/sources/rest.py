@@ -174,7 +174,7 @@ class RestSource:
         own = dict(query)
         try:
             secret = self._secret()
-        except errors.SecretMissing as error:
+        except errors.IngestSecretMissing as error:
             raise FetchFailed(error.message, kind=Failure.AUTH) from None
         auth = self.rest.auth
         if auth is not None and auth.header is not None:
@@ -208,16 +208,16 @@ class RestSource:
             return ""
         value = os.environ.get(auth.env, "").strip()
         if not value:
-            raise errors.SecretMissing(f"The environment variable {auth.env} holds no secret.", field=auth.env)
+            raise errors.IngestSecretMissing(f"The environment variable {auth.env} holds no secret.", field=auth.env)
         if not value.isprintable():
-            raise errors.SecretMissing(
+            raise errors.IngestSecretMissing(
                 f"The environment variable {auth.env} holds no text of one line.", field=auth.env
             )
         return auth.form.replace("{}", value)
 
     def _hidden(self, text: str) -> str:
         """Return a text without the secret, however it is written."""
-        with suppress(errors.SecretMissing):
+        with suppress(errors.IngestSecretMissing):
             for secret in {self._secret(), os.environ.get(self.rest.auth.env, "").strip() if self.rest.auth else ""}:
                 for spelled in (secret, quote(secret, safe=""), quote(secret)):
                     if spelled:

@@ -87,5 +87,5 @@ def client() -> Any:
     try:
         import aiohttp
     except ImportError:
-        raise errors.SourceInvalid("RestSource needs aiohttp: pip install 'ferryman[ingest]'.") from None
+        raise errors.IngestInvalidSource("RestSource needs aiohttp: pip install 'ferryman[ingest]'.") from None
     return aiohttp

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from ferryman.ingest.ports import GateKey
 from ferryman.ingest.rules import limits
 from ferryman.ingest.rules.pace import Pace
 from ferryman.kernel.db import Row, Tx, load, many, one
@@ -14,11 +13,16 @@ from ferryman.kernel.db import Row, Tx, load, many, one
 _PASS = load("ferryman.ingest", "ingest_gate/pass")
 _DECLARE = load("ferryman.ingest", "ingest_gate/declare")
 _GIVE_BACK = load("ferryman.ingest", "ingest_gate/give_back")
+_RATE = load("ferryman.ingest", "ingest_gate/rate")
 _LIST = load("ferryman.ingest", "ingest_gate/list")
 
 # How far ahead slots are leased, and how much time one lot spans: for so long at most a fall of the rate goes unheard.
 HORIZON = timedelta(seconds=1)
 LOT = timedelta(seconds=1)
+
+
+# Source, endpoint, credential.
+Name = tuple[str, str, str]
 
 
 class News(NamedTuple):
@@ -45,28 +49,24 @@ class Leased(NamedTuple):
     spent_until: datetime
 
 
-async def declare(tx: Tx, key: GateKey, pace: Pace) -> None:
+async def declare(tx: Tx, name: Name, pace: Pace) -> None:
     """Say what is agreed for a gate."""
     await many(
         tx,
         _DECLARE,
-        source=key.source,
-        endpoint=key.endpoint,
-        credential=key.credential,
+        **_named(name),
         top=pace.top,
         floor=pace.floor,
         burst=pace.burst,
     )
 
 
-async def pass_through(tx: Tx, key: GateKey, *, wish: int, news: News, cuts: int) -> Leased | None:
+async def pass_through(tx: Tx, name: Name, *, wish: int, news: News, cuts: int) -> Leased | None:
     """Tell a gate the news, and lease as many slots as are wished and free; None: nobody has declared it."""
     row = await one(
         tx,
         _PASS,
-        source=key.source,
-        endpoint=key.endpoint,
-        credential=key.credential,
+        **_named(name),
         wish=wish,
         good=news.good,
         bad=news.bad,
@@ -84,17 +84,25 @@ async def pass_through(tx: Tx, key: GateKey, *, wish: int, news: News, cuts: int
     return None if row is None else Leased(*row)  # type: ignore[misc]  # in the order of the columns
 
 
-async def give_back(tx: Tx, key: GateKey, *, unused_from: datetime, spent_until: datetime) -> None:
+async def give_back(tx: Tx, name: Name, *, unused_from: datetime, spent_until: datetime) -> None:
     """Give back the end of a lot."""
     await many(
         tx,
         _GIVE_BACK,
-        source=key.source,
-        endpoint=key.endpoint,
-        credential=key.credential,
+        **_named(name),
         unused_from=unused_from,
         spent_until=spent_until,
     )
+
+
+async def rate(tx: Tx, name: Name) -> float | None:
+    """Read the rate in force."""
+    row = await one(tx, _RATE, **_named(name))
+    return None if row is None else float(row["rate"])
+
+
+def _named(name: Name) -> dict[str, str]:
+    return dict(zip(("source", "endpoint", "credential"), name, strict=True))
 
 
 async def list_all(tx: Tx) -> Sequence[Row]:

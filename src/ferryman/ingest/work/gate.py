@@ -29,6 +29,7 @@ from ferryman.ingest.store.gates import Leased, News
 from ferryman.ingest.work.lot import Lot
 from ferryman.kernel import errors, telemetry
 from ferryman.kernel.db import Tx
+from ferryman.kernel.pool import Line
 
 log = telemetry.logger("ingest.gate")
 
@@ -42,8 +43,9 @@ LOOK_SECONDS = 5.0
 class Standing:
     """How one process stands with one gate."""
 
-    def __init__(self, agreed: Pace) -> None:
+    def __init__(self, key: GateKey, agreed: Pace) -> None:
         """Know nothing yet."""
+        self.name = (key.source, key.endpoint, key.credential)
         self.pace = agreed
         self.rate = agreed.top
         self.cuts = 0
@@ -129,7 +131,7 @@ class SharedGate:
     def __init__(
         self, tx: Tx, agreed: Callable[[GateKey], Pace], *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Lease over `tx`, where each statement commits itself; `agreed` says how fast a source may be asked at best."""
+        """Lease over `tx`, a line of its own on which each statement commits itself; `agreed` gives the best pace of a gate."""
         self._tx = tx
         self._agreed = agreed
         self._clock = clock
@@ -140,9 +142,9 @@ class SharedGate:
         """Ask for one request."""
         standing = self._known.get(key)
         if standing is None:
-            standing = self._known[key] = Standing(self._agreed(key))
+            standing = self._known[key] = Standing(key, self._agreed(key))
             async with standing.turn:
-                await gates.declare(self._tx, key, standing.pace)
+                await gates.declare(self._tx, standing.name, standing.pace)
         decision = standing.decide(self._clock())
         if decision is not None:
             return decision
@@ -150,7 +152,7 @@ class SharedGate:
             # Whoever had the turn before may have brought enough for us all.
             decision = standing.decide(self._clock())
             if decision is None:
-                await self._ask(key, standing, wish=standing.size)
+                await self._ask(standing, wish=standing.size)
                 decision = standing.decide(self._clock())
         return standing.closed(self._clock()) if decision is None else decision
 
@@ -158,13 +160,17 @@ class SharedGate:
         """Hear what became of a request; never waits."""
         standing = self._known.get(key)
         if standing is None:
-            standing = self._known[key] = Standing(self._agreed(key))
+            standing = self._known[key] = Standing(key, self._agreed(key))
         if standing.hear(answer, began=self._clock() - answer.latency.total_seconds()):
             standing.lots.clear()
             standing.opens = standing.look = 0.0
-            telling = asyncio.get_running_loop().create_task(self._tell(key, standing))
+            telling = asyncio.get_running_loop().create_task(self._tell(standing))
             self._telling.add(telling)
             telling.add_done_callback(self._telling.discard)
+
+    async def in_force(self, key: GateKey) -> float | None:
+        """Return the requests a second that are allowed now, over all executors; None before the first of them."""
+        return await gates.rate(self._tx, (key.source, key.endpoint, key.credential))
 
     async def settle(self) -> None:
         """Wait until what was told is stored."""
@@ -173,34 +179,36 @@ class SharedGate:
     async def close(self) -> None:
         """Tell what is left to tell, and give back what nobody will use."""
         await self.settle()
-        for key, standing in self._known.items():
+        for standing in self._known.values():
             async with standing.turn:
                 if standing.news != NO_NEWS:
-                    await self._ask(key, standing, wish=0)
+                    await self._ask(standing, wish=0)
                 unused = sum(lot.unused(self._clock()) for lot in standing.lots)
                 standing.lots.clear()
                 if unused and standing.spent_until is not None:
                     back = timedelta(seconds=unused * standing.every)
                     ends = standing.spent_until
-                    await gates.give_back(self._tx, key, unused_from=ends - back, spent_until=ends)
+                    await gates.give_back(self._tx, standing.name, unused_from=ends - back, spent_until=ends)
+        if isinstance(self._tx, Line):
+            await self._tx.close()
 
-    async def _tell(self, key: GateKey, standing: Standing) -> None:
+    async def _tell(self, standing: Standing) -> None:
         """Store bad news; while the database is away it is kept, and told with the next lease."""
         async with standing.turn:
             if standing.news == NO_NEWS:
                 return
             try:
-                await self._ask(key, standing, wish=0)
+                await self._ask(standing, wish=0)
             except errors.DatabaseUnavailable as error:
                 log.debug("could not tell a gate", exc_info=error)
 
-    async def _ask(self, key: GateKey, standing: Standing, *, wish: int) -> None:
+    async def _ask(self, standing: Standing, *, wish: int) -> None:
         news, standing.news = standing.news, NO_NEWS
         try:
-            leased = await gates.pass_through(self._tx, key, wish=wish, news=news, cuts=standing.cuts)
+            leased = await gates.pass_through(self._tx, standing.name, wish=wish, news=news, cuts=standing.cuts)
             if leased is None:
-                await gates.declare(self._tx, key, standing.pace)
-                leased = await gates.pass_through(self._tx, key, wish=wish, news=news, cuts=standing.cuts)
+                await gates.declare(self._tx, standing.name, standing.pace)
+                leased = await gates.pass_through(self._tx, standing.name, wish=wish, news=news, cuts=standing.cuts)
         except BaseException:
             standing.news = merge(news, standing.news)
             raise
