@@ -165,6 +165,21 @@ async def test_a_window_goes_out_as_the_source_wants_it(form: str, since: str) -
     assert server.queries() == [{"sort": "asc", "updated_after": since}]
 
 
+async def test_the_bounds_and_parameters_of_a_slice_go_out_as_declared() -> None:
+    async def answer(_request: web.Request) -> web.StreamResponse:
+        return page({"items": []})
+
+    params = {"from": 10, "to": 20, "open": True, "fields": ["id", "name"], "deep": {"a": 1}}
+    async with serving(answer) as server:
+        source = RestSource(
+            url=f"{server.url}/x?fixed=1", items="items", bounds={"from": "min_id"}, params={"sort": "asc"}
+        )
+        await source.fetch(Request("shop", "orders", "HARVEST", None, params=params))
+        await source.close()
+
+    assert server.queries() == [{"fixed": "1", "sort": "asc", "min_id": "10", "open": "true", "fields": "id,name"}]
+
+
 async def test_a_clock_over_there_that_jumps_does_not_carry_the_watermark_along() -> None:
     async def answer(_request: web.Request) -> web.StreamResponse:
         return page({"items": [{"at": "2099-01-01T00:00:00Z"}, {"at": 1794830401}, {"at": "nonsense"}, {}]})
@@ -341,6 +356,7 @@ async def test_a_position_that_is_not_canonical_is_refused(position: str) -> Non
         ({"paging": {"kind": "TOKEN", "next": "header:a b"}}, "paging.next"),
         ({"window": {"from": "x"}}, "window.from"),
         ({"window": {}}, "window"),
+        ({"bounds": {"since": "x"}}, "bounds.since"),
         ({"window": {"since": "a", "format": "unix"}}, "window.format"),
         ({"auth": {"env": "X"}}, "auth"),
         ({"auth": {"env": "hunter2 is the word", "header": "A"}}, "auth.env"),

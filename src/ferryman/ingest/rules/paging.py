@@ -18,6 +18,8 @@ from ferryman.ingest.window import START, Window
 
 _LINK = re.compile(r"<([^>]*)>((?:\s*;\s*[^,;\s=]+\s*=\s*(?:\"[^\"]*\"|[^,;\s]*))*)")
 _REL = re.compile(r";\s*rel\s*=\s*(?:\"([^\"]*)\"|([^,;\s]*))", re.IGNORECASE)
+# What a slice says of itself, whatever it is cut by.
+BOUNDS = ("from", "to")
 _MILLISECONDS_FROM = 100_000_000_000
 _WORDS = {"true": True, "false": False, "yes": True, "no": False, "1": True, "0": False}
 
@@ -27,8 +29,15 @@ class Broken(ValueError):
 
 
 def query(rest: Rest, at: position.Position, window: Window | None, params: Mapping[str, Any]) -> dict[str, str]:
-    """Return the parameters of a request; an address as position brings its own."""
-    asked = dict(rest.params) | {name: _text(value) for name, value in params.items() if _is_plain(value)}
+    """Return the parameters of a request; an address as position brings its own.
+
+    The bounds of a slice go out under the names declared for them, or not at all.
+    """
+    named = {name: rest.bounds.get(name) if name in BOUNDS else name for name in params}
+    asked = dict(rest.params)
+    asked |= {
+        name: text for key, name in named.items() if name is not None and (text := _text(params[key])) is not None
+    }
     if window is not None and rest.window is not None:
         asked |= _bounds(rest.window, window)
     paging = rest.paging
@@ -192,9 +201,10 @@ def _later(rest: Rest, items: Sequence[Any]) -> str | None:
     return position.at_time(latest)
 
 
-def _is_plain(value: Any) -> bool:
-    return isinstance(value, str | int | float)
-
-
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def _text(value: Any) -> str | None:
+    """Write a parameter: several values are separated by commas; what has no such form is left out."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list | tuple):
+        return ",".join(str(_text(each)) for each in value)
+    return str(value) if isinstance(value, str | int | float) else None

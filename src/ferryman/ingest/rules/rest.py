@@ -87,6 +87,7 @@ class Rest:
     items: Path
     paging: Paging | None = None
     window: Span | None = None
+    bounds: Mapping[str, str] = field(default_factory=dict)
     updated_at: Path | None = None
     auth: Auth | None = None
     params: Mapping[str, str] = field(default_factory=dict)
@@ -108,6 +109,7 @@ def read(given: Mapping[str, Any]) -> Rest:
         items=compile_path(given.get("items", "$"), "items"),
         paging=paging,
         window=_span(given.get("window")),
+        bounds=_bounds(given.get("bounds")),
         updated_at=None if updated_at is None else compile_path(updated_at, "updated_at"),
         auth=_auth(given.get("auth")),
         params=_texts(given.get("params", {}), "params"),
@@ -190,6 +192,12 @@ def _span(given: object) -> Span | None:
         name: None if held.get(name) is None else _name(held[name], f"window.{name}") for name in ("since", "until")
     }
     return Span(**ends, format=form)
+
+
+def _bounds(given: object) -> dict[str, str]:
+    """Read under which names the ends of a slice of ids, or of landmarks, go out."""
+    held = {} if given is None else _object(given, "bounds", dict.fromkeys(("from", "to")))
+    return {end: _name(name, f"bounds.{end}") for end, name in held.items()}
 
 
 def _auth(given: object) -> Auth | None:
