@@ -18,6 +18,8 @@ from ferryman.kernel import errors
 LONGEST: Final = 63
 PLACE: Final = "ferryman_place"
 STAGE: Final = "ferryman_ingest_stage"
+# A record with more than so many times the fields that are wanted is cut down before it goes over.
+WIDE: Final = 3
 
 _ESCAPES: Final = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 
@@ -37,12 +39,19 @@ class Target:
         """The table as it stands in a statement."""
         return f"{quoted(self.schema)}.{quoted(self.table)}" if self.schema else quoted(self.table)
 
-    def rows(self, items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    def rows(self, items: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
         """Return what each record gives for each column; what it does not have is null."""
+        if self._alike and len(items[0]) <= WIDE * len(self.columns):
+            # PostgreSQL takes the fields that it has columns for: the records can go over as they are.
+            return items
         paths = tuple(self.columns.items())
         return [
             {name: None if (found := path.read(item)) is MISSING else found for name, path in paths} for item in items
         ]
+
+    @property
+    def _alike(self) -> bool:
+        return all(path.steps == (name,) for name, path in self.columns.items())
 
 
 def target(table: object, *, key: object, columns: object, updated_at: object = None, schema: object = None) -> Target:
@@ -97,8 +106,8 @@ def from_json(to: Target) -> str:
     names = ", ".join(f"page.{quoted(name)}" for name in to.columns)
     values = f"""
         select {names}, given.place as {quoted(PLACE)}
-        from jsonb_array_elements(:page::text::jsonb) with ordinality as given (item, place),
-            jsonb_populate_record(null::{to.name}, given.item) as page"""  # noqa: S608 - every name is quoted
+        from json_array_elements(:page::text::json) with ordinality as given (item, place),
+            json_populate_record(null::{to.name}, given.item) as page"""  # noqa: S608 - every name is quoted
     return _upsert(to, values).replace(":page", "$1")
 
 
@@ -123,7 +132,8 @@ def drop_stage() -> str:
 def copy_text(to: Target, rows: Sequence[Mapping[str, Any]]) -> bytes:
     """Return rows in the text format of COPY, each with its place."""
     lines = [
-        "\t".join([*(_copied(row[name]) for name in to.columns), str(place)]) for place, row in enumerate(rows, start=1)
+        "\t".join([*(_copied(row.get(name)) for name in to.columns), str(place)])
+        for place, row in enumerate(rows, start=1)
     ]
     return ("\n".join(lines) + "\n").encode() if lines else b""
 

@@ -114,7 +114,9 @@ class TableSink:
         rows = await self._write(tx, list(zip(items, self._to.rows(items), strict=True)), bad)
         return Written(rows, tuple(bad))
 
-    async def _write(self, tx: Tx, page: list[tuple[Item, dict[str, Any]]], bad: list[tuple[Item, str]]) -> int:
+    async def _write(
+        self, tx: Tx, page: list[tuple[Item, Mapping[str, Any]]], bad: list[tuple[Item, str]], *, halved: bool = False
+    ) -> int:
         """Write what can be written; what cannot is halved until one record is left, which is bad."""
         await tx.fetch(f"savepoint {SAVEPOINT}")
         try:
@@ -124,16 +126,18 @@ class TableSink:
             if why is None:
                 raise
         else:
-            await tx.fetch(f"release savepoint {SAVEPOINT}")
+            if halved:  # the commit releases the one of a whole page without a trip of its own
+                await tx.fetch(f"release savepoint {SAVEPOINT}")
             return rows
         await tx.fetch(f"rollback to savepoint {SAVEPOINT}")
+        await tx.fetch(f"release savepoint {SAVEPOINT}")
         if len(page) == 1:
             bad.append((page[0][0], why))
             if len(bad) > BAD_MAX:
                 raise errors.IngestInvalidSink(f"{self._to.name} refused more than {BAD_MAX} records of a page: {why}.")
             return 0
         half = len(page) // 2
-        return sum([await self._write(tx, part, bad) for part in (page[:half], page[half:])])
+        return sum([await self._write(tx, part, bad, halved=True) for part in (page[:half], page[half:])])
 
     async def _upsert(self, tx: Tx, rows: Sequence[Mapping[str, Any]]) -> int:
         if len(rows) >= COPY_FROM and isinstance(tx, Copying):
