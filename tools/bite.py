@@ -77,6 +77,7 @@ TESTS: dict[str, list[str]] = {
     "tasks/task_steps": STEPS,
     "tasks/task_waits": [*STEPS, "tests/sql/test_matrix.py"],
     "tasks/task_signals": [*STEPS, "tests/tasks/test_waits.py"],
+    "ingest/ingest_gate": ["tests/ingest/test_gate.py"],
     "kernel/events": [
         "tests/sql/test_events.py",
         "tests/sql/test_events_places.py",

@@ -378,3 +378,57 @@ async def test_a_gate_says_why_it_is_slow(world: World, made: Made) -> None:
     await world.move(31)
     [found] = await intake.read(world.line)
     assert found.says.startswith("5 of 10 requests a second, slowed down last at 2026-11-16 00:00:00Z.")
+
+
+OTHERS = [
+    ("shop", "orders", "main"),
+    ("mall", "orders", "main"),
+    ("shop", "items", "main"),
+    ("shop", "orders", "spare"),
+]
+
+
+async def test_a_gate_is_told_asked_and_read_alone(world: World) -> None:
+    for each in OTHERS:
+        await gates.declare(world.line, each, Pace(top=10, burst=1))
+    news = News(bad=1, slow=True, closed_for=timedelta(0), status=429)
+
+    leased = await gates.pass_through(world.line, NAME, wish=3, news=news, cuts=0)
+
+    assert leased is not None
+    assert [(each.source, each.endpoint, each.credential, each.rate) for each in await intake.read(world.line)] == [
+        ("mall", "orders", "main", 10),
+        ("shop", "items", "main", 10),
+        ("shop", "orders", "main", 5),
+        ("shop", "orders", "spare", 10),
+    ]
+    assert [await gates.rate(world.line, each) for each in OTHERS] == [5, 10, 10, 10]
+    assert await gates.rate(world.line, ("no", "such", "gate")) is None
+
+
+async def test_slots_are_given_back_alone_and_only_while_they_are_the_last(world: World) -> None:
+    for each in OTHERS:
+        await gates.declare(world.line, each, Pace(top=10, burst=1))
+        leased = await gates.pass_through(world.line, each, wish=5, news=News(), cuts=0)
+    assert leased is not None
+    ends, back = leased.spent_until, leased.spent_until - timedelta(seconds=0.2)
+
+    await gates.give_back(world.line, NAME, unused_from=back, spent_until=ends)
+    after = {
+        (row["source"], row["endpoint"], row["credential"]): row["spent_until"]
+        for row in await gates.list_all(world.line)
+    }
+    assert after == dict.fromkeys(OTHERS, ends) | {NAME: back}
+
+    # Somebody has leased behind them in the meantime.
+    await gates.give_back(world.line, NAME, unused_from=back - timedelta(seconds=1), spent_until=ends)
+    assert (await gates.list_all(world.line))[2]["spent_until"] == back
+
+
+async def test_what_is_agreed_again_leaves_the_row_alone(world: World) -> None:
+    await gates.declare(world.line, NAME, Pace(top=10, burst=1))
+    [before] = await world.line.fetch("select xmin::text as xmin from ferryman.ingest_gate")
+    await gates.declare(world.line, NAME, Pace(top=10, burst=1))
+    [after] = await world.line.fetch("select xmin::text as xmin from ferryman.ingest_gate")
+
+    assert before["xmin"] == after["xmin"]
