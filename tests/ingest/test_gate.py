@@ -228,6 +228,19 @@ async def test_a_refusal_halves_the_rate_once_for_all_that_were_in_flight(world:
     assert (await row(world))["rate"] == 4
 
 
+async def test_a_request_that_began_before_the_rate_was_halved_does_not_halve_it_again(
+    world: World, made: Made
+) -> None:
+    gate = made(Pace(top=16, burst=4))
+    assert await allowed(gate) > 0
+    for latency in (1, 1.5, 2):  # three that began together, refused one after another
+        await world.move(latency - 1 or 1)
+        gate.told(KEY, Answer(503, timedelta(seconds=latency)))
+        await gate.settle()
+
+    assert (await row(world))["rate"] == 8
+
+
 @pytest.mark.parametrize("status", [429, 500, 503, None])
 async def test_the_rate_has_a_floor(world: World, made: Made, status: int | None) -> None:
     gate = made(Pace(top=1, burst=1, floor=0.1))
