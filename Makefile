@@ -17,8 +17,9 @@ help: ## Show what can be made
 demo: $(READY) ## Run the story that shows everything working together
 	@$(BIN)/ferryman demo $(ARGS)
 
+# Three tests at once for two cores: many wait for a lease, a clock or a process.
 test: $(READY) ## Run the whole test suite (ARGS="-k lease" narrows it)
-	@$(BIN)/python -m pytest -q -n "$$($(BIN)/python -c 'import os; print(max(2, os.cpu_count() or 2))')" $(ARGS)
+	@$(BIN)/python -m pytest -q -n "$$($(BIN)/python -c 'import os; print(3 * (os.cpu_count() or 2) // 2)')" $(ARGS)
 
 check: $(READY) ## Check format, lint, types, layers and generated pages (what CI runs)
 	@$(BIN)/ruff format --check --quiet .

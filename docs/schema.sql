@@ -882,6 +882,28 @@ begin
 end
 $$;
 
+CREATE FUNCTION ferryman.refuse_cursor() RETURNS trigger
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog'
+    AS $$
+begin
+    perform from ferryman.ingest_cursor_event as event
+    where event.id = new.last_event
+      and event.cursor_id = new.id
+      and event.new_position = new.position
+      and event.kind <> 'no-forward'
+      and event.prev_position is not distinct from case tg_op when 'UPDATE' then old.position end;
+    if not found then
+        raise exception using
+            errcode = 'FM003',
+            message = 'INGEST_CURSOR_REFUSED',
+            detail = jsonb_build_object('id', new.id, 'to', new.position)::text,
+            hint = 'A cursor moves after its event, forward, and by compare-and-set.';
+    end if;
+    return new;
+end
+$$;
+
 CREATE FUNCTION ferryman.refuse_field(code text, field text, expected text, got jsonb, place integer) RETURNS void
     LANGUAGE plpgsql
     AS $$
@@ -1068,6 +1090,242 @@ begin
 end
 $_$;
 
+CREATE TABLE ferryman.ingest_batch (
+    id uuid NOT NULL,
+    run_id uuid NOT NULL,
+    task_id uuid NOT NULL,
+    slice_id uuid NOT NULL,
+    watermark timestamp with time zone,
+    ends_by timestamp with time zone,
+    committed_at timestamp with time zone,
+    created_at timestamp with time zone NOT NULL,
+    updated_at timestamp with time zone NOT NULL,
+    record_count bigint DEFAULT 0 NOT NULL,
+    requests integer DEFAULT 1 NOT NULL,
+    batch_no integer NOT NULL,
+    has_next boolean,
+    tenant text NOT NULL,
+    status text NOT NULL,
+    before_token text NOT NULL,
+    after_token text,
+    idempotent_key text NOT NULL,
+    error_reason text,
+    stats jsonb DEFAULT '{}'::jsonb NOT NULL,
+    CONSTRAINT ingest_batch_committed_at_present CHECK (((status = 'SUCCEEDED'::text) = (committed_at IS NOT NULL))),
+    CONSTRAINT ingest_batch_ends_by_present CHECK (((status = 'RUNNING'::text) = (ends_by IS NOT NULL))),
+    CONSTRAINT ingest_batch_status_known CHECK ((status = ANY (ARRAY['RUNNING'::text, 'SUCCEEDED'::text, 'FAILED'::text, 'SKIPPED'::text])))
+);
+
+COMMENT ON COLUMN ferryman.ingest_batch.idempotent_key IS 'Its position in the slice: a later attempt meets it too.';
+
+CREATE TABLE ferryman.ingest_plan (
+    id uuid NOT NULL,
+    schedule_instance_id uuid NOT NULL,
+    cursor_id uuid,
+    window_from timestamp with time zone,
+    window_to timestamp with time zone,
+    lower bigint,
+    upper bigint,
+    ends_at timestamp with time zone NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    updated_at timestamp with time zone NOT NULL,
+    finished_at timestamp with time zone,
+    tenant text NOT NULL,
+    plan_key text NOT NULL,
+    source text NOT NULL,
+    endpoint text NOT NULL,
+    operation text NOT NULL,
+    strategy text NOT NULL,
+    status text NOT NULL,
+    expr_hash text NOT NULL,
+    campaign text NOT NULL,
+    expression jsonb NOT NULL,
+    params jsonb NOT NULL,
+    config jsonb NOT NULL,
+    budget jsonb NOT NULL,
+    CONSTRAINT ingest_plan_finished_at_present CHECK (((status = ANY (ARRAY['READY'::text, 'PARTIAL'::text, 'FAILED'::text])) = (finished_at IS NOT NULL))),
+    CONSTRAINT ingest_plan_operation_known CHECK ((operation = ANY (ARRAY['HARVEST'::text, 'BACKFILL'::text, 'UPDATE'::text]))),
+    CONSTRAINT ingest_plan_status_known CHECK ((status = ANY (ARRAY['DRAFT'::text, 'SLICING'::text, 'READY'::text, 'PARTIAL'::text, 'FAILED'::text]))),
+    CONSTRAINT ingest_plan_strategy_known CHECK ((strategy = ANY (ARRAY['TIME'::text, 'ID_RANGE'::text, 'CURSOR_LANDMARK'::text, 'VOLUME_BUDGET'::text, 'HYBRID'::text]))),
+    CONSTRAINT ingest_plan_window_forward CHECK (((window_from < window_to) AND (lower < upper)))
+);
+
+COMMENT ON COLUMN ferryman.ingest_plan.lower IS 'Where it begins, as a number: microseconds of an instant, or an id. Null: its slices have no order.';
+
+CREATE TABLE ferryman.ingest_run (
+    id uuid NOT NULL,
+    task_id uuid NOT NULL,
+    lease_owner uuid NOT NULL,
+    epoch bigint NOT NULL,
+    leased_until timestamp with time zone,
+    planned_at timestamp with time zone NOT NULL,
+    started_at timestamp with time zone,
+    finished_at timestamp with time zone,
+    updated_at timestamp with time zone NOT NULL,
+    attempt integer NOT NULL,
+    tenant text NOT NULL,
+    status text NOT NULL,
+    error_code text,
+    error_reason text,
+    stats jsonb DEFAULT '{}'::jsonb NOT NULL,
+    CONSTRAINT ingest_run_finished_at_present CHECK (((status = ANY (ARRAY['SUCCEEDED'::text, 'FAILED'::text, 'PARTIAL'::text, 'CANCELLED'::text])) = (finished_at IS NOT NULL))),
+    CONSTRAINT ingest_run_leased_until_present CHECK (((status = ANY (ARRAY['PLANNED'::text, 'RUNNING'::text])) = (leased_until IS NOT NULL))),
+    CONSTRAINT ingest_run_status_known CHECK ((status = ANY (ARRAY['PLANNED'::text, 'RUNNING'::text, 'SUCCEEDED'::text, 'FAILED'::text, 'PARTIAL'::text, 'CANCELLED'::text])))
+);
+
+CREATE TABLE ferryman.ingest_slice (
+    id uuid NOT NULL,
+    plan_id uuid NOT NULL,
+    cursor_id uuid,
+    window_from timestamp with time zone,
+    window_to timestamp with time zone,
+    lower bigint,
+    upper bigint,
+    covered bigint,
+    ends_at timestamp with time zone NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    updated_at timestamp with time zone NOT NULL,
+    slice_no integer NOT NULL,
+    estimate integer,
+    depth smallint NOT NULL,
+    priority smallint NOT NULL,
+    tenant text NOT NULL,
+    source text NOT NULL,
+    status text NOT NULL,
+    slice_signature_hash text NOT NULL,
+    reason text,
+    resliced_by uuid[],
+    spec jsonb NOT NULL,
+    params jsonb NOT NULL,
+    CONSTRAINT ingest_slice_covered_inside CHECK (((covered > lower) AND (covered <= upper))),
+    CONSTRAINT ingest_slice_forward CHECK (((window_from < window_to) AND (lower < upper))),
+    CONSTRAINT ingest_slice_status_known CHECK ((status = ANY (ARRAY['PENDING'::text, 'READY'::text, 'FAILED'::text])))
+);
+
+COMMENT ON COLUMN ferryman.ingest_slice.covered IS 'Everything from lower up to here has been fetched.';
+
+COMMENT ON COLUMN ferryman.ingest_slice.resliced_by IS 'The slices that stand in its place.';
+
+CREATE TABLE ferryman.ingest_task (
+    id uuid NOT NULL,
+    plan_id uuid NOT NULL,
+    slice_id uuid NOT NULL,
+    lease_owner uuid,
+    epoch bigint DEFAULT 0 NOT NULL,
+    scheduled_at timestamp with time zone NOT NULL,
+    rank timestamp with time zone,
+    ends_at timestamp with time zone NOT NULL,
+    leased_until timestamp with time zone,
+    claimed_at timestamp with time zone,
+    created_at timestamp with time zone NOT NULL,
+    updated_at timestamp with time zone NOT NULL,
+    finished_at timestamp with time zone,
+    decided_at timestamp with time zone,
+    max_items bigint,
+    max_requests bigint,
+    max_seconds integer NOT NULL,
+    lease_count integer DEFAULT 0 NOT NULL,
+    forgiven integer DEFAULT 0 NOT NULL,
+    attempt integer DEFAULT 0 NOT NULL,
+    used integer DEFAULT 0 NOT NULL,
+    max_attempts integer NOT NULL,
+    max_claims integer NOT NULL,
+    priority smallint NOT NULL,
+    tenant text NOT NULL,
+    source text NOT NULL,
+    endpoint text NOT NULL,
+    operation text NOT NULL,
+    status text NOT NULL,
+    idempotent_key text NOT NULL,
+    slice_signature_hash text NOT NULL,
+    expr_hash text NOT NULL,
+    error_code text,
+    error_reason text,
+    decision text,
+    params jsonb NOT NULL,
+    CONSTRAINT ingest_task_budget_some CHECK (((max_seconds > 0) AND (COALESCE(max_items, (1)::bigint) > 0) AND (COALESCE(max_requests, (1)::bigint) > 0))),
+    CONSTRAINT ingest_task_decision_known CHECK ((decision = ANY (ARRAY['bisect'::text, 'remainder'::text, 'none'::text]))),
+    CONSTRAINT ingest_task_finished_at_present CHECK (((status = ANY (ARRAY['SUCCEEDED'::text, 'FAILED'::text, 'PARTIAL'::text, 'CANCELLED'::text])) = (finished_at IS NOT NULL))),
+    CONSTRAINT ingest_task_lease_owner_present CHECK (((status = ANY (ARRAY['DISPATCHED'::text, 'EXECUTING'::text])) = (lease_owner IS NOT NULL))),
+    CONSTRAINT ingest_task_leased_until_present CHECK (((status = ANY (ARRAY['DISPATCHED'::text, 'EXECUTING'::text])) = (leased_until IS NOT NULL))),
+    CONSTRAINT ingest_task_rank_present CHECK (((status = 'QUEUED'::text) = (rank IS NOT NULL))),
+    CONSTRAINT ingest_task_status_known CHECK ((status = ANY (ARRAY['QUEUED'::text, 'DISPATCHED'::text, 'EXECUTING'::text, 'SUCCEEDED'::text, 'FAILED'::text, 'PARTIAL'::text, 'CANCELLED'::text])))
+);
+
+COMMENT ON COLUMN ferryman.ingest_task.epoch IS 'The fence: the number of its claim.';
+
+COMMENT ON COLUMN ferryman.ingest_task.rank IS 'Its place in the order of claiming: scheduled_at and ten minutes for each step of priority.';
+
+COMMENT ON COLUMN ferryman.ingest_task.forgiven IS 'Claims that were handed back or postponed, and so do not count against max_claims.';
+
+COMMENT ON COLUMN ferryman.ingest_task.used IS 'Runs that ended by their own fault and left something undone; max_attempts of them end the task.';
+
+COMMENT ON COLUMN ferryman.ingest_task.decision IS 'What the planner made of a PARTIAL end.';
+
+CREATE VIEW ferryman.bounds_ingest AS
+ SELECT 'ingest_plan'::text AS domain,
+    plan.id,
+    plan.tenant,
+    plan.status AS state,
+    'I1'::text AS rule,
+    plan.ends_at AS ends_by,
+    (plan.ends_at + ferryman.slack()) AS terminal_by
+   FROM ferryman.ingest_plan plan
+  WHERE (plan.finished_at IS NULL)
+UNION ALL
+ SELECT 'ingest_slice'::text AS domain,
+    slice.id,
+    slice.tenant,
+    slice.status AS state,
+    'I3'::text AS rule,
+    slice.ends_at AS ends_by,
+    (slice.ends_at + ferryman.slack()) AS terminal_by
+   FROM ferryman.ingest_slice slice
+  WHERE (slice.status = 'PENDING'::text)
+UNION ALL
+ SELECT 'ingest_task'::text AS domain,
+    task.id,
+    task.tenant,
+    task.status AS state,
+    'I5'::text AS rule,
+    task.ends_at AS ends_by,
+    (((task.ends_at + make_interval(secs => (task.max_seconds)::double precision)) + '00:11:00'::interval) + ferryman.slack()) AS terminal_by
+   FROM ferryman.ingest_task task
+  WHERE (task.rank IS NOT NULL)
+UNION ALL
+ SELECT 'ingest_task'::text AS domain,
+    task.id,
+    task.tenant,
+    task.status AS state,
+    'W15'::text AS rule,
+    task.leased_until AS ends_by,
+    (((task.ends_at + make_interval(secs => (task.max_seconds)::double precision)) + '00:11:00'::interval) + ferryman.slack()) AS terminal_by
+   FROM ferryman.ingest_task task
+  WHERE (task.leased_until IS NOT NULL)
+UNION ALL
+ SELECT 'ingest_run'::text AS domain,
+    run.id,
+    run.tenant,
+    run.status AS state,
+    'W15'::text AS rule,
+    run.leased_until AS ends_by,
+    (((run.planned_at + make_interval(secs => (task.max_seconds)::double precision)) + '00:11:00'::interval) + ferryman.slack()) AS terminal_by
+   FROM (ferryman.ingest_run run
+     JOIN ferryman.ingest_task task ON ((task.id = run.task_id)))
+  WHERE (run.leased_until IS NOT NULL)
+UNION ALL
+ SELECT 'ingest_batch'::text AS domain,
+    batch.id,
+    batch.tenant,
+    batch.status AS state,
+    'W15'::text AS rule,
+    batch.ends_by,
+    (batch.ends_by + ferryman.slack()) AS terminal_by
+   FROM ferryman.ingest_batch batch
+  WHERE (batch.ends_by IS NOT NULL);
+
+COMMENT ON VIEW ferryman.bounds_ingest IS 'Everything live in ingestion, the rule that ends it, and by when.';
+
 CREATE TABLE ferryman.schedules (
     id uuid NOT NULL,
     next_run_at timestamp with time zone,
@@ -1153,14 +1411,23 @@ UNION ALL
 COMMENT ON VIEW ferryman.bounds_tasks IS 'Every live task and schedule, the rule that ends it, and by when.';
 
 CREATE VIEW ferryman.bounds AS
- SELECT domain,
-    id,
-    tenant,
-    state,
-    rule,
-    ends_by,
-    terminal_by
-   FROM ferryman.bounds_tasks;
+ SELECT bounds_tasks.domain,
+    bounds_tasks.id,
+    bounds_tasks.tenant,
+    bounds_tasks.state,
+    bounds_tasks.rule,
+    bounds_tasks.ends_by,
+    bounds_tasks.terminal_by
+   FROM ferryman.bounds_tasks
+UNION ALL
+ SELECT bounds_ingest.domain,
+    bounds_ingest.id,
+    bounds_ingest.tenant,
+    bounds_ingest.state,
+    bounds_ingest.rule,
+    bounds_ingest.ends_by,
+    bounds_ingest.terminal_by
+   FROM ferryman.bounds_ingest;
 
 COMMENT ON VIEW ferryman.bounds IS 'Every live object, the rule that ends it, and by when.';
 
@@ -1223,6 +1490,101 @@ ALTER TABLE ferryman.events ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     CACHE 1
 );
 
+CREATE TABLE ferryman.ingest_cursor (
+    id uuid NOT NULL,
+    last_event uuid NOT NULL,
+    "position" bigint NOT NULL,
+    counts_from timestamp with time zone DEFAULT '-infinity'::timestamp with time zone NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    updated_at timestamp with time zone NOT NULL,
+    rewinds integer DEFAULT 0 NOT NULL,
+    tenant text NOT NULL,
+    source text NOT NULL,
+    endpoint text NOT NULL,
+    operation text NOT NULL,
+    scope text NOT NULL,
+    scope_key text NOT NULL,
+    kind text NOT NULL,
+    CONSTRAINT ingest_cursor_kind_known CHECK ((kind = ANY (ARRAY['TIME'::text, 'ID'::text]))),
+    CONSTRAINT ingest_cursor_scope_known CHECK ((scope = ANY (ARRAY['GLOBAL'::text, 'EXPR'::text, 'CUSTOM'::text])))
+);
+
+COMMENT ON COLUMN ferryman.ingest_cursor."position" IS 'Everything before it has been fetched: microseconds of an instant, or an id.';
+
+COMMENT ON COLUMN ferryman.ingest_cursor.counts_from IS 'Slices made before it, which a rewind took back, are no coverage.';
+
+CREATE TABLE ferryman.ingest_cursor_event (
+    id uuid NOT NULL,
+    cursor_id uuid NOT NULL,
+    seq bigint NOT NULL,
+    at timestamp with time zone NOT NULL,
+    prev_position bigint,
+    new_position bigint NOT NULL,
+    plan_id uuid,
+    slice_id uuid,
+    task_id uuid,
+    run_id uuid,
+    batch_id uuid,
+    tenant text NOT NULL,
+    kind text NOT NULL,
+    idempotent_key text NOT NULL,
+    reason text,
+    CONSTRAINT ingest_cursor_event_direction CHECK (
+CASE kind
+    WHEN 'begin'::text THEN (prev_position IS NULL)
+    WHEN 'forward'::text THEN ((prev_position IS NOT NULL) AND (new_position > prev_position))
+    WHEN 'no-forward'::text THEN ((prev_position IS NOT NULL) AND (new_position <= prev_position))
+    WHEN 'rewind'::text THEN ((prev_position IS NOT NULL) AND (new_position < prev_position) AND (reason IS NOT NULL))
+    ELSE false
+END)
+);
+
+ALTER TABLE ferryman.ingest_cursor_event ALTER COLUMN seq ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME ferryman.ingest_cursor_event_seq_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE ferryman.ingest_quarantine (
+    batch_id uuid NOT NULL,
+    item_no integer NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    tenant text NOT NULL,
+    source text NOT NULL,
+    endpoint text NOT NULL,
+    reason text NOT NULL,
+    item jsonb NOT NULL
+);
+
+CREATE TABLE ferryman.ingest_schedule_instance (
+    id uuid NOT NULL,
+    fire_time timestamp with time zone NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    tenant text NOT NULL,
+    job text NOT NULL,
+    trigger_type text NOT NULL,
+    source text NOT NULL,
+    endpoint text NOT NULL,
+    operation text NOT NULL,
+    params jsonb NOT NULL,
+    CONSTRAINT ingest_schedule_instance_trigger_known CHECK ((trigger_type = ANY (ARRAY['SCHEDULE'::text, 'MANUAL'::text, 'API'::text])))
+);
+
+CREATE TABLE ferryman.ingest_source (
+    tenant text NOT NULL,
+    source text NOT NULL,
+    open_until timestamp with time zone,
+    failures integer DEFAULT 0 NOT NULL,
+    opened bigint DEFAULT 0 NOT NULL
+);
+
+COMMENT ON COLUMN ferryman.ingest_source.open_until IS 'The circuit breaker is open until then: nothing of this source is claimed or asked.';
+
+COMMENT ON COLUMN ferryman.ingest_source.failures IS 'Failed requests since the last one that succeeded.';
+
 CREATE TABLE ferryman.migrations (
     version integer NOT NULL,
     name text NOT NULL,
@@ -1230,6 +1592,62 @@ CREATE TABLE ferryman.migrations (
     oldest_code integer DEFAULT 0 NOT NULL,
     applied_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
 );
+
+CREATE VIEW ferryman.overdue_ingest AS
+ WITH edge AS MATERIALIZED (
+         SELECT ferryman.late_before() AS late_before
+        )
+ SELECT 'ingest_slice'::text AS domain,
+    slice.id,
+    slice.tenant,
+    slice.status AS state,
+    'I3'::text AS rule,
+    slice.ends_at AS ends_by
+   FROM ferryman.ingest_slice slice
+  WHERE ((slice.status = 'PENDING'::text) AND (slice.ends_at > '-infinity'::timestamp with time zone) AND (slice.ends_at < ( SELECT edge.late_before
+           FROM edge)))
+UNION ALL
+ SELECT 'ingest_task'::text AS domain,
+    task.id,
+    task.tenant,
+    task.status AS state,
+    'I5'::text AS rule,
+    task.ends_at AS ends_by
+   FROM ferryman.ingest_task task
+  WHERE ((task.rank IS NOT NULL) AND (task.ends_at > '-infinity'::timestamp with time zone) AND (task.ends_at < ( SELECT edge.late_before
+           FROM edge)))
+UNION ALL
+ SELECT 'ingest_task'::text AS domain,
+    task.id,
+    task.tenant,
+    task.status AS state,
+    'W15'::text AS rule,
+    task.leased_until AS ends_by
+   FROM ferryman.ingest_task task
+  WHERE ((task.leased_until > '-infinity'::timestamp with time zone) AND (task.leased_until < ( SELECT edge.late_before
+           FROM edge)))
+UNION ALL
+ SELECT 'ingest_run'::text AS domain,
+    run.id,
+    run.tenant,
+    run.status AS state,
+    'W15'::text AS rule,
+    run.leased_until AS ends_by
+   FROM ferryman.ingest_run run
+  WHERE ((run.leased_until > '-infinity'::timestamp with time zone) AND (run.leased_until < ( SELECT edge.late_before
+           FROM edge)))
+UNION ALL
+ SELECT 'ingest_batch'::text AS domain,
+    batch.id,
+    batch.tenant,
+    batch.status AS state,
+    'W15'::text AS rule,
+    batch.ends_by
+   FROM ferryman.ingest_batch batch
+  WHERE ((batch.ends_by > '-infinity'::timestamp with time zone) AND (batch.ends_by < ( SELECT edge.late_before
+           FROM edge)));
+
+COMMENT ON VIEW ferryman.overdue_ingest IS 'What in ingestion is past the time by which a rule should have acted on it.';
 
 CREATE VIEW ferryman.overdue_tasks AS
  WITH edge AS MATERIALIZED (
@@ -1278,13 +1696,21 @@ UNION ALL
 COMMENT ON VIEW ferryman.overdue_tasks IS 'Live tasks and schedules past the time by which a rule should have acted on them.';
 
 CREATE VIEW ferryman.overdue AS
- SELECT domain,
-    id,
-    tenant,
-    state,
-    rule,
-    ends_by
-   FROM ferryman.overdue_tasks;
+ SELECT overdue_tasks.domain,
+    overdue_tasks.id,
+    overdue_tasks.tenant,
+    overdue_tasks.state,
+    overdue_tasks.rule,
+    overdue_tasks.ends_by
+   FROM ferryman.overdue_tasks
+UNION ALL
+ SELECT overdue_ingest.domain,
+    overdue_ingest.id,
+    overdue_ingest.tenant,
+    overdue_ingest.state,
+    overdue_ingest.rule,
+    overdue_ingest.ends_by
+   FROM ferryman.overdue_ingest;
 
 COMMENT ON VIEW ferryman.overdue IS 'Live objects past the time by which a rule should have acted on them; empty by invariant.';
 
@@ -1429,6 +1855,69 @@ ALTER TABLE ONLY ferryman.clock_shift
 ALTER TABLE ONLY ferryman.consumers
     ADD CONSTRAINT consumers_pkey PRIMARY KEY (name);
 
+ALTER TABLE ONLY ferryman.ingest_batch
+    ADD CONSTRAINT ingest_batch_number UNIQUE (run_id, batch_no);
+
+ALTER TABLE ONLY ferryman.ingest_batch
+    ADD CONSTRAINT ingest_batch_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY ferryman.ingest_batch
+    ADD CONSTRAINT ingest_batch_position UNIQUE (run_id, before_token);
+
+ALTER TABLE ONLY ferryman.ingest_cursor_event
+    ADD CONSTRAINT ingest_cursor_event_key UNIQUE (cursor_id, idempotent_key);
+
+ALTER TABLE ONLY ferryman.ingest_cursor_event
+    ADD CONSTRAINT ingest_cursor_event_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY ferryman.ingest_cursor
+    ADD CONSTRAINT ingest_cursor_name UNIQUE (tenant, source, endpoint, operation, scope, scope_key, kind);
+
+ALTER TABLE ONLY ferryman.ingest_cursor
+    ADD CONSTRAINT ingest_cursor_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY ferryman.ingest_plan
+    ADD CONSTRAINT ingest_plan_key UNIQUE (tenant, plan_key);
+
+ALTER TABLE ONLY ferryman.ingest_plan
+    ADD CONSTRAINT ingest_plan_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY ferryman.ingest_quarantine
+    ADD CONSTRAINT ingest_quarantine_pkey PRIMARY KEY (batch_id, item_no);
+
+ALTER TABLE ONLY ferryman.ingest_run
+    ADD CONSTRAINT ingest_run_attempt UNIQUE (task_id, attempt);
+
+ALTER TABLE ONLY ferryman.ingest_run
+    ADD CONSTRAINT ingest_run_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY ferryman.ingest_schedule_instance
+    ADD CONSTRAINT ingest_schedule_instance_firing UNIQUE (tenant, job, fire_time);
+
+ALTER TABLE ONLY ferryman.ingest_schedule_instance
+    ADD CONSTRAINT ingest_schedule_instance_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY ferryman.ingest_slice
+    ADD CONSTRAINT ingest_slice_number UNIQUE (plan_id, slice_no);
+
+ALTER TABLE ONLY ferryman.ingest_slice
+    ADD CONSTRAINT ingest_slice_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY ferryman.ingest_slice
+    ADD CONSTRAINT ingest_slice_signature UNIQUE (plan_id, slice_signature_hash);
+
+ALTER TABLE ONLY ferryman.ingest_source
+    ADD CONSTRAINT ingest_source_pkey PRIMARY KEY (tenant, source);
+
+ALTER TABLE ONLY ferryman.ingest_task
+    ADD CONSTRAINT ingest_task_key UNIQUE (tenant, idempotent_key);
+
+ALTER TABLE ONLY ferryman.ingest_task
+    ADD CONSTRAINT ingest_task_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY ferryman.ingest_task
+    ADD CONSTRAINT ingest_task_slice UNIQUE (slice_id);
+
 ALTER TABLE ONLY ferryman.migrations
     ADD CONSTRAINT migrations_pkey PRIMARY KEY (version);
 
@@ -1478,6 +1967,36 @@ CREATE INDEX events_default_id_idx ON ferryman.events_default USING btree (id);
 CREATE INDEX events_subject ON ONLY ferryman.events USING btree (subject, id);
 
 CREATE INDEX events_default_subject_id_idx ON ferryman.events_default USING btree (subject, id);
+
+CREATE UNIQUE INDEX ingest_batch_key ON ferryman.ingest_batch USING btree (idempotent_key) WHERE (status = ANY (ARRAY['RUNNING'::text, 'SUCCEEDED'::text]));
+
+CREATE INDEX ingest_batch_open ON ferryman.ingest_batch USING btree (ends_by) WHERE (ends_by IS NOT NULL);
+
+CREATE INDEX ingest_batch_task ON ferryman.ingest_batch USING btree (task_id, committed_at);
+
+CREATE INDEX ingest_cursor_event_order ON ferryman.ingest_cursor_event USING btree (cursor_id, seq);
+
+CREATE INDEX ingest_plan_tenant ON ferryman.ingest_plan USING btree (tenant, id);
+
+CREATE INDEX ingest_quarantine_source ON ferryman.ingest_quarantine USING btree (tenant, source, created_at);
+
+CREATE INDEX ingest_run_leased ON ferryman.ingest_run USING btree (leased_until) WHERE (leased_until IS NOT NULL);
+
+CREATE INDEX ingest_slice_cursor ON ferryman.ingest_slice USING btree (cursor_id, upper) WHERE (cursor_id IS NOT NULL);
+
+CREATE INDEX ingest_slice_expiring ON ferryman.ingest_slice USING btree (ends_at) WHERE (status = 'PENDING'::text);
+
+CREATE INDEX ingest_slice_pending ON ferryman.ingest_slice USING btree (tenant, source, priority, created_at, slice_no) WHERE (status = 'PENDING'::text);
+
+CREATE INDEX ingest_task_expiring ON ferryman.ingest_task USING btree (ends_at) WHERE (rank IS NOT NULL);
+
+CREATE INDEX ingest_task_leased ON ferryman.ingest_task USING btree (leased_until) WHERE (leased_until IS NOT NULL);
+
+CREATE INDEX ingest_task_line ON ferryman.ingest_task USING btree (tenant, source, rank) WHERE (rank IS NOT NULL);
+
+CREATE INDEX ingest_task_plan ON ferryman.ingest_task USING btree (plan_id);
+
+CREATE INDEX ingest_task_undecided ON ferryman.ingest_task USING btree (id) WHERE ((status = 'PARTIAL'::text) AND (decision IS NULL));
 
 CREATE INDEX schedules_due ON ferryman.schedules USING btree (next_run_at) WHERE (next_run_at IS NOT NULL);
 
@@ -1529,6 +2048,32 @@ CREATE TRIGGER events_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON ferryma
 
 CREATE TRIGGER events_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON ferryman.events_default FOR EACH STATEMENT EXECUTE FUNCTION ferryman.refuse_rewriting();
 
+CREATE TRIGGER ingest_batch_status_births BEFORE INSERT ON ferryman.ingest_batch FOR EACH ROW WHEN (((new.status = 'RUNNING'::text) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('INGEST_INVALID_TRANSITION', 'status', 'id');
+
+CREATE TRIGGER ingest_batch_status_moves BEFORE UPDATE OF status ON ferryman.ingest_batch FOR EACH ROW WHEN ((((((old.status = 'RUNNING'::text) AND (new.status = 'FAILED'::text)) OR ((old.status = 'RUNNING'::text) AND (new.status = 'SKIPPED'::text))) OR ((old.status = 'RUNNING'::text) AND (new.status = 'SUCCEEDED'::text))) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('INGEST_INVALID_TRANSITION', 'status', 'id');
+
+CREATE TRIGGER ingest_cursor_births BEFORE INSERT ON ferryman.ingest_cursor FOR EACH ROW EXECUTE FUNCTION ferryman.refuse_cursor();
+
+CREATE TRIGGER ingest_cursor_event_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON ferryman.ingest_cursor_event FOR EACH STATEMENT EXECUTE FUNCTION ferryman.refuse_rewriting();
+
+CREATE TRIGGER ingest_cursor_moves BEFORE UPDATE OF "position" ON ferryman.ingest_cursor FOR EACH ROW EXECUTE FUNCTION ferryman.refuse_cursor();
+
+CREATE TRIGGER ingest_plan_status_births BEFORE INSERT ON ferryman.ingest_plan FOR EACH ROW WHEN (((new.status = 'DRAFT'::text) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('INGEST_INVALID_TRANSITION', 'status', 'id');
+
+CREATE TRIGGER ingest_plan_status_moves BEFORE UPDATE OF status ON ferryman.ingest_plan FOR EACH ROW WHEN ((((((((old.status = 'DRAFT'::text) AND (new.status = 'FAILED'::text)) OR ((old.status = 'DRAFT'::text) AND (new.status = 'SLICING'::text))) OR ((old.status = 'SLICING'::text) AND (new.status = 'FAILED'::text))) OR ((old.status = 'SLICING'::text) AND (new.status = 'PARTIAL'::text))) OR ((old.status = 'SLICING'::text) AND (new.status = 'READY'::text))) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('INGEST_INVALID_TRANSITION', 'status', 'id');
+
+CREATE TRIGGER ingest_run_status_births BEFORE INSERT ON ferryman.ingest_run FOR EACH ROW WHEN (((new.status = 'PLANNED'::text) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('INGEST_INVALID_TRANSITION', 'status', 'id');
+
+CREATE TRIGGER ingest_run_status_moves BEFORE UPDATE OF status ON ferryman.ingest_run FOR EACH ROW WHEN ((((((((((old.status = 'PLANNED'::text) AND (new.status = 'CANCELLED'::text)) OR ((old.status = 'PLANNED'::text) AND (new.status = 'FAILED'::text))) OR ((old.status = 'PLANNED'::text) AND (new.status = 'RUNNING'::text))) OR ((old.status = 'RUNNING'::text) AND (new.status = 'CANCELLED'::text))) OR ((old.status = 'RUNNING'::text) AND (new.status = 'FAILED'::text))) OR ((old.status = 'RUNNING'::text) AND (new.status = 'PARTIAL'::text))) OR ((old.status = 'RUNNING'::text) AND (new.status = 'SUCCEEDED'::text))) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('INGEST_INVALID_TRANSITION', 'status', 'id');
+
+CREATE TRIGGER ingest_slice_status_births BEFORE INSERT ON ferryman.ingest_slice FOR EACH ROW WHEN (((new.status = 'PENDING'::text) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('INGEST_INVALID_TRANSITION', 'status', 'id');
+
+CREATE TRIGGER ingest_slice_status_moves BEFORE UPDATE OF status ON ferryman.ingest_slice FOR EACH ROW WHEN (((((old.status = 'PENDING'::text) AND (new.status = 'FAILED'::text)) OR ((old.status = 'PENDING'::text) AND (new.status = 'READY'::text))) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('INGEST_INVALID_TRANSITION', 'status', 'id');
+
+CREATE TRIGGER ingest_task_status_births BEFORE INSERT ON ferryman.ingest_task FOR EACH ROW WHEN (((new.status = 'QUEUED'::text) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('INGEST_INVALID_TRANSITION', 'status', 'id');
+
+CREATE TRIGGER ingest_task_status_moves BEFORE UPDATE OF status ON ferryman.ingest_task FOR EACH ROW WHEN ((((((((((((((old.status = 'DISPATCHED'::text) AND (new.status = 'CANCELLED'::text)) OR ((old.status = 'DISPATCHED'::text) AND (new.status = 'EXECUTING'::text))) OR ((old.status = 'DISPATCHED'::text) AND (new.status = 'FAILED'::text))) OR ((old.status = 'DISPATCHED'::text) AND (new.status = 'QUEUED'::text))) OR ((old.status = 'EXECUTING'::text) AND (new.status = 'CANCELLED'::text))) OR ((old.status = 'EXECUTING'::text) AND (new.status = 'FAILED'::text))) OR ((old.status = 'EXECUTING'::text) AND (new.status = 'PARTIAL'::text))) OR ((old.status = 'EXECUTING'::text) AND (new.status = 'QUEUED'::text))) OR ((old.status = 'EXECUTING'::text) AND (new.status = 'SUCCEEDED'::text))) OR ((old.status = 'QUEUED'::text) AND (new.status = 'CANCELLED'::text))) OR ((old.status = 'QUEUED'::text) AND (new.status = 'DISPATCHED'::text))) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('INGEST_INVALID_TRANSITION', 'status', 'id');
+
 CREATE TRIGGER schedules_state_births BEFORE INSERT ON ferryman.schedules FOR EACH ROW WHEN (((new.state = 'active'::text) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('SCHEDULE_INVALID_TRANSITION', 'state', 'id');
 
 CREATE TRIGGER schedules_state_moves BEFORE UPDATE OF state ON ferryman.schedules FOR EACH ROW WHEN (((((((old.state = 'active'::text) AND (new.state = 'ended'::text)) OR ((old.state = 'active'::text) AND (new.state = 'paused'::text))) OR ((old.state = 'paused'::text) AND (new.state = 'active'::text))) OR ((old.state = 'paused'::text) AND (new.state = 'ended'::text))) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('SCHEDULE_INVALID_TRANSITION', 'state', 'id');
@@ -1536,6 +2081,33 @@ CREATE TRIGGER schedules_state_moves BEFORE UPDATE OF state ON ferryman.schedule
 CREATE TRIGGER tasks_state_births BEFORE INSERT ON ferryman.tasks FOR EACH ROW WHEN (((new.state = ANY (ARRAY['pending'::text, 'ready'::text])) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('TASK_INVALID_TRANSITION', 'state', 'id');
 
 CREATE TRIGGER tasks_state_moves BEFORE UPDATE OF state ON ferryman.tasks FOR EACH ROW WHEN (((((((((((old.state = 'pending'::text) AND (new.state = 'cancelled'::text)) OR ((old.state = 'pending'::text) AND (new.state = 'ready'::text))) OR ((old.state = 'ready'::text) AND (new.state = 'cancelled'::text))) OR ((old.state = 'ready'::text) AND (new.state = 'running'::text))) OR ((old.state = 'running'::text) AND (new.state = 'cancelled'::text))) OR ((old.state = 'running'::text) AND (new.state = 'failed'::text))) OR ((old.state = 'running'::text) AND (new.state = 'ready'::text))) OR ((old.state = 'running'::text) AND (new.state = 'succeeded'::text))) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('TASK_INVALID_TRANSITION', 'state', 'id');
+
+ALTER TABLE ONLY ferryman.ingest_batch
+    ADD CONSTRAINT ingest_batch_run_id_fkey FOREIGN KEY (run_id) REFERENCES ferryman.ingest_run(id);
+
+ALTER TABLE ONLY ferryman.ingest_batch
+    ADD CONSTRAINT ingest_batch_slice_id_fkey FOREIGN KEY (slice_id) REFERENCES ferryman.ingest_slice(id);
+
+ALTER TABLE ONLY ferryman.ingest_batch
+    ADD CONSTRAINT ingest_batch_task_id_fkey FOREIGN KEY (task_id) REFERENCES ferryman.ingest_task(id);
+
+ALTER TABLE ONLY ferryman.ingest_plan
+    ADD CONSTRAINT ingest_plan_schedule_instance_id_fkey FOREIGN KEY (schedule_instance_id) REFERENCES ferryman.ingest_schedule_instance(id);
+
+ALTER TABLE ONLY ferryman.ingest_quarantine
+    ADD CONSTRAINT ingest_quarantine_batch_id_fkey FOREIGN KEY (batch_id) REFERENCES ferryman.ingest_batch(id);
+
+ALTER TABLE ONLY ferryman.ingest_run
+    ADD CONSTRAINT ingest_run_task_id_fkey FOREIGN KEY (task_id) REFERENCES ferryman.ingest_task(id);
+
+ALTER TABLE ONLY ferryman.ingest_slice
+    ADD CONSTRAINT ingest_slice_plan_id_fkey FOREIGN KEY (plan_id) REFERENCES ferryman.ingest_plan(id);
+
+ALTER TABLE ONLY ferryman.ingest_task
+    ADD CONSTRAINT ingest_task_plan_id_fkey FOREIGN KEY (plan_id) REFERENCES ferryman.ingest_plan(id);
+
+ALTER TABLE ONLY ferryman.ingest_task
+    ADD CONSTRAINT ingest_task_slice_id_fkey FOREIGN KEY (slice_id) REFERENCES ferryman.ingest_slice(id);
 
 ALTER TABLE ONLY ferryman.task_logs
     ADD CONSTRAINT task_logs_task_fkey FOREIGN KEY (task) REFERENCES ferryman.tasks(id) ON DELETE CASCADE;

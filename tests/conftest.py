@@ -1,6 +1,7 @@
 """A real PostgreSQL for every test: one server per worker of pytest-xdist, one fresh database per test."""
 
 import os
+import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 
@@ -8,6 +9,9 @@ import pytest
 
 from ferryman.kernel.pool import Database, Session
 from ferryman.testing import Cluster
+
+# A shell that starts us in the background has us ignore interrupts, and so would the processes that we start and interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -14,10 +14,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ferryman.app.embedded import Embedded
+from ferryman.ingest import states as ingest
 from ferryman.kernel import migrate
 from ferryman.kernel.machine import Machine
 from ferryman.tasks.states import SCHEDULE, TASK
@@ -90,6 +92,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/schema.sql": schema,
     "docs/machines/tasks.md": lambda: lifecycle(TASK),
     "docs/machines/schedules.md": lambda: lifecycle(SCHEDULE),
+    **{f"docs/machines/{machine.table}.md": partial(lifecycle, machine) for machine in ingest.MACHINES},
     "docs/reference.md": reference.page,
 }
 

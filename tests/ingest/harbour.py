@@ -7,11 +7,10 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from uuid import UUID
 
 from ferryman import Ferryman
 from ferryman.app import wiring
-from ferryman.ingest.model import Claimed, Outcome
+from ferryman.ingest.model import Claimed, Outcome, Planned
 from ferryman.ingest.ports import Gate, Item, OpenGate, Page, Request, Written
 from ferryman.ingest.rules import keys
 from ferryman.ingest.work.crew import IngestCrew, Terms
@@ -100,7 +99,7 @@ class Ship:
             "concurrency": 8, "partition": 4, "queued_max": 50, "lease": timedelta(seconds=60),
             "poll": timedelta(seconds=1), "ends_after": timedelta(days=30), "strikes": 3, "pause": timedelta(seconds=60),
         }  # fmt: skip
-        self.terms = Terms(**given | terms)
+        self.terms = Terms(**{**given, **terms})
         sources = app._sources
         self.runner = Runner(
             sources, gate or OpenGate(), owner=self.owner, transaction=app.database.transaction,
@@ -136,6 +135,9 @@ class Harbour:
     def ship(self, **terms: Any) -> Ship:
         self._ships.append(Ship(self.app, self.url, **terms))
         return self._ships[-1]
+
+    async def plan(self, **asked: Any) -> Planned:
+        return await self.app.ingest.plan(**{"source": SOURCE} | asked)
 
     async def fetch(self, sql: str, *args: Any) -> list[Any]:
         async with self.app.database.session() as session:
@@ -176,7 +178,9 @@ class Harbour:
 
 
 @asynccontextmanager
-async def harbour(url: str, server: Server | None = None, *, settings: Any = None, **options: Any) -> AsyncIterator[Harbour]:
+async def harbour(
+    url: str, server: Server | None = None, *, settings: Any = None, **options: Any
+) -> AsyncIterator[Harbour]:
     app = Ferryman(url, doorbell="none", ingest=settings or {})
     served, cargo = server or Server(), Cargo()
     app.source(served, name=SOURCE, sink=cargo, **{"safety_lag": timedelta(0)} | options)
@@ -192,7 +196,3 @@ async def harbour(url: str, server: Server | None = None, *, settings: Any = Non
 def only(rows: Sequence[Any]) -> Any:
     [row] = rows
     return row
-
-
-def taken(id: UUID) -> str:
-    return str(id)

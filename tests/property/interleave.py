@@ -139,7 +139,7 @@ class Driver:
 
     async def _settle(self, actor: Actor) -> bool:
         """Wait until an actor is still; False if it is blocked."""
-        while not await actor.soon(0.002):
+        while not await actor.soon(0.001):
             rows = await self._watcher.fetch("select cardinality(pg_blocking_pids($1)) > 0 as blocked", actor.pid)
             if rows[0]["blocked"] and not actor.still:
                 return False

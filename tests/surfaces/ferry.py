@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import ferryman
+from tests.surfaces import slip
 
 HERE = Path(__file__).parent
 SOURCE = Path(ferryman.__file__).parent.parent
@@ -44,11 +46,14 @@ def run(
     **more: str,
 ) -> Ran:  # fmt: skip
     """Run a command to its end."""
-    done = subprocess.run(
-        [*COMMAND, *arguments], input=given, capture_output=True, text=True, cwd=cwd, env=environ(url, **more),
-        timeout=patience, check=False,
-    )  # fmt: skip
-    return Ran(done.returncode, done.stdout, done.stderr)
+    with tempfile.TemporaryFile("w+") as into, tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        into.write(given)
+        into.seek(0)
+        stdio = (into.fileno(), out.fileno(), err.fileno())
+        code = slip.launch(list(arguments), stdio=stdio, env=environ(url, **more), cwd=cwd, patience=patience)
+        out.seek(0)
+        err.seek(0)
+        return Ran(code, out.read(), err.read())
 
 
 @contextmanager

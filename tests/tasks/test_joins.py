@@ -240,7 +240,7 @@ async def test_the_watchdog_wakes_what_waits_for_nothing_any_more(make_app: Make
         return await ctx.child(hang)
 
     app = await make_app((flow, ONCE), hang)
-    async with app.worker():
+    async with app.worker(grace=timedelta(0)):
         task = await app.tasks.create(flow)
         await parked(app, task.id)
     async with app.database.transaction() as tx:
@@ -272,7 +272,7 @@ async def test_the_child_of_a_parent_that_the_watchdog_ends_is_told(make_app: Ma
         return await ctx.child(hang)
 
     app = await make_app((flow, ONCE), hang)
-    async with app.worker():
+    async with app.worker(grace=timedelta(0)):
         task = await app.tasks.create(flow)
         await parked(app, task.id)
         [child] = await children(app)

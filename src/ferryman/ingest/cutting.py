@@ -14,6 +14,8 @@ from ferryman.ingest.store import plans
 from ferryman.kernel import errors, ids
 from ferryman.kernel.db import Tx
 
+SET = 1000
+
 
 async def store(
     tx: Tx,
@@ -41,7 +43,9 @@ async def store(
         spec = cut.spec()
         signature = keys.signature(declared.name, declared.endpoint, operation, expr_hash=expr_hash, spec=spec)
         made.append((id, cut, signature, {"request": dict(asked)}))
-    await plans.cut(tx, plan_id, made, depth=depth, priority=priority, ends_after=ends_after)
+    for first in range(0, len(made), SET):
+        part = made[first : first + SET]
+        await plans.cut(tx, plan_id, part, depth=depth, priority=priority, ends_after=ends_after)
     if failed:
         await plans.fail(tx, failed)
     return [id for id, *_ in made]

@@ -102,7 +102,8 @@ comment on column ferryman.ingest_slice.resliced_by is 'The slices that stand in
 create index ingest_slice_pending on ferryman.ingest_slice (tenant, source, priority, created_at, slice_no)
     where status = 'PENDING';
 create index ingest_slice_expiring on ferryman.ingest_slice (ends_at) where status = 'PENDING';
-create index ingest_slice_cursor on ferryman.ingest_slice (cursor_id, lower) where cursor_id is not null;
+-- What may still lie before a cursor.
+create index ingest_slice_cursor on ferryman.ingest_slice (cursor_id, upper) where cursor_id is not null;
 
 create table ferryman.ingest_task (
     id uuid primary key,

@@ -161,11 +161,7 @@ async def replay(
         screen.say("There are no cursors.")
     else:
         columns = ("cursor", "stands at", "events", "lead to", "")
-        rows = (
-            (each.name, place(each, each.position), len(each.events), place(each, each.replayed), _says(each))
-            for each in found
-        )
-        screen.table(columns, rows)
+        screen.table(columns, (_standing(each) for each in found))
     if not all(each.agrees for each in found):
         raise SystemExit(exits.FAILED)
 

@@ -8,6 +8,7 @@ overlap. Time and ids are counted as whole numbers (microseconds, ids), so that 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -107,8 +108,8 @@ def by_volume(lower: int, upper: int, *, most: int, expected: Sequence[tuple[int
     cuts: list[Cut] = []
     begun, held = lower, 0.0
     for at, until, count in _parts(lower, upper, expected):
-        pieces = max(1, math.ceil(count / most))
-        if held and held + count / pieces > most:
+        pieces = min(max(1, math.ceil(count / most)), until - at)
+        if at > begun and held + count / pieces > most:
             cuts.append(of_time(begun, at, estimate=math.ceil(held)))
             begun, held = at, 0.0
         for piece in range(1, pieces + 1):
@@ -183,11 +184,15 @@ def _expected(params: Mapping[str, Any], lower: int, upper: int) -> list[tuple[i
     if not isinstance(said, Sequence) or isinstance(said, str) or not said:
         raise Refused("params.estimate", expected, repr(said))
     try:
-        parts = sorted((_number(at), int(count)) for at, count in said)
-    except (TypeError, ValueError):
-        raise Refused("params.estimate", expected, repr(said)[:80]) from None
-    if any(count < 0 for _, count in parts):
+        told = [(_number(at), int(count)) for at, count in said]
+    except (TypeError, ValueError) as wrong:
+        raise wrong if isinstance(wrong, Refused) else Refused("params.estimate", expected, repr(said)[:80]) from None
+    if any(count < 0 for _, count in told):
         raise Refused("params.estimate", "counts of 0 or more", repr(said)[:80])
+    sums: Counter[int] = Counter()
+    for at, count in told:
+        sums[at] += count
+    parts = sorted(sums.items())
     if parts[0][0] > lower:
         parts.insert(0, (lower, 0))
     if parts[-1][0] >= upper:

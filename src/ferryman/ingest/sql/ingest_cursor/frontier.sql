@@ -1,10 +1,10 @@
 -- Where new work begins: finished coverage, and what somebody is still at, go that far without a gap.
-with recursive cursor as (
+with cursor as materialized (
     select held.id, held.position, held.counts_from
     from ferryman.ingest_cursor as held
     where held.id = :id
 ),
-span as materialized (
+kept as materialized (
     select slice.lower,
            case when slice.status = 'PENDING' or task.status in ('QUEUED', 'DISPATCHED', 'EXECUTING')
                      or (task.status = 'PARTIAL' and task.decision is null)
@@ -15,18 +15,19 @@ span as materialized (
     where slice.upper > cursor.position
       and slice.created_at >= cursor.counts_from
 ),
-walk (reached) as (
-    select cursor.position
-    from cursor
-    union
-    select next.upper
-    from walk, lateral (
-        select max(span.upper) as upper
-        from span
-        where span.lower <= walk.reached
-          and span.upper > walk.reached
-    ) as next
-    where next.upper is not null
+span as materialized (
+    select kept.lower, kept.upper,
+           max(kept.upper) over (order by kept.lower, kept.upper rows between unbounded preceding and 1 preceding) as before
+    from kept, cursor
+    where kept.upper > cursor.position
+),
+gap as materialized (
+    select min(span.lower) as lower
+    from span, cursor
+    where span.lower > greatest(cursor.position, span.before)
 )
-select max(walk.reached) as reached
-from walk
+select greatest(cursor.position, max(span.upper)) as reached
+from cursor
+cross join gap
+left join span on gap.lower is null or span.lower < gap.lower
+group by cursor.position
