@@ -182,7 +182,7 @@ async def test_no_two_connections_are_ever_leased_the_same_slot(world: World, st
     slots: list[datetime] = []
     for turn in range(30):
         leases = await asyncio.gather(
-            *(gates.pass_through(line, NAME, wish=1 + turn % 5, news=News(), cuts=0) for line in lines)
+            *(gates.pass_through(line, NAME, wish=1 + turn % 5, news=News(), halvings=0) for line in lines)
         )
         for leased in leases:
             assert leased is not None
@@ -332,7 +332,7 @@ async def test_a_refusal_of_one_request_moves_no_rate(world: World, made: Made) 
     await gate.close()
 
     found = await row(world)
-    assert (found["rate"], found["cuts"], found["last_status"]) == (10, 0, 404)
+    assert (found["rate"], found["halvings"], found["last_status"]) == (10, 0, 404)
 
 
 async def test_a_clock_that_was_moved_back_does_not_close_a_gate_for_long(world: World, made: Made) -> None:
@@ -367,13 +367,13 @@ async def test_what_is_agreed_anew_holds_at_once(world: World, made: Made) -> No
 async def test_the_statement_and_the_rule_agree(world: World) -> None:
     agreed = Pace(top=8, burst=2, floor=0.25, step=0.5)
     await gates.declare(world.line, NAME, agreed)
-    rate, cuts = agreed.top, 0
+    rate, halvings = agreed.top, 0
     for slow in [True, True, False, False, True, *[False] * 40, *[True] * 8, False]:
         news = News(good=not slow, bad=slow, gain=0 if slow else pace.gain(agreed, rate), slow=slow)
-        leased = await gates.pass_through(world.line, NAME, wish=0, news=news, cuts=cuts)
+        leased = await gates.pass_through(world.line, NAME, wish=0, news=news, halvings=halvings)
         assert leased is not None
         rate = pace.halved(agreed, rate) if slow else pace.raised(agreed, rate, news.gain)
-        cuts = leased.cuts
+        halvings = leased.halvings
         assert leased.rate == pytest.approx(rate)
 
 
@@ -387,7 +387,7 @@ async def test_a_gate_says_why_it_is_slow(world: World, made: Made) -> None:
 
     [found] = await intake.read(world.line)
     assert found.says == "Closed until 2026-11-16 00:00:30Z: the source asked for it (HTTP 429)."
-    assert (found.rate, found.cuts, found.slow, found.next_at) == (5, 1, 1, found.closed_until)
+    assert (found.rate, found.halvings, found.slow, found.next_at) == (5, 1, 1, found.closed_until)
     await world.move(31)
     [found] = await intake.read(world.line)
     assert found.says.startswith("5 of 10 requests a second, slowed down last at 2026-11-16 00:00:00Z.")
@@ -406,7 +406,7 @@ async def test_a_gate_is_told_asked_and_read_alone(world: World) -> None:
         await gates.declare(world.line, each, Pace(top=10, burst=1))
     news = News(bad=1, slow=True, closed_for=timedelta(0), status=429)
 
-    leased = await gates.pass_through(world.line, NAME, wish=3, news=news, cuts=0)
+    leased = await gates.pass_through(world.line, NAME, wish=3, news=news, halvings=0)
 
     assert leased is not None
     assert [(each.source, each.endpoint, each.credential, each.rate) for each in await intake.read(world.line)] == [
@@ -422,7 +422,7 @@ async def test_a_gate_is_told_asked_and_read_alone(world: World) -> None:
 async def test_slots_are_given_back_alone_and_only_while_they_are_the_last(world: World) -> None:
     for each in OTHERS:
         await gates.declare(world.line, each, Pace(top=10, burst=1))
-        leased = await gates.pass_through(world.line, each, wish=5, news=News(), cuts=0)
+        leased = await gates.pass_through(world.line, each, wish=5, news=News(), halvings=0)
     assert leased is not None
     ends, back = leased.spent_until, leased.spent_until - timedelta(seconds=0.2)
 

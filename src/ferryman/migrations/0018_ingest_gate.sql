@@ -9,7 +9,7 @@ create table ferryman.ingest_gate (
     floor double precision not null,
     burst integer not null,
     rate double precision not null,
-    cuts bigint not null default 0,
+    halvings bigint not null default 0,
     spent_until timestamptz not null default to_timestamp(0),
     closed_until timestamptz not null default to_timestamp(0),
     quota_left bigint,
@@ -17,7 +17,7 @@ create table ferryman.ingest_gate (
     good bigint not null default 0,
     slow bigint not null default 0,
     last_status integer,
-    cut_at timestamptz,
+    halved_at timestamptz,
     created_at timestamptz not null default ferryman.clock(),
     updated_at timestamptz not null default ferryman.clock(),
     primary key (source, endpoint, credential),
@@ -31,7 +31,7 @@ comment on table ferryman.ingest_gate is 'How fast a source may be asked: one ra
 comment on column ferryman.ingest_gate.top is 'Requests per second at best: what was agreed. The rate climbs back to it.';
 comment on column ferryman.ingest_gate.floor is 'Requests per second at worst: however often it is halved.';
 comment on column ferryman.ingest_gate.rate is 'Requests per second in force.';
-comment on column ferryman.ingest_gate.cuts is 'How often the rate was halved. A request halves it once: what was in flight before does not count.';
+comment on column ferryman.ingest_gate.halvings is 'How often the rate was halved. A request halves it once: what was in flight before does not count.';
 comment on column ferryman.ingest_gate.spent_until is 'The time up to which slots are leased.';
 comment on column ferryman.ingest_gate.closed_until is 'Nobody may ask before: the source has said so.';
 comment on column ferryman.ingest_gate.quota_left is 'What the source said is left until quota_until, less what was leased since.';

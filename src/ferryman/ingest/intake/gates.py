@@ -30,8 +30,8 @@ class GateRow:
     quota_until: datetime | None
     good: int
     slow: int
-    cuts: int
-    cut_at: datetime | None
+    halvings: int
+    halved_at: datetime | None
     last_status: int | None
     says: str
 
@@ -61,8 +61,8 @@ def _row(row: Row) -> GateRow:
         quota_until=row["quota_until"] if running else None,
         good=row["good"],
         slow=row["slow"],
-        cuts=row["cuts"],
-        cut_at=row["cut_at"],
+        halvings=row["halvings"],
+        halved_at=row["halved_at"],
         last_status=row["last_status"],
         says=_says(row, closed=closed, spent=spent),
     )
@@ -75,6 +75,6 @@ def _says(row: Row, *, closed: datetime | None, spent: datetime | None) -> str:
     if spent is not None:
         return f"Closed until {spent:%Y-%m-%d %H:%M:%S}Z: the source's quota is spent."
     if row["rate"] < row["top"]:
-        since = "" if row["cut_at"] is None else f", slowed down last at {row['cut_at']:%Y-%m-%d %H:%M:%S}Z"
+        since = "" if row["halved_at"] is None else f", slowed down last at {row['halved_at']:%Y-%m-%d %H:%M:%S}Z"
         return f"{row['rate']:.3g} of {row['top']:.3g} requests a second{since}. It climbs back as requests go well."
     return f"Open at its best: {row['top']:.3g} requests a second."

@@ -42,7 +42,7 @@ class Leased(NamedTuple):
 
     now: datetime
     rate: float
-    cuts: int
+    halvings: int
     slots: int
     first_at: datetime
     every_seconds: float
@@ -61,7 +61,7 @@ async def declare(tx: Tx, name: Name, pace: Pace) -> None:
     )
 
 
-async def pass_through(tx: Tx, name: Name, *, wish: int, news: News, cuts: int) -> Leased | None:
+async def pass_through(tx: Tx, name: Name, *, wish: int, news: News, halvings: int) -> Leased | None:
     """Tell a gate the news, and lease as many slots as are wished and free; None: nobody has declared it."""
     row = await one(
         tx,
@@ -72,7 +72,7 @@ async def pass_through(tx: Tx, name: Name, *, wish: int, news: News, cuts: int) 
         bad=news.bad,
         gain=news.gain,
         slow=news.slow,
-        cuts=cuts,
+        halvings=halvings,
         closed_for=news.closed_for,
         quota_left=None if news.quota is None else news.quota.left,
         quota_for=None if news.quota is None else news.quota.lasts,

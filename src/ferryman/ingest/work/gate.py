@@ -48,7 +48,7 @@ class Standing:
         self.name = (key.source, key.endpoint, key.credential)
         self.pace = agreed
         self.rate = agreed.top
-        self.cuts = 0
+        self.halvings = 0
         self.knows_since = 0.0
         self.lots: deque[Lot] = deque()
         self.size = 1
@@ -111,9 +111,9 @@ class Standing:
     def lease(self, leased: Leased, *, wish: int, now: float) -> None:
         """Take what the database answered."""
         self.clock = (leased.now, now)
-        if leased.cuts != self.cuts:
+        if leased.halvings != self.halvings:
             self.knows_since = now
-            self.cuts = leased.cuts
+            self.halvings = leased.halvings
         self.rate = leased.rate
         self.every = leased.every_seconds
         first = now + (leased.first_at - leased.now).total_seconds()
@@ -205,10 +205,12 @@ class SharedGate:
     async def _ask(self, standing: Standing, *, wish: int) -> None:
         news, standing.news = standing.news, NO_NEWS
         try:
-            leased = await gates.pass_through(self._tx, standing.name, wish=wish, news=news, cuts=standing.cuts)
+            leased = await gates.pass_through(self._tx, standing.name, wish=wish, news=news, halvings=standing.halvings)
             if leased is None:
                 await gates.declare(self._tx, standing.name, standing.pace)
-                leased = await gates.pass_through(self._tx, standing.name, wish=wish, news=news, cuts=standing.cuts)
+                leased = await gates.pass_through(
+                    self._tx, standing.name, wish=wish, news=news, halvings=standing.halvings
+                )
         except BaseException:
             standing.news = merge(news, standing.news)
             raise

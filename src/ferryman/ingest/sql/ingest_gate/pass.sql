@@ -3,7 +3,7 @@
 -- slots of an executor that died pass like any time. A gate that was idle has some to spare: the burst.
 -- No slot is leased further ahead than :horizon: what is leased cannot be called back when the rate falls.
 with gate as (
-    select gate.source, gate.endpoint, gate.credential, gate.top, gate.floor, gate.burst, gate.rate, gate.cuts,
+    select gate.source, gate.endpoint, gate.credential, gate.top, gate.floor, gate.burst, gate.rate, gate.halvings,
         gate.spent_until, gate.closed_until, gate.quota_left, gate.quota_until
     from ferryman.ingest_gate as gate
     where gate.source = :source
@@ -11,11 +11,11 @@ with gate as (
       and gate.credential = :credential
     for no key update
 ), clocked as materialized (
-    select gate.*, ferryman.clock() as now, :slow::boolean and gate.cuts = :cuts::bigint as cut
+    select gate.*, ferryman.clock() as now, :slow::boolean and gate.halvings = :halvings::bigint as falls
     from gate
 ), told as materialized (
     select clocked.*,
-        case when cut then greatest(floor, rate / 2) else least(top, rate + :gain::float8) end as pace,
+        case when falls then greatest(floor, rate / 2) else least(top, rate + :gain::float8) end as pace,
         -- Closed for longer than anybody may close it: the clock was moved back.
         greatest(least(closed_until, now + :longest::interval), now + :closed_for::interval) as opens_at,
         -- The source does not know of slots that are leased and not used yet: near the end they count.
@@ -41,8 +41,8 @@ with gate as (
 )
 update ferryman.ingest_gate as gate
 set rate = counted.pace,
-    cuts = counted.cuts + counted.cut::integer,
-    cut_at = case when counted.cut then counted.now else gate.cut_at end,
+    halvings = counted.halvings + counted.falls::integer,
+    halved_at = case when counted.falls then counted.now else gate.halved_at end,
     spent_until = case when counted.slots > 0 then counted.first_at + counted.slots * counted.every else counted.spent end,
     closed_until = case when :closed_for::interval is null then gate.closed_until else counted.opens_at end,
     quota_left = counted.left_over - counted.slots,
@@ -55,5 +55,5 @@ from counted
 where gate.source = counted.source
   and gate.endpoint = counted.endpoint
   and gate.credential = counted.credential
-returning counted.now, gate.rate, gate.cuts, counted.slots, counted.first_at,
+returning counted.now, gate.rate, gate.halvings, counted.slots, counted.first_at,
     extract(epoch from counted.every)::float8 as every_seconds, gate.spent_until
