@@ -1,6 +1,7 @@
 """I9: one rate for all executors, that falls when the source says so and comes back by itself."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ferryman.cli.ingest import gates as shown
 from ferryman.ingest.intake import gates as intake
 from ferryman.ingest.ports import Allow, Answer, Decision, GateKey, Reject, WaitUntil
 from ferryman.ingest.rules import pace
@@ -387,6 +389,7 @@ async def test_a_gate_says_why_it_is_slow(world: World, made: Made) -> None:
 
     [found] = await intake.read(world.line)
     assert found.says == "Closed until 2026-11-16 00:00:30Z: the source asked for it (HTTP 429)."
+    assert json.loads(json.dumps(shown._told(found)))["closed_until"] == "2026-11-16T00:00:30.005000+00:00"
     assert (found.rate, found.halvings, found.slow, found.next_at) == (5, 1, 1, found.closed_until)
     await world.move(31)
     [found] = await intake.read(world.line)

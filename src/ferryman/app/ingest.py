@@ -21,6 +21,7 @@ from ferryman.ingest.ports import Gate, Page, Rated, Request, Sink
 from ferryman.ingest.registry import Declared, Sources
 from ferryman.ingest.rules import request
 from ferryman.ingest.work.crew import TOPIC
+from ferryman.ingest.work.gate import SharedGate
 from ferryman.kernel import errors, ids, telemetry
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.pool import Database, Line, Session, spoken
@@ -31,6 +32,7 @@ from ferryman.tasks.work.context import Context
 PLANS = "ingest.plan"
 ENDPOINT = "default"
 LOOK_SECONDS = 1.0
+PATIENCE = timedelta(seconds=10)
 
 _REFUSALS = (
     errors.IngestInvalidRequest,
@@ -61,6 +63,12 @@ def declared(given: Any, *, name: str | None, endpoint: str | None, sink: Sink, 
         raise errors.HandlerInvalid(f"The source {known} must be async: write `async def`.")
     told = {field: value for field, value in options.items() if value is not None}
     return Declared(name=known, endpoint=endpoint or ENDPOINT, source=source, sink=sink, **told)
+
+
+def shared_gate(url: str, settings: Settings, sources: Sources) -> SharedGate:
+    """Return the gate that all executors share; a crash of the server may forget what it leased in the last moment."""
+    unhurried = {"synchronous_commit": "off"}
+    return SharedGate(Line(url, schema=settings.schema, patience=PATIENCE, settings=unhurried), sources.pace_of)
 
 
 class Ingest:

@@ -15,7 +15,7 @@ from typing import Any
 from uuid import UUID
 
 from ferryman.app import tasks as doors
-from ferryman.app.ingest import Ingest
+from ferryman.app.ingest import Ingest, shared_gate
 from ferryman.app.queues import Queues
 from ferryman.app.registry import Registry
 from ferryman.app.schedules import Schedules
@@ -24,7 +24,6 @@ from ferryman.ingest.ports import Gate
 from ferryman.ingest.registry import Sources
 from ferryman.ingest.work.crew import Terms as IngestTerms
 from ferryman.ingest.work.executor import Executor
-from ferryman.ingest.work.gate import SharedGate
 from ferryman.kernel import db, errors, events, ids, lease, migrate, part, payload, telemetry, watchdog
 from ferryman.kernel.doorbell import Doorbell, NoDoorbell
 from ferryman.kernel.doorbell_pg import PostgresDoorbell
@@ -161,7 +160,7 @@ async def open_app(
         schedules,
         moves=Line(url, schema=settings.schema, patience=PATIENCE),
         settings=settings,
-        gate=gate or _shared_gate(url, settings, sources),
+        gate=gate or shared_gate(url, settings, sources),
     )
     opened = Opened(
         settings, url, handlers, owners, database, bell, tasks, Queues(database, bell), schedules, sources, ingest
@@ -172,12 +171,6 @@ async def open_app(
         await opened.close()
         raise
     return opened
-
-
-def _shared_gate(url: str, settings: Settings, sources: Sources) -> SharedGate:
-    """Return the gate that all executors share; a crash of the server may forget what it leased in the last moment."""
-    unhurried = {"synchronous_commit": "off"}
-    return SharedGate(Line(url, schema=settings.schema, patience=PATIENCE, settings=unhurried), sources.pace_of)
 
 
 async def _hear(bell: Doorbell) -> None:
