@@ -100,7 +100,7 @@ def test_what_is_kept_is_kept_for_a_time_that_can_be_meant(key: str, bad: Any) -
 def test_every_setting_has_a_source() -> None:
     sources = load().sources()
 
-    assert len(sources) == 25
+    assert len(sources) == 36
     assert {origin for _, origin in sources.values()} == {"default"}
 
 

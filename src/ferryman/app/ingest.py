@@ -21,7 +21,6 @@ from ferryman.ingest.ports import Gate, Page, Rated, Request, Sink
 from ferryman.ingest.registry import Declared, Sources
 from ferryman.ingest.rules import request
 from ferryman.ingest.work.crew import TOPIC
-from ferryman.ingest.work.gate import SharedGate
 from ferryman.kernel import errors, ids, telemetry
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.pool import Database, Line, Session, spoken
@@ -32,7 +31,6 @@ from ferryman.tasks.work.context import Context
 PLANS = "ingest.plan"
 ENDPOINT = "default"
 LOOK_SECONDS = 1.0
-PATIENCE = timedelta(seconds=10)
 
 _REFUSALS = (
     errors.IngestInvalidRequest,
@@ -65,12 +63,6 @@ def declared(given: Any, *, name: str | None, endpoint: str | None, sink: Sink, 
     return Declared(name=known, endpoint=endpoint or ENDPOINT, source=source, sink=sink, **told)
 
 
-def shared_gate(url: str, settings: Settings, sources: Sources) -> SharedGate:
-    """Return the gate that all executors share; a crash of the server may forget what it leased in the last moment."""
-    unhurried = {"synchronous_commit": "off"}
-    return SharedGate(Line(url, schema=settings.schema, patience=PATIENCE, settings=unhurried), sources.pace_of)
-
-
 class Ingest:
     """Plan ingestion, and ask how far it is."""
 
@@ -89,7 +81,7 @@ class Ingest:
         """Serve whom the door to tasks serves; a plan, which holds a cursor over several trips, goes over a line (W23)."""
         self._db = db
         self._doorbell = doorbell
-        self._sources = sources
+        self.sources = sources
         self._tasks = tasks
         self._schedules = schedules
         self._moves = moves
@@ -140,7 +132,7 @@ class Ingest:
         the firing of an outer scheduler: the same firing makes nothing twice. A campaign is a namespace of its own, in
         which the same window can be fetched again.
         """
-        found = self._sources.find(source, endpoint)
+        found = self.sources.find(source, endpoint)
         chosen = strategy or found.strategy
         given = params if params is not None or chosen != found.strategy else found.params
         asked = request.read(
@@ -181,7 +173,7 @@ class Ingest:
         **more: Any,
     ) -> Schedule:
         """Let a schedule plan: each firing is a task that makes one plan."""
-        found = self._sources.find(source, endpoint)
+        found = self.sources.find(source, endpoint)
         asked = {"source": found.name, "endpoint": found.endpoint, "operation": operation}
         if expression is not None:
             asked["expression"] = expression
@@ -214,7 +206,7 @@ class Ingest:
         return [await self._rated(gate, each) for each in found]
 
     async def _rated(self, gate: Rated, progress: Progress) -> Progress:
-        known = self._sources.declared.get((progress.source, progress.endpoint))
+        known = self.sources.declared.get((progress.source, progress.endpoint))
         return progress if known is None else replace(progress, gate=await gate.in_force(known.key))
 
     async def wait(self, plan_id: UUID, *, timeout: float | None = None) -> Progress:
@@ -266,8 +258,9 @@ class Ingest:
                 )
 
     async def close(self) -> None:
-        """Let go of the line, and of the gate if it holds anything."""
+        """Let go of the line, and of what the gate and the sources hold."""
         close = getattr(self.gate, "close", None)
         if callable(close):
             await close()
+        await self.sources.close()
         await self._moves.close()

@@ -12,18 +12,15 @@ from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
+from ferryman.app import ingestion
 from ferryman.app import tasks as doors
-from ferryman.app.ingest import Ingest, shared_gate
+from ferryman.app.ingest import Ingest
 from ferryman.app.queues import Queues
 from ferryman.app.registry import Registry
 from ferryman.app.schedules import Schedules
-from ferryman.ingest import watch as ingest_watch
 from ferryman.ingest.ports import Gate
 from ferryman.ingest.registry import Sources
-from ferryman.ingest.work.crew import Terms as IngestTerms
-from ferryman.ingest.work.executor import Executor
 from ferryman.kernel import db, errors, events, ids, lease, migrate, part, payload, telemetry, watchdog
 from ferryman.kernel.doorbell import Doorbell, NoDoorbell
 from ferryman.kernel.doorbell_pg import PostgresDoorbell
@@ -60,7 +57,6 @@ class Opened:
     tasks: doors.Tasks
     queues: Queues
     schedules: Schedules
-    sources: Sources
     ingest: Ingest
 
     def line(self, patience: timedelta | None = None, **settings: str) -> Line:
@@ -90,7 +86,6 @@ class Opened:
         await self.tasks.close()
         await self.schedules.close()
         await self.ingest.close()
-        await self.sources.close()
         await self.doorbell.close()
         await self.database.close()
 
@@ -152,19 +147,11 @@ async def open_app(
         ends_after=settings.tasks.ends_after,
         payload_limit=settings.tasks.payload_limit,
     )
-    ingest = Ingest(
-        database,
-        bell,
-        sources,
-        tasks,
-        schedules,
+    ingest = ingestion.door(
+        database, bell, tasks, schedules, sources=sources, gate=gate, settings=settings,
         moves=Line(url, schema=settings.schema, patience=PATIENCE),
-        settings=settings,
-        gate=gate or shared_gate(url, settings, sources),
-    )
-    opened = Opened(
-        settings, url, handlers, owners, database, bell, tasks, Queues(database, bell), schedules, sources, ingest
-    )
+    )  # fmt: skip
+    opened = Opened(settings, url, handlers, owners, database, bell, tasks, Queues(database, bell), schedules, ingest)
     try:
         await tasks.flows.open()
     except BaseException:
@@ -307,33 +294,16 @@ async def _work(opened: Opened, stop: asyncio.Event, line: Line, agreed: Terms) 
             home=opened.database,
         )
         await part.run(
-            [tasks, *_executor(opened, agreed, boot_id)], stop, grace=agreed.grace, beside={"watchdog": watching}
+            [tasks, *ingestion.parts(opened, boot_id=boot_id, poll=agreed.poll)],
+            stop,
+            grace=agreed.grace,
+            beside={"watchdog": watching},
         )
     finally:
         dog.stop()
         await asyncio.wait([watching], timeout=5)
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
-
-
-def _executor(opened: Opened, agreed: Terms, boot_id: UUID) -> list[part.Part]:
-    """Return the executor of ingestion, if any source is declared here."""
-    if not opened.sources.declared:
-        return []
-    opened.sources.ready()
-    given = opened.settings.ingest
-    terms = IngestTerms(
-        concurrency=given.concurrency,
-        partition=given.partition_concurrency,
-        queued_max=given.queued_max,
-        lease=given.lease,
-        poll=agreed.poll,
-        ends_after=given.ends_after,
-        strikes=given.breaker_failures,
-        pause=given.breaker_pause,
-    )
-    line = partial(opened.line, lease.patience(given.lease))
-    return [Executor(opened.sources, opened.ingest.gate, opened.doorbell, line=line, boot_id=boot_id, terms=terms)]
 
 
 async def declare_queues(opened: Opened) -> Sequence[str]:
@@ -358,14 +328,7 @@ def rules(opened: Opened) -> list[watchdog.Rule]:
             interval=worker.watchdog_interval,
         ),
         watch.retention(kept=opened.settings.tasks.retention, failed_kept=opened.settings.tasks.retention_failed),
-        *ingest_watch.rules(
-            opened.sources,
-            opened.doorbell,
-            sweep=worker.lease_sweep,
-            interval=worker.watchdog_interval,
-            queued_max=opened.settings.ingest.queued_max,
-            ends_after=opened.settings.ingest.ends_after,
-        ),
+        *ingestion.rules(opened),
         watchdog.W16,
         days_of_the_log(kept=opened.settings.log.retention),
     ]
@@ -395,7 +358,7 @@ def days_of_the_log(*, kept: timedelta) -> watchdog.Rule:
 
 def invariants() -> tuple[Invariant, ...]:
     """Return what must always be true, of every domain."""
-    return (*KERNEL_INVARIANTS, *watch.TASK_INVARIANTS, *watch.SCHEDULE_INVARIANTS, *ingest_watch.INGEST_INVARIANTS)
+    return (*KERNEL_INVARIANTS, *watch.TASK_INVARIANTS, *watch.SCHEDULE_INVARIANTS, *ingestion.INVARIANTS)
 
 
 def this_version() -> str:
