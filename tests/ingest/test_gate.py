@@ -448,3 +448,22 @@ async def test_what_is_agreed_again_leaves_the_row_alone(world: World) -> None:
     [after] = await world.line.fetch("select xmin::text as xmin from ferryman.ingest_gate")
 
     assert before["xmin"] == after["xmin"]
+
+
+async def test_a_gate_is_found_by_its_key_among_many(world: World) -> None:
+    await world.line.execute(
+        "insert into ferryman.ingest_gate (source, endpoint, top, floor, burst, rate)"
+        " select 'source' || n, 'orders', 1, 0.1, 1, 1 from generate_series(1, 2000) as n"
+    )
+    known = {"source": "source7", "endpoint": "orders", "credential": ""}
+    zero = timedelta(0)
+    told = dict.fromkeys(("wish", "good", "bad", "halvings"), 0) | {
+        "gain": 0.0, "slow": False, "closed_for": None, "quota_left": None, "quota_for": None, "last_status": None,
+        "horizon": zero, "lot": zero, "longest": zero,
+    }  # fmt: skip
+
+    rows = await world.line.fetch(f"explain {gates._PASS.sql()}", *gates._PASS.bind({**known, **told}))
+
+    plan = "\n".join(row["QUERY PLAN"] for row in rows)
+    assert "Seq Scan" not in plan
+    assert plan.count("ingest_gate_pkey") == 2
