@@ -4,8 +4,11 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
+from uuid import UUID
 
 import pyarrow
 import pyarrow.parquet
@@ -36,6 +39,7 @@ create table "odd "" one"."Orders; --" (
     doubled numeric generated always as (price * 2) stored
 );
 create table plain (id bigint, region text, at timestamptz);
+create table lists (id bigint primary key, sizes integer[], note text);
 create unique index on plain (region, id);
 create index on plain (id);
 create unique index on plain (at) where id > 5;
@@ -112,6 +116,30 @@ async def test_a_page_becomes_rows_with_every_type(given: Session) -> None:
     assert json.loads(first[4]) == wanted
     assert second[:4] == ("", "2.25", None, None)
     assert second[5] == "4.50"
+
+
+@pytest.mark.usefixtures("way")
+async def test_values_that_python_made_become_the_same_rows(given: Session) -> None:
+    noon = datetime(2026, 11, 16, 12, tzinfo=UTC)
+    made = {"id": 1, "name": UUID(int=7), "price": float("nan"), "tags": {"at": noon}, "at": {"updated": noon}}
+    sink = orders(columns={name: path for name, path in ORDERS.items() if name != "body"})
+
+    await sink.write(given, [MappingProxyType(made), order(2, price=0.1 + 0.2, tags="text", open=False)], batch_key="a")
+
+    [first, second] = await kept(given, "name, price::text, tags::text, open, updated_at")
+    assert first == (str(UUID(int=7)), None, '{"at": "2026-11-16T12:00:00+00:00"}', None, noon)
+    assert second[1:4] == ("0.30000000000000004", '"text"', False)
+
+
+@pytest.mark.usefixtures("way")
+async def test_lists_become_arrays_and_words_of_json_become_text(given: Session) -> None:
+    sink = TableSink("lists", key="id", columns=["id", "sizes", "note"])
+
+    await sink.write(given, [{"id": 1, "sizes": [1, 2], "note": True}, {"id": 2, "note": {"a": 1}}], batch_key="a")
+    await TableSink("lists", key="id", columns=["id", "note"]).write(given, [{"id": 3, "note": True}], batch_key="b")
+
+    rows = await given.fetch("select sizes, note from lists order by id")
+    assert [(row["sizes"], row["note"]) for row in rows] == [([1, 2], "true"), (None, '{"a":1}'), (None, "true")]
 
 
 @pytest.mark.usefixtures("way")

@@ -6,7 +6,7 @@ same key the newest counts; of those that are equally new, the last.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -129,25 +129,25 @@ def drop_stage() -> str:
     return f"drop table {quoted(STAGE)}"
 
 
-def copy_text(to: Target, rows: Sequence[Mapping[str, Any]]) -> bytes:
-    """Return rows in the text format of COPY, each with its place."""
+def copy_text(to: Target, rows: Sequence[Mapping[str, Any]], *, json: Collection[str] = ()) -> bytes:
+    """Return rows in the text format of COPY, each with its place; `json` names the columns that hold JSON."""
     lines = [
-        "\t".join([*(_copied(row.get(name)) for name in to.columns), str(place)])
+        "\t".join([*(_copied(row.get(name), whole=name in json) for name in to.columns), str(place)])
         for place, row in enumerate(rows, start=1)
     ]
     return ("\n".join(lines) + "\n").encode() if lines else b""
 
 
-def _copied(value: Any) -> str:
-    if value is None:
-        return "\\N"
-    if isinstance(value, bool):
-        return "t" if value else "f"
-    if isinstance(value, str):
+def _copied(value: Any, *, whole: bool) -> str:
+    """Return a value as it would have come out of JSON, so that both ways give the same row."""
+    if isinstance(value, str) and not whole:
         return value.translate(_ESCAPES)
-    if isinstance(value, int | float):
-        return str(value)
-    return orjson.dumps(value).decode().translate(_ESCAPES)
+    text = orjson.dumps(value).decode()
+    if text == "null":  # NaN too
+        return "\\N"
+    if text.startswith('"') and not whole:
+        text = orjson.loads(text)
+    return text.translate(_ESCAPES)
 
 
 def _upsert(to: Target, values: str) -> str:

@@ -31,8 +31,11 @@ _COLUMNS = Statement(
     "columns",
     """
     select column_.attname as name,
-        column_.attgenerated <> '' or column_.attidentity = 'a' as made
+        column_.attgenerated <> '' or column_.attidentity = 'a' as made,
+        type.typname in ('json', 'jsonb') as json,
+        type.typtype in ('b', 'e') and type.typcategory <> 'A' as plain
     from pg_attribute as column_
+    join pg_type as type on type.oid = column_.atttypid
     where column_.attrelid = to_regclass(:name)
       and column_.attnum > 0
       and not column_.attisdropped
@@ -82,22 +85,27 @@ class TableSink:
         self._to = table.target(table_name, key=key, columns=columns, updated_at=updated_at, schema=schema)
         self._from_json = table.from_json(self._to)
         self._from_stage = table.from_stage(self._to)
+        self._json: frozenset[str] = frozenset()
+        self._copies = False
         self._checked = False
 
     async def check(self, tx: Tx) -> None:
         """Refuse a table that is not there, lacks a column, or has no unique key of these columns."""
         to = self._to
-        found = {row["name"]: row["made"] for row in await many(tx, _COLUMNS, name=to.name)}
+        found = {row["name"]: row for row in await many(tx, _COLUMNS, name=to.name)}
         if not found:
             raise errors.IngestInvalidSink(f"table: there is no table {to.name} here.", field="table")
         for name in to.columns:
-            if found.get(name, True):
+            if name not in found or found[name]["made"]:
                 why = "is filled by PostgreSQL itself" if name in found else "is not there"
                 raise errors.IngestInvalidSink(f"columns: {name} of {to.name} {why}.", field="columns")
         unique = [set(row["names"]) for row in await many(tx, _UNIQUE, name=to.name)]
         if set(to.key) not in unique:
             keys = ", ".join(to.key)
             raise errors.IngestInvalidSink(f"key: {to.name} has no unique index on ({keys}).", field="key")
+        self._json = frozenset(name for name in to.columns if found[name]["json"])
+        # JSON knows how to become an array or a composite value; the text of COPY does not.
+        self._copies = all(found[name]["plain"] for name in to.columns)
         self._checked = True
 
     async def write(self, tx: Tx | None, items: Sequence[Item], *, batch_key: str) -> Written:
@@ -110,6 +118,7 @@ class TableSink:
             await self.check(tx)
         if not items:
             return Written(0)
+        items = [item if type(item) is dict else dict(item) for item in items]
         bad: list[tuple[Item, str]] = []
         rows = await self._write(tx, list(zip(items, self._to.rows(items), strict=True)), bad)
         return Written(rows, tuple(bad))
@@ -140,9 +149,10 @@ class TableSink:
         return sum([await self._write(tx, part, bad, halved=True) for part in (page[:half], page[half:])])
 
     async def _upsert(self, tx: Tx, rows: Sequence[Mapping[str, Any]]) -> int:
-        if len(rows) >= COPY_FROM and isinstance(tx, Copying):
+        if self._copies and len(rows) >= COPY_FROM and isinstance(tx, Copying):
             await tx.fetch(table.make_stage(self._to))
-            await tx.copy(table.STAGE, [*self._to.columns, table.PLACE], table.copy_text(self._to, rows))
+            text = table.copy_text(self._to, rows, json=self._json)
+            await tx.copy(table.STAGE, [*self._to.columns, table.PLACE], text)
             [row] = await tx.fetch(self._from_stage)
             await tx.fetch(table.drop_stage())
         else:
