@@ -250,6 +250,7 @@ async def test_a_table_that_does_not_fit_is_refused_before_anything_is_written(
     ("declared", "field"),
     [
         ({"table_name": "", "key": "a", "columns": ["a"]}, "table"),
+        ({"table_name": "a.b.c", "key": "a", "columns": ["a"]}, "table"),
         ({"table_name": "a\0", "key": "a", "columns": ["a"]}, "table"),
         ({"table_name": "x" * 64, "key": "a", "columns": ["a"]}, "table"),
         ({"table_name": "t", "key": [], "columns": ["a"]}, "key"),

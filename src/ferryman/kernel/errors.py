@@ -396,14 +396,14 @@ class IngestInvalidSource(FerrymanError):
     """This source cannot be asked as it is declared."""
 
     code = "INGEST_INVALID_SOURCE"
-    advice = "See the message for the field; nothing was stored."
+    advice = "Mend the field named; nothing was asked."
 
 
 class IngestInvalidSink(FerrymanError):
     """Nothing can be written to this sink as it is declared."""
 
     code = "INGEST_INVALID_SINK"
-    advice = "See the message for the field; nothing was written."
+    advice = "Mend the field named; nothing was written."
 
 
 class IngestSecretMissing(FerrymanError):

@@ -58,6 +58,8 @@ def target(table: object, *, key: object, columns: object, updated_at: object = 
     """Check the declaration of a table; a name that holds a dot is a schema and a table."""
     if isinstance(table, str) and schema is None and table.count(".") == 1:
         schema, table = table.split(".")
+    elif isinstance(table, str) and schema is None and "." in table:
+        raise refusal("table", "a table, or a schema, a dot and a table", table)
     paths = _columns(columns)
     keys = (key,) if isinstance(key, str) else tuple(key) if isinstance(key, list | tuple) else ()
     if not keys:
