@@ -36,6 +36,7 @@ LOCKS = ["tests/sql/test_lock_order.py"]
 STEPS = ["tests/sql/test_steps.py"]
 FLOWS = ["tests/tasks/test_queues.py"]
 GATES = ["tests/sql/test_gates.py"]
+INGEST = [f"tests/ingest/test_{name}.py" for name in ("fences", "claims", "running", "cursors", "planning")]
 TESTS: dict[str, list[str]] = {
     "tasks/tasks/turn": [*MOVES, *LOCKS],
     "tasks/tasks/settle": [*MOVES, *LOCKS, "tests/tasks/test_callbacks.py"],
@@ -78,6 +79,16 @@ TESTS: dict[str, list[str]] = {
     "tasks/task_waits": [*STEPS, "tests/sql/test_matrix.py"],
     "tasks/task_signals": [*STEPS, "tests/tasks/test_waits.py"],
     "ingest/ingest_gate": ["tests/ingest/test_gate.py"],
+    "ingest/ingest_task": INGEST,
+    "ingest/ingest_batch": INGEST,
+    "ingest/ingest_slice": INGEST,
+    "ingest/ingest_plan": INGEST,
+    "ingest/ingest_source": INGEST,
+    "ingest/ingest_cursor": INGEST,
+    "ingest/ingest_cursor_event": INGEST,
+    "ingest/ingest_schedule_instance": INGEST,
+    "ingest/ingest_quarantine": INGEST,
+    "ingest/ingest_run": INGEST,
     "kernel/events": [
         "tests/sql/test_events.py",
         "tests/sql/test_events_places.py",

@@ -102,7 +102,7 @@ class Ship:
         self.terms = Terms(**{**given, **terms})
         sources = app._sources
         self.runner = Runner(
-            sources, gate or OpenGate(), owner=self.owner, transaction=app.database.transaction,
+            sources, gate or OpenGate(), owner=self.owner, pool=app.database,
             strikes=self.terms.strikes, pause=self.terms.pause,
         )  # fmt: skip
         self.crew = IngestCrew(self.runner, sources, app.doorbell, owner=self.owner, terms=self.terms)

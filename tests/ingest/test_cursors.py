@@ -145,7 +145,7 @@ async def test_a_rewind_is_audited_and_its_window_is_fetched_again(database_url:
 
         assert moved.agrees
         assert await here.cursor() == DAWN + HOUR
-        again = await here.plan(until=DAWN + 3 * HOUR)
+        again = await here.plan(since=DAWN + HOUR, until=DAWN + 3 * HOUR)
         assert (again.made, again.since, again.until) == (True, DAWN + HOUR, DAWN + 3 * HOUR)
         await here.ship().work()
         assert await here.cursor() == DAWN + 3 * HOUR

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ferryman.ingest.model import Planned
+from ferryman.ingest.ports import Failure, FetchFailed
 from ferryman.kernel import errors
 from tests.ingest.harbour import DAWN, HOUR, SOURCE, Harbour, Server, harbour, only
 
@@ -175,6 +176,35 @@ async def test_a_harvest_goes_back_for_what_failed(database_url: str) -> None:
 
         assert await here.cursor() == DAWN + 4 * HOUR
         assert len(await here.sunk()) == 240
+        await here.sound()
+
+
+@pytest.mark.contract("I4", "I8")
+async def test_a_window_that_failed_can_be_planned_again(database_url: str) -> None:
+    server = Server().fill(60)
+    window: dict[str, Any] = {"operation": "BACKFILL", "since": DAWN, "until": DAWN + HOUR}
+    async with harbour(database_url, server) as here:
+
+        def barred(_request: Any) -> None:
+            raise FetchFailed(kind=Failure.AUTH, status=401)
+
+        server.wrong = barred
+        first = await here.plan(**window)
+        assert (await here.plan(**window)).id == first.id  # it is still to be tried
+        await here.ship().work()
+        server.wrong = lambda _request: None
+
+        second = await here.plan(**window)
+        again = await here.plan(**window)
+        await here.ship().work()
+        after = await here.plan(**window)
+
+        assert second.made
+        assert second.id != first.id
+        assert (again.made, after.made) == (False, False)
+        assert again.id == after.id == second.id
+        assert len(await here.sunk()) == 60
+        assert await here.cursor("BACKFILL") == DAWN + HOUR
         await here.sound()
 
 

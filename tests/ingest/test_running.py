@@ -298,6 +298,40 @@ def plainly(server: Server) -> Callable[[Request], Page | None]:
     return answer
 
 
+@pytest.mark.contract("I8", "K25")
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (None, "the source gave dict and no page"),
+        (Page([], has_next=True), "the source says that there is more, and not where"),
+        (Page([], "x" * 70_000, has_next=True), "the source gave a position that cannot be kept (70000 characters)"),
+        (Page([], "a\0b", has_next=True), "the source gave a position that cannot be kept (3 characters)"),
+    ],
+)
+async def test_what_is_no_page_fails_its_batch(database_url: str, answer: Page | None, reason: str) -> None:
+    server = Server().fill(5)
+    async with harbour(database_url, server, settings={"max_attempts": 1}) as here:
+        server.wrong = scripted(answer if answer is not None else {})  # type: ignore[arg-type]
+        await one_hour(here)
+        await here.ship().work()
+
+        assert await here.fetch("select status, error_reason from ferryman.ingest_task") == [("FAILED", reason)]
+        assert await here.states("batch") == ["FAILED"]
+
+
+@pytest.mark.contract("I8", "I4")
+async def test_a_position_may_be_a_long_address(database_url: str) -> None:
+    server = Server().fill(5)
+    long = "url:" + "x" * 9000
+    server.wrong = scripted(Page([], long, has_next=True), Page([]))
+    async with harbour(database_url, server) as here:
+        await one_hour(here)
+        await here.ship().work()
+
+        assert await here.states("task") == ["SUCCEEDED"]
+        assert [position for _, position in server.asked] == ["start", long]
+
+
 @pytest.mark.contract("I8")
 async def test_a_source_that_leads_back_is_not_followed_for_ever(database_url: str) -> None:
     server = Server().fill(35)

@@ -31,6 +31,7 @@ from ferryman.tasks.work.context import Context
 log = logging.getLogger("ferryman")
 
 Handled = TypeVar("Handled", bound=Callable[..., Any])
+Given = TypeVar("Given")
 
 
 class Ferryman:
@@ -179,6 +180,16 @@ class Ferryman:
             "max_depth": max_depth, "at_limit": at_limit,
         }  # fmt: skip
         self._handlers.queue(name, {field: value for field, value in given.items() if value is not None})
+
+    @overload
+    def source(
+        self, given: Given, /, *, sink: Sink, name: str | None = None, endpoint: str | None = None, **options: Any
+    ) -> Given: ...
+
+    @overload
+    def source(
+        self, /, *, sink: Sink, name: str | None = None, endpoint: str | None = None, **options: Any
+    ) -> Callable[[Given], Given]: ...
 
     def source(
         self, given: Any = None, /, *, sink: Sink, name: str | None = None, endpoint: str | None = None, **options: Any

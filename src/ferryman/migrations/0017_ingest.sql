@@ -204,12 +204,13 @@ create table ferryman.ingest_batch (
     idempotent_key text not null,
     error_reason text,
     stats jsonb not null default '{}',
-    constraint ingest_batch_number unique (run_id, batch_no),
-    constraint ingest_batch_position unique (run_id, before_token)
+    constraint ingest_batch_number unique (run_id, batch_no)
 );
 
 comment on column ferryman.ingest_batch.idempotent_key is 'Its position in the slice: a later attempt meets it too.';
 
+-- By its hash: a position may be a whole address, longer than an index entry can be.
+create unique index ingest_batch_position on ferryman.ingest_batch (run_id, md5(before_token));
 -- One batch at a time, and one that succeeded for ever, at each position of a slice; a failed one frees it.
 create unique index ingest_batch_key on ferryman.ingest_batch (idempotent_key) where status in ('RUNNING', 'SUCCEEDED');
 create index ingest_batch_open on ferryman.ingest_batch (ends_by) where ends_by is not null;

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from ferryman.app.ingest import ENDPOINT
 from ferryman.cli.ingest.look import place, told
+from ferryman.cli.ingest.plan import instant
 from ferryman.cli.options import PLAIN, Options
-from ferryman.cli.task.create import moment
 from ferryman.cli.words import says
 from ferryman.kernel import errors
 
@@ -23,7 +23,7 @@ async def rewind(
     options: Options = PLAIN,
 ) -> None:
     """Take a cursor back; the next plan begins there. The events keep who was where, and why."""
-    at = int(to) if to.lstrip("-").isdigit() else moment(to, "--to")
+    at = int(to) if to.lstrip("-").isdigit() else instant(to, "--to")
     if at is None:
         raise errors.UsageInvalid(f"--to: expected an instant or an id, got {to!r}.")
     async with options.app() as app:

@@ -112,8 +112,8 @@ def _asked(
     expression: str | None = None, budget: str | None = None, campaign: str | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     asked = {
-        "since": _instant(since, "--since"),
-        "until": _instant(until, "--until"),
+        "since": instant(since, "--since"),
+        "until": instant(until, "--until"),
         "strategy": strategy,
         "params": None if params is None else read(params, "--params"),
         "expression": read(expression, "--expression") if expression and expression[0] in "{@" else expression,
@@ -123,7 +123,8 @@ def _asked(
     return {name: value for name, value in asked.items() if value is not None}
 
 
-def _instant(text: str | None, option: str) -> datetime | None:
+def instant(text: str | None, option: str) -> datetime | None:
+    """Read a time; one without an offset is in UTC."""
     at = moment(text, option)
     return at if at is None or at.tzinfo is not None else at.replace(tzinfo=UTC)
 

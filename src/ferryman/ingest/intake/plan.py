@@ -54,15 +54,9 @@ async def plan(tx: Tx, declared: Declared, asked: Asked, trigger: Trigger, *, te
     span = await _span(tx, declared, asked, tenant=tenant, terms=terms)
     if span is None:
         return Planned(None, made=False)
-    key = request.key(
-        asked,
-        source=declared.name,
-        endpoint=declared.endpoint,
-        lower=span.lower,
-        upper=span.upper,
-        rewinds=span.rewinds,
+    key, there = await _place(
+        tx, _key(declared, asked, lower=span.lower, upper=span.upper, rewinds=span.rewinds), tenant=tenant
     )
-    there = await plans.find(tx, tenant=tenant, plan_key=key)
     if there is not None:
         return _planned(there, made=False)
     cuts = request.cut(asked, span.lower, span.upper)
@@ -111,11 +105,27 @@ async def _before(
         )  # fmt: skip
     elif wanted.since is not None and wanted.until is not None and asked.dimension == "time":
         edge = await plans.clock(tx) - _lag(declared, terms)
-        bounds = keys.number(wanted.since), keys.number(min(wanted.until, edge))
-        key = request.key(
-            asked, source=declared.name, endpoint=declared.endpoint, lower=bounds[0], upper=bounds[1], rewinds=0
-        )
-    return None if key is None else await plans.find(tx, tenant=tenant, plan_key=key)
+        lower, upper = keys.number(wanted.since), keys.number(min(wanted.until, edge))
+        scope = request.namespace(asked, lower=lower, upper=upper)
+        found = await cursors.find(tx, _name(declared, asked, *scope, tenant=tenant))
+        rewinds = 0 if found is None else found["rewinds"]
+        key = _key(declared, asked, lower=lower, upper=upper, rewinds=rewinds)
+    return None if key is None else (await _place(tx, key, tenant=tenant))[1]
+
+
+async def _place(tx: Tx, key: str, *, tenant: str) -> tuple[str, Row | None]:
+    """Return what a key has made. What came to an end and was not all done gives place to another try, under the next key."""
+    while True:
+        there = await plans.find(tx, tenant=tenant, plan_key=key)
+        if there is None or not there["spent"]:
+            return key, there
+        key = keys.digest("again", key)
+
+
+def _key(declared: Declared, asked: Asked, *, lower: int | None, upper: int | None, rewinds: int) -> str:
+    return request.key(
+        asked, source=declared.name, endpoint=declared.endpoint, lower=lower, upper=upper, rewinds=rewinds
+    )
 
 
 async def _create(

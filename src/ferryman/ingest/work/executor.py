@@ -45,9 +45,7 @@ class Executor:
         self._pool = Database(self._line.url, schema=self._line.schema, size=min(terms.concurrency, POOL_MAX))
         self._hush: Callable[[], None] | None = None
         self._own: Sequence[asyncio.Task[None]] = ()
-        runner = Runner(
-            sources, gate, owner=boot_id, transaction=self._pool.transaction, strikes=terms.strikes, pause=terms.pause
-        )
+        runner = Runner(sources, gate, owner=boot_id, pool=self._pool, strikes=terms.strikes, pause=terms.pause)
         crew = IngestCrew(runner, sources, doorbell, owner=boot_id, terms=terms)
         self.pump: Pump[Claimed, Outcome] = Pump(
             crew,

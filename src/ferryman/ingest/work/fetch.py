@@ -20,9 +20,25 @@ AGAIN = retry.Backoff(base=timedelta(milliseconds=100), factor=2.0, cap=timedelt
 PATIENCE = timedelta(seconds=30)
 
 OK = 200
+LONGEST_POSITION = 64 * 1024
 
 Strike = Callable[[], Awaitable[timedelta | None]]
 Clock = Callable[[], Awaitable[datetime]]
+
+
+def _checked(page: object) -> Page:
+    """Refuse what is no page, or does not say where the next one is in a way that can be kept."""
+    if not isinstance(page, Page):
+        raise FetchFailed(f"the source gave {type(page).__name__} and no page", kind=Failure.BATCH)
+    if not page.has_next:
+        return page
+    place = page.next
+    if not isinstance(place, str) or not place:
+        raise FetchFailed("the source says that there is more, and not where", kind=Failure.BATCH)
+    if len(place) > LONGEST_POSITION or "\0" in place:
+        told = f"the source gave a position that cannot be kept ({len(place)} characters)"
+        raise FetchFailed(told, kind=Failure.BATCH)
+    return page
 
 
 class Fetch:
@@ -74,7 +90,7 @@ class Fetch:
         failure: Exception | None = None
         try:
             async with asyncio.timeout(self._declared.timeout.total_seconds()):
-                page = await self._declared.source.fetch(request)
+                page = _checked(await self._declared.source.fetch(request))
         except TimeoutError:
             failure = FetchFailed(f"no answer in {self._declared.timeout.total_seconds():g} s")
         except Exception as error:  # noqa: BLE001 - whatever a source raises is an answer to be judged

@@ -13,7 +13,7 @@ import json
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
-from typing import TypeVar
+from typing import Protocol, TypeVar
 from uuid import UUID
 
 from ferryman.ingest import coverage
@@ -38,7 +38,16 @@ BATCH_TIME = timedelta(minutes=10)
 LONGEST_REASON = 2000
 
 Answered = TypeVar("Answered")
-Transact = Callable[[], AbstractAsyncContextManager[Tx]]
+
+
+class Pool(Protocol):
+    """Connections for runs, beside those of the pump."""
+
+    def session(self) -> AbstractAsyncContextManager[Tx]:
+        """Lend one on which each statement commits itself."""
+
+    def transaction(self) -> AbstractAsyncContextManager[Tx]:
+        """Lend one for a transaction."""
 
 
 class Stale(Exception):
@@ -49,13 +58,13 @@ class Runner:
     """Run claimed tasks."""
 
     def __init__(
-        self, sources: Sources, gate: Gate, *, owner: UUID, transaction: Transact, strikes: int, pause: timedelta
+        self, sources: Sources, gate: Gate, *, owner: UUID, pool: Pool, strikes: int, pause: timedelta
     ) -> None:
         """Write under one boot id; `strikes` failed requests in a row open the circuit breaker for `pause`."""
         self._sources = sources
         self._gate = gate
         self._owner = owner
-        self._transaction = transaction
+        self._pool = pool
         self._strikes = strikes
         self._pause = pause
         self._journals: dict[UUID, Journal] = {}
@@ -157,10 +166,6 @@ class Runner:
         self, task: Claimed, declared: Declared, journal: Journal, page: Page, *, id: UUID, key: str, fetches: Fetches
     ) -> str | End | None:
         """Write a page, and end its batch."""
-        if page.has_next and page.next is None:
-            broken = Broken("the source says that there is more, and not where")
-            await self._fail(task, id, broken, fetches)
-            return broken
         written = Written(0)
         try:
             if not declared.sink.same_database:
@@ -202,7 +207,7 @@ class Runner:
             return told
 
         try:
-            return await self._write(write)
+            return await self._write(write, whole=True)
         except Stale:
             found = await self._write(lambda tx: batches.find(tx, id))
             if found is not None and found["status"] == "SUCCEEDED":
@@ -231,12 +236,12 @@ class Runner:
     async def _clock(self) -> datetime:
         return await self._write(plans.clock)
 
-    async def _write(self, act: Callable[[Tx], Awaitable[Answered]]) -> Answered:
-        """Do something in a transaction, again while the database is away; the pump ends the wait when the lease is gone."""
+    async def _write(self, act: Callable[[Tx], Awaitable[Answered]], *, whole: bool = False) -> Answered:
+        """Do something, `whole` in a transaction, again while the database is away; the pump ends the wait with the lease."""
         failures = 0
         while True:
             try:
-                async with self._transaction() as tx:
+                async with self._pool.transaction() if whole else self._pool.session() as tx:
                     return await act(tx)
             except errors.DatabaseUnavailable:
                 failures += 1

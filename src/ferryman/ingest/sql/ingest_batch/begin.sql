@@ -1,5 +1,6 @@
 -- The birth of a batch, before its request goes out; or what is at its position already.
--- Fenced: the task is locked, so that no reaper ends the run between the look and the insert.
+-- Fenced: the task is locked, so that no reaper ends the run between the look and the insert. Said again, because the answer
+-- never came, it answers with what the first try made.
 with clock as materialized (
     select ferryman.clock() as now
 ),
@@ -22,6 +23,12 @@ there as materialized (
     where batch.idempotent_key = :key
       and batch.status = 'SUCCEEDED'
 ),
+own as materialized (
+    select batch.id
+    from ferryman.ingest_batch as batch
+    where batch.id = :id
+      and batch.status = 'RUNNING'
+),
 made as (
     insert into ferryman.ingest_batch (
         id, run_id, task_id, slice_id, ends_by, created_at, updated_at, batch_no, tenant, status, before_token, idempotent_key,
@@ -30,6 +37,7 @@ made as (
            'RUNNING', :before_token, :key, :stats::jsonb
     from mine, clock
     where not exists (select from there)
+      and not exists (select from own)
       and (mine.open_until is null or mine.open_until <= clock.now)
     returning id, tenant
 ),
@@ -38,9 +46,10 @@ told as (
     select clock.now, made.id, made.tenant, 'ingest_batch', 'RUNNING', mine.source
     from made, mine, clock
 )
-select made.id as made, there.id as there, there.after_token, there.has_next, there.record_count,
+select coalesce(made.id, own.id) as made, there.id as there, there.after_token, there.has_next, there.record_count,
        extract(epoch from mine.open_until - clock.now)::float8 as shut_for
 from mine
 cross join clock
 left join made on true
+left join own on true
 left join there on true

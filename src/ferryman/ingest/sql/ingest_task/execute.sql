@@ -1,5 +1,5 @@
 -- DISPATCHED -> EXECUTING, and its run PLANNED -> RUNNING
--- Answers where the slice goes on, and what of the budget is gone.
+-- Answers where the slice goes on, and what of the budget is gone; also when it is said again, because the answer never came.
 with clock as materialized (
     select ferryman.clock() as now
 ),
@@ -45,7 +45,17 @@ select last.after_token, last.has_next,
             where peer.plan_id = :plan_id and peer.status = 'SUCCEEDED'
             group by peer.id
         ) as other)::float8 as usual
-from run
+from (
+    select run.id
+    from run
+    union all
+    select begun.id
+    from ferryman.ingest_task as begun
+    where begun.id = :id
+      and begun.status = 'EXECUTING'
+      and begun.epoch = :epoch
+      and begun.lease_owner = :owner
+) as begun
 left join lateral (
     select batch.after_token, batch.has_next
     from ferryman.ingest_batch as batch
