@@ -1903,9 +1903,6 @@ ALTER TABLE ONLY ferryman.ingest_batch
 ALTER TABLE ONLY ferryman.ingest_batch
     ADD CONSTRAINT ingest_batch_pkey PRIMARY KEY (id);
 
-ALTER TABLE ONLY ferryman.ingest_batch
-    ADD CONSTRAINT ingest_batch_position UNIQUE (run_id, before_token);
-
 ALTER TABLE ONLY ferryman.ingest_cursor_event
     ADD CONSTRAINT ingest_cursor_event_key UNIQUE (cursor_id, idempotent_key);
 
@@ -2016,6 +2013,8 @@ CREATE INDEX events_default_subject_id_idx ON ferryman.events_default USING btre
 CREATE UNIQUE INDEX ingest_batch_key ON ferryman.ingest_batch USING btree (idempotent_key) WHERE (status = ANY (ARRAY['RUNNING'::text, 'SUCCEEDED'::text]));
 
 CREATE INDEX ingest_batch_open ON ferryman.ingest_batch USING btree (ends_by) WHERE (ends_by IS NOT NULL);
+
+CREATE UNIQUE INDEX ingest_batch_position ON ferryman.ingest_batch USING btree (run_id, md5(before_token));
 
 CREATE INDEX ingest_batch_task ON ferryman.ingest_batch USING btree (task_id, committed_at);
 
