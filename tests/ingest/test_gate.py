@@ -297,6 +297,18 @@ async def test_retry_after_closes_the_gate_for_everybody(world: World, made: Mad
     assert await allowed(two) == 1
 
 
+async def test_a_refusal_with_a_time_to_come_back_is_one_of_being_too_fast_whatever_its_status(
+    world: World, made: Made
+) -> None:
+    gate = made(Pace(top=8, burst=1))
+    await allowed(gate)
+    await world.move(0.005)
+    gate.told(KEY, Answer(403, QUICK, retry_after=timedelta(seconds=30)))
+
+    assert at(await gate.acquire(KEY)) == pytest.approx(30, abs=0.1)
+    assert (await row(world))["rate"] == 4
+
+
 async def test_a_wait_beyond_the_patience_is_a_reject(world: World, made: Made) -> None:
     gate = made(Pace(top=100, burst=1, patience=timedelta(minutes=5)))
     await allowed(gate)

@@ -92,8 +92,9 @@ class Standing:
         """Add an answer to the news; tell whether others must hear of it at once."""
         wall = datetime.now(UTC)
         quota = limits.quota(answer.headers, now=wall) if answer.headers else None
-        slow = pace.is_slow(answer.status)
-        wait = answer.retry_after if slow else None
+        wait = answer.retry_after
+        # Some sources refuse who comes too often with a 403: the time to come back tells it from one who may not come at all.
+        slow = pace.is_slow(answer.status) or wait is not None
         if slow and wait is None:
             wait = limits.retry_after(answer.headers, now=wall)
         before = self.news
