@@ -22,7 +22,7 @@ from ferryman.app.schedules import Declared, Schedule, Schedules
 from ferryman.app.tasks import Tasks
 from ferryman.commands.orchestrator import Orchestrator
 from ferryman.commands.rules import names
-from ferryman.ingest.ports import Gate, OpenGate, Sink
+from ferryman.ingest.ports import Gate, Sink
 from ferryman.ingest.registry import Sources
 from ferryman.kernel import errors, migrate
 from ferryman.kernel.doorbell import Doorbell
@@ -69,7 +69,7 @@ class Ferryman:
         self._orchestrator = Orchestrator(self._mappings.options, ends_after=self.settings.tasks.ends_after)
         self._settlers: dict[str, Settles] = {}
         self._sources = Sources()
-        self._gate: Gate = OpenGate()
+        self._gate: Gate | None = None
         self._given_doorbell = doorbell
         self._opened: wiring.Opened | None = None
 
@@ -204,7 +204,7 @@ class Ferryman:
         """Register where records come from: an async function of a request, a class or an object with `fetch`.
 
         Its pages go to `sink`. Options are those of ferryman.ingest.registry.Declared: ordered, strategy, params, page_items,
-        safety_lag, credential, timeout, compile.
+        safety_lag, credential, rate, burst, timeout, compile.
         """
 
         def register(found: Any) -> Any:
@@ -219,7 +219,7 @@ class Ferryman:
         return await self.ingest.fired(ctx, asked)
 
     def gate(self, gate: Gate) -> None:
-        """Say who tells how fast sources may be asked."""
+        """Say who tells how fast sources may be asked, in place of the gate that all executors share."""
         self._gate = gate
 
     def declare(self, name: str, **options: Any) -> None:

@@ -120,7 +120,7 @@ async def address(settings: Settings) -> str:
 
 async def open_app(
     settings: Settings, handlers: Registry, owners: Owners, *, doorbell: Doorbell | None, mappings: Mappings,
-    orchestrator: Orchestrator, sources: Sources, gate: Gate,
+    orchestrator: Orchestrator, sources: Sources, gate: Gate | None,
 ) -> Opened:  # fmt: skip
     """Connect, and open the doors."""
     url = await address(settings)
