@@ -2,6 +2,12 @@
 
 CREATE SCHEMA ferryman;
 
+CREATE FUNCTION ferryman.agents_setting(key text, otherwise double precision) RETURNS interval
+    LANGUAGE sql STABLE
+    AS $$
+    select make_interval(secs => coalesce((select value::text::float8 from ferryman.settings where name = key), otherwise))
+$$;
+
 CREATE FUNCTION ferryman.backoff_in(asked jsonb, place integer) RETURNS jsonb
     LANGUAGE plpgsql
     AS $_$
@@ -1105,6 +1111,17 @@ begin
 end
 $$;
 
+CREATE FUNCTION ferryman.refuse_card_change() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+begin
+    raise exception using
+        errcode = 'FM003',
+        message = 'CARD_IMMUTABLE',
+        hint = 'A card is a fact: write another one.';
+end
+$$;
+
 CREATE FUNCTION ferryman.refuse_cursor() RETURNS trigger
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog'
@@ -1335,6 +1352,150 @@ begin
 end
 $_$;
 
+CREATE TABLE ferryman.agent_inbox (
+    id uuid NOT NULL,
+    tenant text NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    look_at timestamp with time zone NOT NULL,
+    ends_at timestamp with time zone NOT NULL,
+    pending_at timestamp with time zone,
+    processed_at timestamp with time zone,
+    archived_at timestamp with time zone,
+    watchdog_at timestamp with time zone,
+    ended_at timestamp with time zone,
+    turn_epoch bigint,
+    wall_ms bigint,
+    recursion_depth integer DEFAULT 0 NOT NULL,
+    requeue_count integer DEFAULT 0 NOT NULL,
+    agent_turn_id uuid,
+    merged_into uuid,
+    context_box_id uuid,
+    output_box_id uuid,
+    card_id uuid,
+    deliverable_card_id uuid,
+    tool_result_card_id uuid,
+    parent_step_id uuid,
+    source_turn_id uuid,
+    source_step_id uuid,
+    budget_id uuid,
+    agent_id text NOT NULL,
+    message_type text NOT NULL,
+    correlation_id text NOT NULL,
+    status text NOT NULL,
+    channel_id text,
+    source_agent_id text,
+    tool_call_id text,
+    callback text,
+    callback_ref text,
+    traceparent text,
+    turn_status text,
+    error_code text,
+    error text,
+    watchdog_error text,
+    payload jsonb DEFAULT '{}'::jsonb NOT NULL,
+    CONSTRAINT agent_inbox_archived_at_present CHECK (((status = ANY (ARRAY['consumed'::text, 'error'::text, 'skipped'::text])) = (archived_at IS NOT NULL))),
+    CONSTRAINT agent_inbox_pending_at_present CHECK (((status = 'pending'::text) = (pending_at IS NOT NULL))),
+    CONSTRAINT agent_inbox_processed_at_present CHECK (((status = 'processing'::text) = (processed_at IS NOT NULL))),
+    CONSTRAINT agent_inbox_status_known CHECK ((status = ANY (ARRAY['queued'::text, 'pending'::text, 'processing'::text, 'consumed'::text, 'error'::text, 'skipped'::text]))),
+    CONSTRAINT agent_inbox_turn_status_check CHECK ((turn_status = ANY (ARRAY['success'::text, 'failed'::text, 'canceled'::text, 'timeout'::text, 'partial'::text])))
+)
+WITH (fillfactor='80', autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
+
+COMMENT ON COLUMN ferryman.agent_inbox.look_at IS 'When the watchdog looks at a live message next.';
+
+COMMENT ON COLUMN ferryman.agent_inbox.ends_at IS 'By when a live message is ended, whatever happens.';
+
+CREATE TABLE ferryman.agent_state_head (
+    id uuid NOT NULL,
+    tenant text NOT NULL,
+    agent_id text NOT NULL,
+    updated_at timestamp with time zone NOT NULL,
+    since_at timestamp with time zone NOT NULL,
+    ready_at timestamp with time zone,
+    dispatch_deadline timestamp with time zone,
+    leased_until timestamp with time zone,
+    resume_deadline timestamp with time zone,
+    turn_deadline timestamp with time zone,
+    started_at timestamp with time zone,
+    retried_at timestamp with time zone,
+    turn_epoch bigint DEFAULT 0 NOT NULL,
+    active_recursion_depth integer,
+    waiting_tool_count integer DEFAULT 0 NOT NULL,
+    dispatch_retries integer DEFAULT 0 NOT NULL,
+    lease_owner uuid,
+    active_agent_turn_id uuid,
+    active_inbox_id uuid,
+    parent_step_id uuid,
+    context_box_id uuid,
+    output_box_id uuid,
+    last_output_box_id uuid,
+    budget_id uuid,
+    status text DEFAULT 'idle'::text NOT NULL,
+    profile text NOT NULL,
+    worker_target text DEFAULT 'default'::text NOT NULL,
+    active_channel_id text,
+    callback text,
+    callback_ref text,
+    traceparent text,
+    CONSTRAINT agent_state_head_active_agent_turn_id_present CHECK (((status = ANY (ARRAY['dispatched'::text, 'running'::text, 'suspended'::text])) = (active_agent_turn_id IS NOT NULL))),
+    CONSTRAINT agent_state_head_active_inbox_id_present CHECK (((status = ANY (ARRAY['dispatched'::text, 'running'::text, 'suspended'::text])) = (active_inbox_id IS NOT NULL))),
+    CONSTRAINT agent_state_head_dispatch_deadline_present CHECK (((status = 'dispatched'::text) = (dispatch_deadline IS NOT NULL))),
+    CONSTRAINT agent_state_head_dispatched_is_ready CHECK (((status <> 'dispatched'::text) OR (ready_at IS NOT NULL))),
+    CONSTRAINT agent_state_head_idle_is_still CHECK (((status <> 'idle'::text) OR ((ready_at IS NULL) AND (waiting_tool_count = 0)))),
+    CONSTRAINT agent_state_head_lease_owner_present CHECK (((status = 'running'::text) = (lease_owner IS NOT NULL))),
+    CONSTRAINT agent_state_head_leased_until_present CHECK (((status = 'running'::text) = (leased_until IS NOT NULL))),
+    CONSTRAINT agent_state_head_output_box_id_present CHECK (((status = ANY (ARRAY['dispatched'::text, 'running'::text, 'suspended'::text])) = (output_box_id IS NOT NULL))),
+    CONSTRAINT agent_state_head_resume_deadline_present CHECK (((status = 'suspended'::text) = (resume_deadline IS NOT NULL))),
+    CONSTRAINT agent_state_head_status_known CHECK ((status = ANY (ARRAY['idle'::text, 'dispatched'::text, 'running'::text, 'suspended'::text]))),
+    CONSTRAINT agent_state_head_turn_deadline_present CHECK (((status = ANY (ARRAY['dispatched'::text, 'running'::text, 'suspended'::text])) = (turn_deadline IS NOT NULL))),
+    CONSTRAINT agent_state_head_waiting_tool_count_check CHECK ((waiting_tool_count >= 0))
+)
+WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
+
+COMMENT ON COLUMN ferryman.agent_state_head.since_at IS 'Since when in this status; no retry moves it.';
+
+COMMENT ON COLUMN ferryman.agent_state_head.ready_at IS 'Since when a worker may take the turn in hand. Null: it is in hand, or waits, or there is none.';
+
+COMMENT ON COLUMN ferryman.agent_state_head.turn_deadline IS 'The end of the turn''s wall time (A18).';
+
+COMMENT ON COLUMN ferryman.agent_state_head.turn_epoch IS 'The fence: compared by every write of a holder.';
+
+CREATE TABLE ferryman.agent_steps (
+    tenant text NOT NULL,
+    agent_turn_id uuid NOT NULL,
+    kind text NOT NULL,
+    name text NOT NULL,
+    nth integer DEFAULT 1 NOT NULL,
+    id uuid NOT NULL,
+    started_at timestamp with time zone NOT NULL,
+    ended_at timestamp with time zone,
+    turn_epoch bigint NOT NULL,
+    input_tokens bigint,
+    output_tokens bigint,
+    cost numeric,
+    agent_id text NOT NULL,
+    status text NOT NULL,
+    error text,
+    tool_call_ids text[] DEFAULT '{}'::text[] NOT NULL,
+    result jsonb,
+    metadata jsonb,
+    CONSTRAINT agent_steps_status_check CHECK ((status = ANY (ARRAY['started'::text, 'suspended'::text, 'completed'::text, 'failed'::text])))
+);
+
+CREATE TABLE ferryman.agents (
+    id uuid NOT NULL,
+    tenant text NOT NULL,
+    agent_id text NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    profile text NOT NULL,
+    worker_target text DEFAULT 'default'::text NOT NULL,
+    when_busy text DEFAULT 'enqueue'::text NOT NULL,
+    derived_from text,
+    tags text[] DEFAULT '{}'::text[] NOT NULL,
+    metadata jsonb DEFAULT '{}'::jsonb NOT NULL,
+    CONSTRAINT agents_when_busy_check CHECK ((when_busy = ANY (ARRAY['enqueue'::text, 'reject'::text, 'interrupt'::text, 'merge'::text])))
+);
+
 CREATE TABLE ferryman.async_tasks (
     id uuid NOT NULL,
     deadline_at timestamp with time zone NOT NULL,
@@ -1388,6 +1549,74 @@ CREATE VIEW ferryman.async_task_statistics AS
   GROUP BY task.tenant, task.task_type, task.status;
 
 COMMENT ON VIEW ferryman.async_task_statistics IS 'Async tasks by type and status: how many, and how long those took that have ended.';
+
+CREATE TABLE ferryman.turn_waiting_tools (
+    tenant text NOT NULL,
+    tool_call_id text NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    deadline_at timestamp with time zone NOT NULL,
+    ends_at timestamp with time zone NOT NULL,
+    received_at timestamp with time zone,
+    applied_at timestamp with time zone,
+    turn_epoch bigint NOT NULL,
+    nth integer DEFAULT 1 NOT NULL,
+    agent_turn_id uuid NOT NULL,
+    step_id uuid,
+    task_id uuid,
+    tool_call_card_id uuid NOT NULL,
+    tool_result_card_id uuid,
+    agent_id text NOT NULL,
+    tool_name text NOT NULL,
+    wait_status text DEFAULT 'waiting'::text NOT NULL,
+    after_execution text DEFAULT 'suspend'::text NOT NULL,
+    CONSTRAINT turn_waiting_tools_after_execution_check CHECK ((after_execution = ANY (ARRAY['suspend'::text, 'terminate'::text]))),
+    CONSTRAINT turn_waiting_tools_wait_status_known CHECK ((wait_status = ANY (ARRAY['waiting'::text, 'received'::text, 'applied'::text, 'expired'::text, 'dropped'::text])))
+);
+
+CREATE VIEW ferryman.bounds_agents AS
+ SELECT 'agent'::text AS domain,
+    head.active_agent_turn_id AS id,
+    head.tenant,
+    head.status AS state,
+        CASE head.status
+            WHEN 'dispatched'::text THEN 'W6'::text
+            WHEN 'running'::text THEN 'W7'::text
+            ELSE 'W2'::text
+        END AS rule,
+        CASE head.status
+            WHEN 'dispatched'::text THEN head.dispatch_deadline
+            WHEN 'running'::text THEN LEAST((head.turn_deadline + '00:00:05'::interval), (head.leased_until + ferryman.agents_setting('pmo.active_reap_seconds'::text, (300)::double precision)))
+            ELSE head.resume_deadline
+        END AS ends_by,
+    ((head.turn_deadline + '00:00:05'::interval) + ((2)::double precision * ferryman.slack())) AS terminal_by
+   FROM ferryman.agent_state_head head
+  WHERE (head.active_agent_turn_id IS NOT NULL)
+UNION ALL
+ SELECT 'message'::text AS domain,
+    message.id,
+    message.tenant,
+    message.status AS state,
+        CASE message.status
+            WHEN 'processing'::text THEN 'W1'::text
+            WHEN 'pending'::text THEN 'W8'::text
+            ELSE 'A3'::text
+        END AS rule,
+    message.ends_at AS ends_by,
+    (message.ends_at + ((2)::double precision * ferryman.slack())) AS terminal_by
+   FROM ferryman.agent_inbox message
+  WHERE (message.archived_at IS NULL)
+UNION ALL
+ SELECT 'wait'::text AS domain,
+    waiting.agent_turn_id AS id,
+    waiting.tenant,
+    waiting.wait_status AS state,
+    'W2'::text AS rule,
+    waiting.deadline_at AS ends_by,
+    (waiting.ends_at + ((2)::double precision * ferryman.slack())) AS terminal_by
+   FROM ferryman.turn_waiting_tools waiting
+  WHERE (waiting.wait_status = 'waiting'::text);
+
+COMMENT ON VIEW ferryman.bounds_agents IS 'Every turn, message and waited-for call that is live, the rule that ends it, and by when.';
 
 CREATE TABLE ferryman.command_inbox (
     id uuid NOT NULL,
@@ -1823,6 +2052,15 @@ UNION ALL
 COMMENT ON VIEW ferryman.bounds_tasks IS 'Every live task and schedule, the rule that ends it, and by when.';
 
 CREATE VIEW ferryman.bounds AS
+ SELECT bounds_agents.domain,
+    bounds_agents.id,
+    bounds_agents.tenant,
+    bounds_agents.state,
+    bounds_agents.rule,
+    bounds_agents.ends_by,
+    bounds_agents.terminal_by
+   FROM ferryman.bounds_agents
+UNION ALL
  SELECT bounds_commands.domain,
     bounds_commands.id,
     bounds_commands.tenant,
@@ -1860,6 +2098,51 @@ UNION ALL
    FROM ferryman.bounds_tasks;
 
 COMMENT ON VIEW ferryman.bounds IS 'Every live object, the rule that ends it, and by when.';
+
+CREATE TABLE ferryman.boxes (
+    id uuid NOT NULL,
+    tenant text NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    updated_at timestamp with time zone NOT NULL,
+    card_ids uuid[] DEFAULT '{}'::uuid[] NOT NULL
+);
+
+CREATE TABLE ferryman.budget_reservations (
+    tenant text NOT NULL,
+    budget_id uuid NOT NULL,
+    agent_turn_id uuid NOT NULL,
+    name text NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    tokens bigint DEFAULT 0 NOT NULL,
+    tool_calls bigint DEFAULT 0 NOT NULL,
+    cost numeric DEFAULT 0 NOT NULL
+);
+
+CREATE TABLE ferryman.budgets (
+    tenant text NOT NULL,
+    id uuid NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    tokens_limit bigint,
+    tokens_spent bigint DEFAULT 0 NOT NULL,
+    tool_calls_limit bigint,
+    tool_calls_spent bigint DEFAULT 0 NOT NULL,
+    cost_limit numeric,
+    cost_spent numeric DEFAULT 0 NOT NULL
+);
+
+CREATE TABLE ferryman.cards (
+    id uuid NOT NULL,
+    tenant text NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    agent_turn_id uuid,
+    step_id uuid,
+    type text NOT NULL,
+    role text NOT NULL,
+    author_id text NOT NULL,
+    tool_call_id text,
+    content jsonb NOT NULL,
+    metadata jsonb
+);
 
 CREATE TABLE ferryman.clock_shift (
     only_row boolean DEFAULT true NOT NULL,
@@ -1923,6 +2206,24 @@ ALTER TABLE ferryman.events ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     NO MINVALUE
     NO MAXVALUE
     CACHE 1
+);
+
+CREATE TABLE ferryman.execution_edges (
+    tenant text NOT NULL,
+    correlation_id text NOT NULL,
+    primitive text NOT NULL,
+    edge_phase text NOT NULL,
+    id uuid NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    recursion_depth integer NOT NULL,
+    source_turn_id uuid,
+    source_step_id uuid,
+    target_turn_id uuid,
+    source_agent_id text,
+    target_agent_id text,
+    metadata jsonb,
+    CONSTRAINT execution_edges_edge_phase_check CHECK ((edge_phase = ANY (ARRAY['request'::text, 'response'::text]))),
+    CONSTRAINT execution_edges_primitive_check CHECK ((primitive = ANY (ARRAY['enqueue'::text, 'report'::text, 'join'::text, 'cancel'::text, 'wakeup'::text])))
 );
 
 CREATE TABLE ferryman.ingest_cursor (
@@ -2070,6 +2371,63 @@ CREATE TABLE ferryman.migrations (
     applied_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
 );
 
+CREATE VIEW ferryman.overdue_agents AS
+ WITH edge AS MATERIALIZED (
+         SELECT ferryman.late_before() AS late_before
+        )
+ SELECT 'agent'::text AS domain,
+    head.active_agent_turn_id AS id,
+    head.tenant,
+    head.status AS state,
+    'W6'::text AS rule,
+    head.dispatch_deadline AS ends_by
+   FROM ferryman.agent_state_head head
+  WHERE ((head.ready_at > '-infinity'::timestamp with time zone) AND (head.dispatch_deadline < ( SELECT edge.late_before
+           FROM edge)))
+UNION ALL
+ SELECT 'agent'::text AS domain,
+    head.active_agent_turn_id AS id,
+    head.tenant,
+    head.status AS state,
+    'W7'::text AS rule,
+    head.leased_until AS ends_by
+   FROM ferryman.agent_state_head head
+  WHERE ((head.leased_until > '-infinity'::timestamp with time zone) AND (head.leased_until < (( SELECT edge.late_before
+           FROM edge) - ferryman.agents_setting('pmo.active_reap_seconds'::text, (300)::double precision))))
+UNION ALL
+ SELECT 'agent'::text AS domain,
+    head.active_agent_turn_id AS id,
+    head.tenant,
+    head.status AS state,
+    'W2'::text AS rule,
+    head.resume_deadline AS ends_by
+   FROM ferryman.agent_state_head head
+  WHERE ((head.resume_deadline > '-infinity'::timestamp with time zone) AND (head.resume_deadline < ( SELECT edge.late_before
+           FROM edge)))
+UNION ALL
+ SELECT 'wait'::text AS domain,
+    waiting.agent_turn_id AS id,
+    waiting.tenant,
+    waiting.wait_status AS state,
+    'W2'::text AS rule,
+    waiting.deadline_at AS ends_by
+   FROM ferryman.turn_waiting_tools waiting
+  WHERE ((waiting.wait_status = 'waiting'::text) AND (waiting.deadline_at > '-infinity'::timestamp with time zone) AND (waiting.deadline_at < ( SELECT edge.late_before
+           FROM edge)))
+UNION ALL
+ SELECT 'message'::text AS domain,
+    message.id,
+    message.tenant,
+    message.status AS state,
+    'A3'::text AS rule,
+    message.ends_at AS ends_by
+   FROM ferryman.agent_inbox message
+  WHERE ((message.archived_at IS NULL) AND (message.look_at > '-infinity'::timestamp with time zone) AND (message.look_at < ( SELECT edge.late_before
+           FROM edge)) AND (message.ends_at < ( SELECT edge.late_before
+           FROM edge)));
+
+COMMENT ON VIEW ferryman.overdue_agents IS 'Live turns, messages and calls past the time by which a rule should have acted on them.';
+
 CREATE VIEW ferryman.overdue_commands AS
  WITH edge AS MATERIALIZED (
          SELECT ferryman.late_before() AS late_before
@@ -2216,6 +2574,14 @@ UNION ALL
 COMMENT ON VIEW ferryman.overdue_tasks IS 'Live tasks and schedules past the time by which a rule should have acted on them.';
 
 CREATE VIEW ferryman.overdue AS
+ SELECT overdue_agents.domain,
+    overdue_agents.id,
+    overdue_agents.tenant,
+    overdue_agents.state,
+    overdue_agents.rule,
+    overdue_agents.ends_by
+   FROM ferryman.overdue_agents
+UNION ALL
  SELECT overdue_commands.domain,
     overdue_commands.id,
     overdue_commands.tenant,
@@ -2371,6 +2737,26 @@ WITH (fillfactor='50');
 
 COMMENT ON COLUMN ferryman.task_waits.open IS 'How many of the children must end before it goes on. Null: it waits for none.';
 
+CREATE TABLE ferryman.turn_resume_ledger (
+    tenant text NOT NULL,
+    tool_call_id text NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    updated_at timestamp with time zone NOT NULL,
+    ends_at timestamp with time zone NOT NULL,
+    lease_expires_at timestamp with time zone,
+    turn_epoch bigint NOT NULL,
+    attempt_count integer DEFAULT 0 NOT NULL,
+    agent_turn_id uuid NOT NULL,
+    lease_owner uuid,
+    tool_result_card_id uuid NOT NULL,
+    agent_id text NOT NULL,
+    status text DEFAULT 'pending'::text NOT NULL,
+    last_error text,
+    CONSTRAINT turn_resume_ledger_lease_expires_at_present CHECK (((status = 'processing'::text) = (lease_expires_at IS NOT NULL))),
+    CONSTRAINT turn_resume_ledger_lease_owner_present CHECK (((status = 'processing'::text) = (lease_owner IS NOT NULL))),
+    CONSTRAINT turn_resume_ledger_status_known CHECK ((status = ANY (ARRAY['pending'::text, 'processing'::text, 'applied'::text, 'dropped'::text])))
+);
+
 CREATE TABLE ferryman.watchdog (
     only_row boolean DEFAULT true NOT NULL,
     ticked_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
@@ -2420,8 +2806,38 @@ CREATE TABLE ferryman.workers (
 
 ALTER TABLE ONLY ferryman.events ATTACH PARTITION ferryman.events_default DEFAULT;
 
+ALTER TABLE ONLY ferryman.agent_inbox
+    ADD CONSTRAINT agent_inbox_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY ferryman.agent_state_head
+    ADD CONSTRAINT agent_state_head_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY ferryman.agent_state_head
+    ADD CONSTRAINT agent_state_head_tenant_agent_id_key UNIQUE (tenant, agent_id);
+
+ALTER TABLE ONLY ferryman.agent_steps
+    ADD CONSTRAINT agent_steps_pkey PRIMARY KEY (tenant, agent_turn_id, kind, name, nth);
+
+ALTER TABLE ONLY ferryman.agents
+    ADD CONSTRAINT agents_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY ferryman.agents
+    ADD CONSTRAINT agents_tenant_agent_id_key UNIQUE (tenant, agent_id);
+
 ALTER TABLE ONLY ferryman.async_tasks
     ADD CONSTRAINT async_tasks_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY ferryman.boxes
+    ADD CONSTRAINT boxes_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY ferryman.budget_reservations
+    ADD CONSTRAINT budget_reservations_pkey PRIMARY KEY (tenant, agent_turn_id, budget_id, name);
+
+ALTER TABLE ONLY ferryman.budgets
+    ADD CONSTRAINT budgets_pkey PRIMARY KEY (tenant, id);
+
+ALTER TABLE ONLY ferryman.cards
+    ADD CONSTRAINT cards_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY ferryman.clock_shift
     ADD CONSTRAINT clock_shift_pkey PRIMARY KEY (only_row);
@@ -2434,6 +2850,9 @@ ALTER TABLE ONLY ferryman.command_routes
 
 ALTER TABLE ONLY ferryman.consumers
     ADD CONSTRAINT consumers_pkey PRIMARY KEY (name);
+
+ALTER TABLE ONLY ferryman.execution_edges
+    ADD CONSTRAINT execution_edges_pkey PRIMARY KEY (tenant, correlation_id, primitive, edge_phase);
 
 ALTER TABLE ONLY ferryman.ingest_batch
     ADD CONSTRAINT ingest_batch_number UNIQUE (run_id, batch_no);
@@ -2537,6 +2956,12 @@ ALTER TABLE ONLY ferryman.task_waits
 ALTER TABLE ONLY ferryman.tasks
     ADD CONSTRAINT tasks_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY ferryman.turn_resume_ledger
+    ADD CONSTRAINT turn_resume_ledger_pkey PRIMARY KEY (tenant, tool_call_id);
+
+ALTER TABLE ONLY ferryman.turn_waiting_tools
+    ADD CONSTRAINT turn_waiting_tools_pkey PRIMARY KEY (tenant, tool_call_id);
+
 ALTER TABLE ONLY ferryman.watchdog
     ADD CONSTRAINT watchdog_pkey PRIMARY KEY (only_row);
 
@@ -2549,9 +2974,25 @@ ALTER TABLE ONLY ferryman.webhooks
 ALTER TABLE ONLY ferryman.workers
     ADD CONSTRAINT workers_pkey PRIMARY KEY (boot_id);
 
+CREATE UNIQUE INDEX agent_inbox_correlation ON ferryman.agent_inbox USING btree (tenant, message_type, correlation_id);
+
+CREATE INDEX agent_inbox_look ON ferryman.agent_inbox USING btree (look_at) WHERE (archived_at IS NULL);
+
+CREATE INDEX agent_inbox_open ON ferryman.agent_inbox USING btree (tenant, agent_id, created_at, id) WHERE (archived_at IS NULL);
+
+CREATE INDEX agent_state_head_leased ON ferryman.agent_state_head USING btree (leased_until) WHERE (leased_until IS NOT NULL);
+
+CREATE INDEX agent_state_head_ready ON ferryman.agent_state_head USING btree (ready_at) WHERE (ready_at IS NOT NULL);
+
+CREATE INDEX agent_state_head_resume ON ferryman.agent_state_head USING btree (resume_deadline) WHERE (resume_deadline IS NOT NULL);
+
+CREATE UNIQUE INDEX agent_state_head_turn ON ferryman.agent_state_head USING btree (active_agent_turn_id) WHERE (active_agent_turn_id IS NOT NULL);
+
 CREATE INDEX async_tasks_command ON ferryman.async_tasks USING btree (triggered_by_command_id, id);
 
 CREATE INDEX async_tasks_ending ON ferryman.async_tasks USING btree (deadline_at) WHERE (completed_at IS NULL);
+
+CREATE INDEX budget_reservations_budget ON ferryman.budget_reservations USING btree (tenant, budget_id);
 
 CREATE INDEX command_inbox_ending ON ferryman.command_inbox USING btree (deadline_at) WHERE (finished_at IS NULL);
 
@@ -2564,6 +3005,8 @@ CREATE INDEX events_default_id_idx ON ferryman.events_default USING btree (id);
 CREATE INDEX events_subject ON ONLY ferryman.events USING btree (subject, id);
 
 CREATE INDEX events_default_subject_id_idx ON ferryman.events_default USING btree (subject, id);
+
+CREATE INDEX execution_edges_source ON ferryman.execution_edges USING btree (tenant, source_turn_id) WHERE (source_turn_id IS NOT NULL);
 
 CREATE UNIQUE INDEX ingest_batch_key ON ferryman.ingest_batch USING btree (idempotent_key) WHERE (status = ANY (ARRAY['RUNNING'::text, 'SUCCEEDED'::text]));
 
@@ -2639,6 +3082,14 @@ CREATE UNIQUE INDEX tasks_task_id ON ferryman.tasks USING btree (tenant, task_id
 
 CREATE INDEX tasks_waking ON ferryman.tasks USING btree (wake_at) WHERE (wake_at IS NOT NULL);
 
+CREATE INDEX turn_resume_ledger_leased ON ferryman.turn_resume_ledger USING btree (lease_expires_at) WHERE (lease_expires_at IS NOT NULL);
+
+CREATE INDEX turn_resume_ledger_turn ON ferryman.turn_resume_ledger USING btree (agent_turn_id) WHERE (status = ANY (ARRAY['pending'::text, 'processing'::text]));
+
+CREATE INDEX turn_waiting_tools_late ON ferryman.turn_waiting_tools USING btree (deadline_at) WHERE (wait_status = 'waiting'::text);
+
+CREATE INDEX turn_waiting_tools_turn ON ferryman.turn_waiting_tools USING btree (agent_turn_id, created_at, tool_call_id);
+
 CREATE INDEX webhook_deliveries_due ON ferryman.webhook_deliveries USING btree (webhook_id, next_at) WHERE (finished_at IS NULL);
 
 CREATE INDEX webhook_deliveries_ends_at ON ferryman.webhook_deliveries USING btree (ends_at) WHERE (finished_at IS NULL);
@@ -2661,9 +3112,19 @@ ALTER INDEX ferryman.events_order ATTACH PARTITION ferryman.events_default_id_id
 
 ALTER INDEX ferryman.events_subject ATTACH PARTITION ferryman.events_default_subject_id_idx;
 
+CREATE TRIGGER agent_inbox_status_births BEFORE INSERT ON ferryman.agent_inbox FOR EACH ROW WHEN (((new.status = ANY (ARRAY['queued'::text, 'pending'::text, 'processing'::text])) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('MESSAGE_INVALID_TRANSITION', 'status', 'id');
+
+CREATE TRIGGER agent_inbox_status_moves BEFORE UPDATE OF status ON ferryman.agent_inbox FOR EACH ROW WHEN ((((((((((((old.status = 'pending'::text) AND (new.status = 'error'::text)) OR ((old.status = 'pending'::text) AND (new.status = 'processing'::text))) OR ((old.status = 'pending'::text) AND (new.status = 'skipped'::text))) OR ((old.status = 'processing'::text) AND (new.status = 'consumed'::text))) OR ((old.status = 'processing'::text) AND (new.status = 'error'::text))) OR ((old.status = 'processing'::text) AND (new.status = 'pending'::text))) OR ((old.status = 'queued'::text) AND (new.status = 'error'::text))) OR ((old.status = 'queued'::text) AND (new.status = 'pending'::text))) OR ((old.status = 'queued'::text) AND (new.status = 'skipped'::text))) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('MESSAGE_INVALID_TRANSITION', 'status', 'id');
+
+CREATE TRIGGER agent_state_head_status_births BEFORE INSERT ON ferryman.agent_state_head FOR EACH ROW WHEN (((new.status = 'idle'::text) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('AGENT_INVALID_TRANSITION', 'status', 'agent_id');
+
+CREATE TRIGGER agent_state_head_status_moves BEFORE UPDATE OF status ON ferryman.agent_state_head FOR EACH ROW WHEN ((((((((((old.status = 'dispatched'::text) AND (new.status = 'idle'::text)) OR ((old.status = 'dispatched'::text) AND (new.status = 'running'::text))) OR ((old.status = 'idle'::text) AND (new.status = 'dispatched'::text))) OR ((old.status = 'running'::text) AND (new.status = 'idle'::text))) OR ((old.status = 'running'::text) AND (new.status = 'suspended'::text))) OR ((old.status = 'suspended'::text) AND (new.status = 'idle'::text))) OR ((old.status = 'suspended'::text) AND (new.status = 'running'::text))) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('AGENT_INVALID_TRANSITION', 'status', 'agent_id');
+
 CREATE TRIGGER async_tasks_status_births BEFORE INSERT ON ferryman.async_tasks FOR EACH ROW WHEN (((new.status = ANY (ARRAY['PENDING'::text, 'RUNNING'::text])) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('ASYNC_TASK_INVALID_TRANSITION', 'status', 'id');
 
 CREATE TRIGGER async_tasks_status_moves BEFORE UPDATE OF status ON ferryman.async_tasks FOR EACH ROW WHEN ((((((((((old.status = 'PENDING'::text) AND (new.status = 'CANCELLED'::text)) OR ((old.status = 'PENDING'::text) AND (new.status = 'COMPLETED'::text))) OR ((old.status = 'PENDING'::text) AND (new.status = 'FAILED'::text))) OR ((old.status = 'PENDING'::text) AND (new.status = 'RUNNING'::text))) OR ((old.status = 'RUNNING'::text) AND (new.status = 'CANCELLED'::text))) OR ((old.status = 'RUNNING'::text) AND (new.status = 'COMPLETED'::text))) OR ((old.status = 'RUNNING'::text) AND (new.status = 'FAILED'::text))) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('ASYNC_TASK_INVALID_TRANSITION', 'status', 'id');
+
+CREATE TRIGGER cards_immutable BEFORE UPDATE OR TRUNCATE ON ferryman.cards FOR EACH STATEMENT EXECUTE FUNCTION ferryman.refuse_card_change();
 
 CREATE TRIGGER command_inbox_status_births BEFORE INSERT ON ferryman.command_inbox FOR EACH ROW WHEN (((new.status = 'RECEIVED'::text) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('COMMAND_INVALID_TRANSITION', 'status', 'id');
 
@@ -2706,6 +3167,14 @@ CREATE TRIGGER schedules_state_moves BEFORE UPDATE OF state ON ferryman.schedule
 CREATE TRIGGER tasks_state_births BEFORE INSERT ON ferryman.tasks FOR EACH ROW WHEN (((new.state = ANY (ARRAY['pending'::text, 'ready'::text])) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('TASK_INVALID_TRANSITION', 'state', 'id');
 
 CREATE TRIGGER tasks_state_moves BEFORE UPDATE OF state ON ferryman.tasks FOR EACH ROW WHEN (((((((((((old.state = 'pending'::text) AND (new.state = 'cancelled'::text)) OR ((old.state = 'pending'::text) AND (new.state = 'ready'::text))) OR ((old.state = 'ready'::text) AND (new.state = 'cancelled'::text))) OR ((old.state = 'ready'::text) AND (new.state = 'running'::text))) OR ((old.state = 'running'::text) AND (new.state = 'cancelled'::text))) OR ((old.state = 'running'::text) AND (new.state = 'failed'::text))) OR ((old.state = 'running'::text) AND (new.state = 'ready'::text))) OR ((old.state = 'running'::text) AND (new.state = 'succeeded'::text))) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('TASK_INVALID_TRANSITION', 'state', 'id');
+
+CREATE TRIGGER turn_resume_ledger_status_births BEFORE INSERT ON ferryman.turn_resume_ledger FOR EACH ROW WHEN (((new.status = 'pending'::text) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('RESUME_INVALID_TRANSITION', 'status', 'tool_call_id');
+
+CREATE TRIGGER turn_resume_ledger_status_moves BEFORE UPDATE OF status ON ferryman.turn_resume_ledger FOR EACH ROW WHEN (((((((((old.status = 'pending'::text) AND (new.status = 'applied'::text)) OR ((old.status = 'pending'::text) AND (new.status = 'dropped'::text))) OR ((old.status = 'pending'::text) AND (new.status = 'processing'::text))) OR ((old.status = 'processing'::text) AND (new.status = 'applied'::text))) OR ((old.status = 'processing'::text) AND (new.status = 'dropped'::text))) OR ((old.status = 'processing'::text) AND (new.status = 'pending'::text))) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('RESUME_INVALID_TRANSITION', 'status', 'tool_call_id');
+
+CREATE TRIGGER turn_waiting_tools_wait_status_births BEFORE INSERT ON ferryman.turn_waiting_tools FOR EACH ROW WHEN (((new.wait_status = 'waiting'::text) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('WAIT_INVALID_TRANSITION', 'wait_status', 'tool_call_id');
+
+CREATE TRIGGER turn_waiting_tools_wait_status_moves BEFORE UPDATE OF wait_status ON ferryman.turn_waiting_tools FOR EACH ROW WHEN ((((((((old.wait_status = 'received'::text) AND (new.wait_status = 'applied'::text)) OR ((old.wait_status = 'received'::text) AND (new.wait_status = 'dropped'::text))) OR ((old.wait_status = 'waiting'::text) AND (new.wait_status = 'dropped'::text))) OR ((old.wait_status = 'waiting'::text) AND (new.wait_status = 'expired'::text))) OR ((old.wait_status = 'waiting'::text) AND (new.wait_status = 'received'::text))) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('WAIT_INVALID_TRANSITION', 'wait_status', 'tool_call_id');
 
 CREATE TRIGGER webhook_deliveries_state_births BEFORE INSERT ON ferryman.webhook_deliveries FOR EACH ROW WHEN (((new.state = 'pending'::text) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('DELIVERY_INVALID_TRANSITION', 'state', 'id');
 

@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ferryman.agents.states import HEAD, MESSAGE, RESUME, WAIT
 from ferryman.app.embedded import Embedded
 from ferryman.commands.states import ASYNC_TASK, COMMAND
 from ferryman.ingest import states as ingest
@@ -92,6 +93,10 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/schema.sql": schema,
     "docs/machines/tasks.md": lambda: lifecycle(TASK),
     "docs/machines/schedules.md": lambda: lifecycle(SCHEDULE),
+    "docs/machines/agent_state_head.md": lambda: lifecycle(HEAD),
+    "docs/machines/agent_inbox.md": lambda: lifecycle(MESSAGE),
+    "docs/machines/turn_waiting_tools.md": lambda: lifecycle(WAIT),
+    "docs/machines/turn_resume_ledger.md": lambda: lifecycle(RESUME),
     "docs/machines/webhooks.md": lambda: lifecycle(WEBHOOK),
     "docs/machines/webhook_deliveries.md": lambda: lifecycle(DELIVERY),
     "docs/machines/command_inbox.md": lambda: lifecycle(COMMAND),

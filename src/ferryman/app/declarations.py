@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, time, timedelta
 from typing import Any, TypeVar, overload
 
+from ferryman.agents.ports import SettlesTurns
 from ferryman.app.ingest import PLANS, declared
 from ferryman.app.mappings import Mappings
 from ferryman.app.registry import Registry
@@ -39,6 +40,7 @@ class Declarations(ABC):
         self._mappings = Mappings(self._handlers)
         self._orchestrator = Orchestrator(self._mappings.options, ends_after=settings.tasks.ends_after)
         self._settlers: dict[str, Settles] = {}
+        self._turn_settlers: dict[str, SettlesTurns] = {}
         self._sources = Sources()
         self._gate: Gate | None = None
 
@@ -241,6 +243,10 @@ class Declarations(ABC):
     def on_end(self, kind: str, owner: Settles) -> None:
         """Let an owner settle the ends of tasks that carry this kind of callback."""
         self._settlers[kind] = owner
+
+    def on_turn_end(self, kind: str, owner: SettlesTurns) -> None:
+        """Let an owner settle the ends of agents' turns that carry this kind of callback."""
+        self._turn_settlers[kind] = owner
 
 
 def _ms(duration: timedelta) -> int:

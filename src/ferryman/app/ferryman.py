@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from ferryman.app import wiring
+from ferryman.app.agents import Agents
 from ferryman.app.commands import Commands
 from ferryman.app.declarations import Declarations
 from ferryman.app.handle import Handle
@@ -17,13 +18,12 @@ from ferryman.app.queues import Queues
 from ferryman.app.relays import Relays, Webhooks
 from ferryman.app.schedules import Schedule, Schedules
 from ferryman.app.tasks import Tasks
+from ferryman.app.terms import owners_of
 from ferryman.commands.rules import names
 from ferryman.kernel import errors, migrate
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.pool import Database
 from ferryman.kernel.settings import Settings
-from ferryman.tasks.joins import CHILD, Joins
-from ferryman.tasks.ports import Owners
 from ferryman.tasks.rules.request import recurring
 from ferryman.tasks.work.context import Context
 
@@ -67,12 +67,13 @@ class Ferryman(Declarations):
             self._opened = await wiring.open_app(
                 self.settings,
                 self._handlers,
-                Owners({**self._settlers, names.CALLBACK: self._orchestrator, CHILD: Joins()}),
+                owners_of(self.settings, {**self._settlers, names.CALLBACK: self._orchestrator}),
                 doorbell=self._given_doorbell,
                 mappings=self._mappings,
                 orchestrator=self._orchestrator,
                 sources=self._sources,
                 gate=self._gate,
+                turn_owners=self._turn_settlers,
             )
         return self
 
@@ -107,6 +108,11 @@ class Ferryman(Declarations):
     def queues(self) -> Queues:
         """The door to queues."""
         return self._open.queues
+
+    @property
+    def agents(self) -> Agents:
+        """The door to agents and their turns."""
+        return self._open.agents
 
     @property
     def schedules(self) -> Schedules:

@@ -295,6 +295,30 @@ class CallbackUnknown(FerrymanError):
     advice = "Do it from a process of the app that owns the task."
 
 
+# Agents
+
+
+class AgentInvalidRequest(FerrymanError):
+    """The request for an agent or a turn is not valid."""
+
+    code = "AGENT_INVALID_REQUEST"
+    advice = "Correct the named field and send it again; nothing was stored."
+
+
+class AgentNotFound(FerrymanError):
+    """There is no such agent."""
+
+    code = "AGENT_NOT_FOUND"
+    advice = "Make it first, and look at the tenant."
+
+
+class TurnNotFound(FerrymanError):
+    """There is no such turn."""
+
+    code = "TURN_NOT_FOUND"
+    advice = "Check the id, and the tenant; turns that ended long ago are forgotten."
+
+
 # How ingestion ends, or is refused
 
 

@@ -44,6 +44,12 @@ TENTH: Final = timedelta(seconds=0.1)
 MINUTE: Final = timedelta(minutes=1)
 CENTURY: Final = timedelta(days=36_500)  # as good as for ever, and still a time that PostgreSQL can subtract
 
+
+def _seconds(name: str) -> setting.Kind:
+    """Declare a time that the sources count in seconds; 0 or less switches its rule off, where another rule ends the state."""
+    return duration(least=-CENTURY, most=CENTURY, key=f"{name}_seconds")
+
+
 # The sources' name; inside it is a timedelta and needs no unit.
 Interval: TypeAlias = Annotated[timedelta, duration(least=TENTH, key="watchdog_interval_seconds")]
 PostgresUrl: TypeAlias = Annotated[str | None, url("postgresql", "postgres")]
@@ -63,6 +69,8 @@ class Worker(Section):
     watchdog_interval: Interval = timedelta(seconds=5)
     lease_sweep: Annotated[timedelta, duration(least=TENTH, key="lease_sweep_seconds")] = timedelta(seconds=1)
     lanes: Annotated[int, count(most=64)] = 2
+    inbox_processing_timeout: Annotated[timedelta, _seconds("inbox_processing_timeout")] = timedelta(seconds=300)
+    suspend_timeout: Annotated[timedelta, _seconds("suspend_timeout")] = timedelta(seconds=30)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +78,20 @@ class Pmo(Section):
     """What the watchdog of agents and batches does."""
 
     watchdog_interval: Interval = timedelta(seconds=5)
+    dispatched_retry: Annotated[timedelta, _seconds("dispatched_retry")] = timedelta(seconds=10)
+    dispatched_timeout: Annotated[timedelta, _seconds("dispatched_timeout")] = timedelta(seconds=30)
+    active_reap: Annotated[timedelta, _seconds("active_reap")] = timedelta(seconds=300)
+    pending_wakeup: Annotated[timedelta, _seconds("pending_wakeup")] = timedelta(seconds=5)
+    pending_wakeup_skip: Annotated[timedelta, _seconds("pending_wakeup_skip")] = timedelta(seconds=300)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agents(Section):
+    """What a turn gets when its creator does not say, and how deep turns may ask for turns."""
+
+    wall_time: Annotated[timedelta, duration(least=timedelta(seconds=1), most=CENTURY)] = timedelta(hours=1)
+    queued_timeout: Annotated[timedelta, duration(least=timedelta(seconds=1), most=CENTURY)] = timedelta(days=1)
+    max_recursion_depth: Annotated[int, count(most=1000)] = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,6 +185,7 @@ class Settings(Section):
     schema: Annotated[str, setting.schema()] = "ferryman"
     worker: Worker = field(default_factory=Worker)
     pmo: Pmo = field(default_factory=Pmo)
+    agents: Agents = field(default_factory=Agents)
     tasks: Tasks = field(default_factory=Tasks)
     commands: Commands = field(default_factory=Commands)
     ingest: Ingest = field(default_factory=Ingest)

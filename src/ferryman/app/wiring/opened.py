@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import Any
 
+from ferryman.agents.ends import Parties
+from ferryman.agents.ports import SettlesTurns, TurnOwners
 from ferryman.app import ingestion
 from ferryman.app import tasks as doors
+from ferryman.app.agents import Agents
 from ferryman.app.commands import Commands, Orders
 from ferryman.app.ingest import Ingest
 from ferryman.app.mappings import Mappings
@@ -17,6 +20,7 @@ from ferryman.app.queues import Queues
 from ferryman.app.registry import Registry
 from ferryman.app.relays import Relays, Webhooks
 from ferryman.app.schedules import Schedules
+from ferryman.app.terms import turn_terms
 from ferryman.app.wiring.ground import address, check, make_doorbell, rings_within
 from ferryman.commands.orchestrator import Orchestrator
 from ferryman.ingest.ports import Gate
@@ -45,6 +49,7 @@ class Opened:
     tasks: doors.Tasks
     queues: Queues
     schedules: Schedules
+    agents: Agents
     orchestrator: Orchestrator
     mappings: Mappings
     commands: Commands
@@ -78,6 +83,7 @@ class Opened:
     async def close(self) -> None:
         """Let go, doors first."""
         await self.tasks.close()
+        await self.agents.close()
         await self.schedules.close()
         await self.commands.close()
         self.mappings.mirror = None
@@ -89,6 +95,7 @@ class Opened:
 async def open_app(
     settings: Settings, handlers: Registry, owners: Owners, *, doorbell: Doorbell | None, mappings: Mappings,
     orchestrator: Orchestrator, sources: Sources, gate: Gate | None,
+    turn_owners: Mapping[str, SettlesTurns] | None = None,
 ) -> Opened:  # fmt: skip
     """Connect, and open the doors."""
     url = await address(settings)
@@ -114,6 +121,8 @@ async def open_app(
         ends_after=settings.tasks.ends_after,
         payload_limit=settings.tasks.payload_limit,
     )
+    parties = Parties(turn_terms(settings), TurnOwners(turn_owners), owners)
+    agents = Agents(database, bell, parties, line=line, tenant=settings.tenant)
     commands = Commands(
         database, bell, mappings, Orders(orchestrator, owners), settings,
         line=line, patience=PATIENCE,
@@ -125,8 +134,8 @@ async def open_app(
     )  # fmt: skip
     agreed = Queues(database, bell, lambda: tasks.tenant)
     opened = Opened(
-        settings, url, handlers, owners, database, bell, tasks, agreed, schedules, orchestrator, mappings, commands,
-        Webhooks(database, bell, tasks, settings=settings), Relays(database), ingest,
+        settings, url, handlers, owners, database, bell, tasks, agreed, schedules, agents, orchestrator, mappings,
+        commands, Webhooks(database, bell, tasks, settings=settings), Relays(database), ingest,
     )  # fmt: skip
     try:
         await tasks.flows.open()

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
+from ferryman.agents import watch as agents_watch
 from ferryman.app import ingestion
 from ferryman.app.wiring.opened import Opened
 from ferryman.commands import watch as command_watch
@@ -28,6 +29,7 @@ def rules(opened: Opened) -> list[watchdog.Rule]:
             sweep=worker.lease_sweep,
             interval=worker.watchdog_interval,
         ),
+        *agents_watch.rules(opened.agents.parties, opened.doorbell, sweep=worker.lease_sweep),
         watch.retention(kept=opened.settings.tasks.retention, failed_kept=opened.settings.tasks.retention_failed),
         *relays_watch.rules(
             interval=worker.watchdog_interval,
@@ -77,6 +79,7 @@ def invariants() -> tuple[Invariant, ...]:
         *KERNEL_INVARIANTS,
         *watch.TASK_INVARIANTS,
         *watch.SCHEDULE_INVARIANTS,
+        *agents_watch.AGENT_INVARIANTS,
         *command_watch.COMMAND_INVARIANTS,
         *ingestion.INVARIANTS,
         *relays_watch.RELAY_INVARIANTS,

@@ -12,6 +12,7 @@ from typing import Any
 from ferryman.app import ingestion
 from ferryman.app import relays as outgoing
 from ferryman.app.fit import Fit
+from ferryman.app.terms import switches, turn_terms
 from ferryman.app.wiring.ground import patiently, rings_within
 from ferryman.app.wiring.opened import Opened
 from ferryman.app.wiring.watched import rules
@@ -37,6 +38,7 @@ def in_force(settings: Settings) -> dict[str, float | bool]:
         "tasks.payload_limit": tasks.payload_limit,
         "tasks.retention_seconds": tasks.retention.total_seconds(),
         "tasks.retention_failed_seconds": tasks.retention_failed.total_seconds(),
+        "pmo.active_reap_seconds": turn_terms(settings).active_reap.total_seconds(),
         "ring_within": rings_within(settings),
     }
 
@@ -83,11 +85,7 @@ async def _work(opened: Opened, stop: asyncio.Event, line: Line, agreed: Terms) 
         # An outage that ends a lease must be noticed as one, however short the lease is.
         interval=min(worker.watchdog_interval, agreed.lease / watchdog.SILENT_INTERVALS),
         lease=agreed.lease,
-        settings={
-            "worker.watchdog_interval_seconds": worker.watchdog_interval.total_seconds(),
-            "worker.lease_sweep_seconds": worker.lease_sweep.total_seconds(),
-            "commands.unknown_after_seconds": opened.settings.commands.unknown_after.total_seconds(),
-        },
+        settings=switches(opened.settings),
     )
     watching = asyncio.create_task(dog.run())
     boot_id = ids.boot_id()

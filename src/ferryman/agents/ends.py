@@ -1,0 +1,144 @@
+"""The ends of turns, and what follows from them, in one transaction (A13, K6).
+
+Every end goes through `finish` (a head holds the turn) or `close` (none does), whoever says it: the turn's holder, a stop, a
+cancel, the watchdog. The order of locks is that of all agents' work: the owners of callbacks (batches) first, then heads by
+(tenant, agent_id), then messages and waiting calls, then tasks. What to ring for after the commit is put into an `Aftermath`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from ferryman.agents import rules
+from ferryman.agents.model import Close, End, Terms
+from ferryman.agents.ports import TurnOwners
+from ferryman.agents.states import TurnStatus
+from ferryman.agents.store import heads, inbox
+from ferryman.kernel import telemetry
+from ferryman.kernel.db import Row, Tx
+from ferryman.kernel.doorbell import MAX_HINTS, Doorbell
+from ferryman.tasks import joins
+from ferryman.tasks.ports import Owners
+
+# Malformed messages are put aside one set after another; more than so many at once wait for the watchdog (W9).
+TRIES = 5
+TURN_ENDED = "its turn has ended"
+
+
+@dataclass(frozen=True)
+class Parties:
+    """Whom an end concerns: who owns turns, who owns tasks, and how long things may take."""
+
+    terms: Terms = field(default_factory=Terms)
+    owners: TurnOwners = field(default_factory=TurnOwners)
+    tasks: Owners = field(default_factory=Owners)
+
+
+@dataclass
+class Aftermath:
+    """What there is to ring for after the commit."""
+
+    targets: set[str] = field(default_factory=set)
+    ended: list[UUID] = field(default_factory=list)
+    stopped: list[UUID] = field(default_factory=list)
+    stops: bool = False
+    tasks: joins.Aftermath = field(default_factory=joins.Aftermath)
+
+    def ring(self, doorbell: Doorbell) -> None:
+        """Tell the workers that there is something to take, and whoever waits that something has ended."""
+        if self.targets:
+            # An empty name: somebody's, and it was not looked up whose.
+            doorbell.ring("agents", () if "" in self.targets else sorted(self.targets))
+        if self.stops:
+            doorbell.ring("stops")
+        if self.stopped:
+            doorbell.ring("stopped", map(str, self.stopped))
+        if self.ended:
+            # Too many to name: whoever waits looks.
+            doorbell.ring("turns", map(str, self.ended) if len(self.ended) <= MAX_HINTS else ())
+        if self.tasks.lanes:
+            doorbell.ring("ready", self.tasks.lanes)
+        if self.tasks.cancelled:
+            doorbell.ring("cancel", map(str, self.tasks.cancelled))
+            doorbell.ring("done", map(str, self.tasks.cancelled))
+
+
+async def finish(tx: Tx, ends: Sequence[End], parties: Parties, *, after: Aftermath) -> tuple[Sequence[Row], set[UUID]]:
+    """End turns that heads hold; answer with those that ended, and with those that were busy; the rest was stale."""
+    owed = [(each.callback, each.callback_ref) for each in ends if each.callback is not None]
+    if owed:
+        await parties.owners.lock(tx, owed)
+    rows, busy, undone = await heads.finish(tx, ends)
+    await _follow(tx, rows, parties, after=after)
+    forced = {each.id for each in ends if each.owner is None}
+    after.stopped += [row["id"] for row in rows if row["id"] in forced]
+    if undone:
+        cancelled = await joins.end(tx, parties.tasks, undone, reason=TURN_ENDED, after=after.tasks)
+        after.tasks.cancelled += [row["id"] for row in cancelled]
+    more = [(row["tenant"], row["agent_id"]) for row in rows if row["more"]]
+    if more:
+        await dispatch(tx, more, parties, after=after)
+    return rows, busy
+
+
+async def close(tx: Tx, ends: Sequence[Close], parties: Parties, *, after: Aftermath) -> Sequence[Row]:
+    """End messages that no head holds; answer with those that ended. Those that were merged into them end with them."""
+    owed = [(each.callback, each.callback_ref) for each in ends if each.callback is not None]
+    if owed:
+        await parties.owners.lock(tx, owed)
+    rows = await inbox.close(tx, ends)
+    turns = [row for row in rows if row["moved"]]
+    await _follow(tx, turns, parties, after=after)
+    behind = await inbox.followers(tx, [(row["tenant"], row["agent_id"], row["id"]) for row in turns]) if turns else ()
+    if behind:
+        first = ends[0]
+        again = [
+            rules.closed_by(row, first.status, first.code, first.error, expects=("queued",), to="skipped")
+            for row in behind
+        ]
+        await close(tx, again, parties, after=after)
+    return rows
+
+
+async def _follow(tx: Tx, rows: Sequence[Row], parties: Parties, *, after: Aftermath) -> None:
+    after.ended += [row["id"] for row in rows]
+    owing = [heads.ended(row) for row in rows if row["callback"] is not None]
+    if owing:
+        await parties.owners.settle(tx, owing)
+    for (status, code), count in Counter((row["status"], row["code"]) for row in rows).items():
+        telemetry.ended("turn", status, code, count)
+
+
+async def dispatch(
+    tx: Tx, agents: Collection[tuple[str, str]], parties: Parties, *, after: Aftermath
+) -> dict[UUID, int]:
+    """Put the next turn of each idle agent before the workers; answer with the epochs of those turns (dispatch_next)."""
+    epochs: dict[UUID, int] = {}
+    for _ in range(TRIES):
+        leased, malformed = await heads.dispatch(tx, agents, terms=parties.terms)
+        for row in leased:
+            epochs[row["id"]] = row["turn_epoch"]
+            after.targets.add(row["worker_target"])
+        if not malformed:
+            break
+        message = "The message lacks what a turn needs."
+        ends = [
+            rules.closed_by(
+                {"id": row["id"], "tenant": row["tenant"], "callback": None, "callback_ref": None},
+                TurnStatus.FAILED,
+                "missing_required_fields",
+                message,
+                expects=("queued",),
+                to="error",
+            )
+            for row in malformed
+        ]
+        await close(tx, ends, parties, after=after)
+        done = {(row["tenant"], row["agent_id"]) for row in leased}
+        agents = {(row["tenant"], row["agent_id"]) for row in malformed} - done
+        if not agents:
+            break
+    return epochs

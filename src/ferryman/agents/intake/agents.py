@@ -1,0 +1,18 @@
+"""Agents are made, and looked up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ferryman.agents import rules
+from ferryman.agents.model import NewAgent
+from ferryman.agents.store import heads
+from ferryman.kernel.db import Tx
+
+
+async def create(tx: Tx, agents: Sequence[NewAgent]) -> list[bool]:
+    """Let agents be born, idle; tell of each whether it is new. One that exists stays as it is."""
+    for agent in agents:
+        rules.check_agent(agent)
+    born = await heads.create(tx, agents)
+    return [(agent.tenant, agent.agent_id) in born for agent in agents]

@@ -1,0 +1,109 @@
+"""Results come in (A12): noted once in the turns that wait for them, which may go on when the last is there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ferryman.agents import rules
+from ferryman.agents.ends import Aftermath, Parties
+from ferryman.agents.model import Accepted, Answer, Rejected, Report
+from ferryman.agents.store import heads, waits
+from ferryman.kernel import ids, telemetry
+from ferryman.kernel.db import Tx
+from ferryman.tasks import joins
+from ferryman.tasks.model import Ended
+
+TOOL = "tool"
+GIVEN_UP = "its result came too late"
+
+
+async def report(
+    tx: Tx, reports: Sequence[Report], parties: Parties, *, after: Aftermath, locked: bool = False
+) -> list[Answer]:
+    """Take results in, and answer for each: accepted, with or without effect, or rejected.
+
+    With `locked` the caller holds the heads already, as a tool's end does, which locked them first.
+    """
+    answers: dict[int, Answer] = {}
+    for place, each in enumerate(reports):
+        refused = rules.unreported(each, parties.terms)
+        if refused is not None:
+            answers[place] = refused
+    asked = {place: each for place, each in enumerate(reports) if place not in answers}
+    known = await waits.of(tx, {(each.tenant, each.tool_call_id) for each in asked.values()}) if asked else {}
+    sound: dict[int, tuple[Report, waits.Awaited]] = {}
+    for place, each in asked.items():
+        awaited = known.get((each.tenant, each.tool_call_id))
+        if awaited is None:
+            answers[place] = Rejected("call_unknown", f"No turn has made the call {each.tool_call_id}.")
+        elif each.turn_epoch is not None and each.turn_epoch != awaited.turn_epoch:
+            answers[place] = Rejected("stale_epoch", f"The call was made at epoch {awaited.turn_epoch}.")
+        else:
+            sound[place] = (each, awaited)
+    if sound:
+        if not locked:
+            await heads.lock(tx, {(each.tenant, awaited.agent_id) for each, awaited in sound.values()})
+        await _receive(tx, sound, answers, parties, after=after)
+    dropped = sum(not isinstance(each, Accepted) or not each.effect for each in answers.values())
+    if dropped:
+        telemetry.fenced("turn", "settle", dropped)
+    return [answers[place] for place in range(len(reports))]
+
+
+async def _receive(
+    tx: Tx,
+    sound: dict[int, tuple[Report, waits.Awaited]],
+    answers: dict[int, Answer],
+    parties: Parties,
+    *,
+    after: Aftermath,
+) -> None:
+    born = await waits.report(tx, list(sound.values()))
+    messages = [(each.tenant, each.id) for each, _ in sound.values() if each.id in born]
+    received = await waits.receive(tx, messages) if messages else waits.Received(set(), set(), [])
+    for place, (each, _) in sound.items():
+        answers[place] = Accepted(each.id, created=each.id in born, effect=each.id in received.ids)
+    after.targets |= received.targets
+    if received.late_tasks:
+        cancelled = await joins.end(tx, parties.tasks, received.late_tasks, reason=GIVEN_UP, after=after.tasks)
+        after.tasks.cancelled += [row["id"] for row in cancelled]
+
+
+def reference(tenant: str, agent_id: str, tool_call_id: str) -> str:
+    """Return the reference that a tool's task carries: whose head is to be locked, and which call it answers."""
+    return f"{tenant}/{agent_id}/{tool_call_id}"
+
+
+def woken(target: str) -> str:
+    """Return how a ring for tasks names a worker's target that has a turn to go on with."""
+    return f"agents:{target}"
+
+
+class ToolEnds:
+    """Settles the ends of tools' tasks: the owner of the callback `tool` (tasks/ports.py)."""
+
+    def __init__(self, parties: Parties) -> None:
+        """Settle under these terms; no owner of tasks is needed, for no result of a task comes too late for itself."""
+        self._parties = parties
+
+    async def lock(self, tx: Tx, refs: Sequence[str]) -> None:
+        """Lock the heads of the turns that wait."""
+        agents = {(tenant, agent) for tenant, agent, _ in (ref.split("/", 2) for ref in refs)}
+        await heads.lock(tx, agents)
+
+    async def settle(self, tx: Tx, ended: Sequence[Ended]) -> Sequence[str]:
+        """Report the results; answer with the targets whose workers have a turn to go on with, as rings name them."""
+        after = Aftermath()
+        reports = [
+            Report(
+                tenant=each.tenant,
+                tool_call_id=(each.callback_ref or "//").split("/", 2)[2],
+                id=ids.new_id(),
+                card_id=ids.new_id(),
+                content=rules.result(each),
+                author=each.name,
+            )
+            for each in ended
+        ]
+        await report(tx, reports, self._parties, after=after, locked=True)
+        return [woken(target) for target in sorted(after.targets)]

@@ -1,0 +1,45 @@
+-- A live turn writes into its output box; nobody else does (A8). What is not in the answer was not the writer's any more.
+with clock as materialized (
+    select ferryman.clock() as now
+),
+word as materialized (
+    select said.*
+    from (
+        select given.*
+        from jsonb_to_recordset(:cards::jsonb) as given (
+            tenant text, turn uuid, epoch bigint, id uuid, step uuid, type text, role text, author text, tool_call_id text,
+            content jsonb, metadata jsonb, nth integer)
+        limit (select 1000000)
+    ) as said
+    limit (select 1000000)
+),
+mine as materialized (
+    select head.tenant, head.active_agent_turn_id as turn, head.output_box_id
+    from (select distinct turn, epoch from word) as writer
+    join ferryman.agent_state_head as head on head.active_agent_turn_id = writer.turn
+    where head.turn_epoch = writer.epoch
+      and head.status = 'running'
+    order by head.tenant, head.agent_id
+    for share of head
+),
+written as (
+    insert into ferryman.cards (
+        tenant, id, created_at, agent_turn_id, step_id, type, role, author_id, tool_call_id, content, metadata)
+    select word.tenant, word.id, clock.now, word.turn, word.step, word.type, word.role, word.author, word.tool_call_id,
+           word.content, word.metadata
+    from clock, word
+    join mine using (tenant, turn)
+    on conflict do nothing
+    returning id
+)
+update ferryman.boxes as box
+set card_ids = box.card_ids || added.card_ids, updated_at = clock.now
+from clock, (
+    select mine.tenant, mine.turn, mine.output_box_id, array_agg(word.id order by word.nth) as card_ids
+    from word
+    join mine using (tenant, turn)
+    join written using (id)
+    group by mine.tenant, mine.turn, mine.output_box_id
+) as added
+where box.id = added.output_box_id
+returning added.turn as id

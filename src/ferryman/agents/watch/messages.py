@@ -1,0 +1,89 @@
+"""The rules for messages that nobody takes in hand (W8, A3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from ferryman.agents import rules as say
+from ferryman.agents.ends import Parties, close, finish
+from ferryman.agents.states import TurnStatus
+from ferryman.agents.store import inbox
+from ferryman.agents.watch.told import (
+    ANY,
+    MISSING_CHANNEL,
+    QUEUE_TIMEOUT,
+    Told,
+    columns,
+)
+from ferryman.kernel.db import Row, Tx
+from ferryman.kernel.watchdog import Rule
+
+
+def message_rules(parties: Parties, told: Told) -> list[Rule]:
+    """Return the rules that ring for messages, and end those whose time is over."""
+    terms = parties.terms
+    rule = partial(told.rule, setting="pmo.watchdog_interval_seconds", every=terms.interval)
+
+    async def knock(tx: Tx, waiting: Sequence[Row]) -> int:
+        told.after.targets |= {row["worker_target"] or "" for row in waiting}
+        lost = [row for row in waiting if row["lost"]]
+        return len(waiting) - len(lost) + (await skip(tx, lost, parties, told) if lost else 0)
+
+    async def forget(tx: Tx, late: Sequence[Row]) -> int:
+        message = "The message waited for longer than it may."
+        ends = [
+            say.closed_by(
+                row,
+                TurnStatus.TIMEOUT,
+                QUEUE_TIMEOUT,
+                message,
+                expects=(row["status"],),
+                to="error" if row["status"] == "processing" else "skipped",
+            )
+            for row in late
+        ]
+        return len(await close(tx, ends, parties, after=told.after))
+
+    return [
+        rule(
+            "W8",
+            "a message that has waited too long to be taken in hand",
+            "rings; one without a channel is skipped after a while, and its turn ends as failed",
+            setting="pmo.pending_wakeup_seconds",
+            find=partial(inbox.pending, patience=terms.pending_wakeup, skip_after=terms.pending_wakeup_skip),
+            act=knock,
+        ),
+        rule(
+            "A3",
+            "a live message whose time is over and that no head holds",
+            "ends it, and the turn it asked for as timeout",
+            find=partial(inbox.forgotten, kinds=parties.owners.kinds),
+            act=forget,
+            only_bound=True,
+        ),
+    ]
+
+
+async def skip(tx: Tx, lost: Sequence[Row], parties: Parties, told: Told) -> int:
+    """End the turns of messages that cannot be delivered: no channel is known."""
+    message = "No channel is known for the message."
+    held = [row for row in lost if row["turn_epoch"] is not None]
+    ends = [
+        say.ended_by(
+            {**columns(row), "id": row["agent_turn_id"]},
+            TurnStatus.FAILED,
+            MISSING_CHANNEL,
+            message,
+            expects=ANY,
+            to="skipped",
+        )
+        for row in held
+    ]
+    done = len((await finish(tx, ends, parties, after=told.after))[0]) if ends else 0
+    loose = [
+        say.closed_by(columns(row), TurnStatus.FAILED, MISSING_CHANNEL, message, expects=("pending",), to="skipped")
+        for row in lost
+        if row["turn_epoch"] is None
+    ]
+    return done + (len(await close(tx, loose, parties, after=told.after)) if loose else 0)

@@ -1,0 +1,1 @@
+"""What is done: turns are claimed, run, suspended, ended."""

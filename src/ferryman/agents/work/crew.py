@@ -1,0 +1,145 @@
+"""Turns, as the pump sees them: settle what ran, carry out stops, claim the next set."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Collection, Sequence
+from uuid import UUID
+
+from ferryman.agents import rules
+from ferryman.agents.ends import Aftermath, Parties
+from ferryman.agents.model import End, Outcome, Release, Taken
+from ferryman.agents.ports import Runs
+from ferryman.agents.states import TurnStatus
+from ferryman.agents.store import heads
+from ferryman.agents.work import stops
+from ferryman.agents.work.settle import settle
+from ferryman.kernel import errors, faults, ids, telemetry
+from ferryman.kernel.crew import Turned
+from ferryman.kernel.db import Tx
+from ferryman.kernel.doorbell import Doorbell
+from ferryman.kernel.lease import MARGIN
+from ferryman.kernel.pool import Line
+
+UNUSABLE = "result_unusable"
+
+
+class TurnCrew:
+    """What agents do for the pump."""
+
+    def __init__(
+        self, runs: Runs, parties: Parties, doorbell: Doorbell, *, owner: UUID, targets: Sequence[str]
+    ) -> None:
+        """Claim for this owner the turns of what `runs` knows, for these targets."""
+        self._runs = runs
+        self._parties = parties
+        self._doorbell = doorbell
+        self._owner = owner
+        self._targets = targets
+        self.stops_asked = False
+
+    async def turn(self, line: Line, outcomes: Sequence[Outcome], room: int) -> Turned[Taken]:
+        """Settle these outcomes and claim up to `room`."""
+        began = time.perf_counter()
+        if self.stops_asked:
+            await self._stop(line)
+        after = Aftermath()
+        done: set[UUID] = set()
+        left: set[UUID] = set()
+        if outcomes:
+            async with line.transaction() as tx:
+                done, left = await settle(tx, outcomes, self._parties, owner=self._owner, after=after)
+                taken = await self._claim(tx, room)
+            faults.point("settle.committed")
+            self._tell(outcomes, done, left)
+            after.ring(self._doorbell)
+        else:
+            taken = await self._claim(line, room)
+        if taken:
+            await self._runs.prepare(line, taken)
+        if outcomes or taken:
+            telemetry.turned("turn", time.perf_counter() - began, settled=len(done), claimed=len(taken))
+        for profile, count in Counter(each.profile for each in taken).items():
+            telemetry.claimed("turn", profile, count)
+        return Turned(taken, more=0 < room == len(taken), left=left)
+
+    async def _claim(self, tx: Tx, room: int) -> list[Taken]:
+        profiles = self._runs.profiles
+        if not profiles or room <= 0:
+            return []
+        return await heads.claim(
+            tx,
+            owner=self._owner,
+            profiles=profiles,
+            targets=self._targets,
+            kinds=self._parties.owners.kinds,
+            room=room,
+            terms=self._parties.terms,
+        )
+
+    async def _stop(self, line: Line) -> None:
+        self.stops_asked = False  # before the look: a ring that comes while it is under way asks for another
+        after = Aftermath()
+        try:
+            async with line.transaction() as tx:
+                found = await stops.sweep(tx, self._parties, after=after)
+        except BaseException:
+            self.stops_asked = True
+            raise
+        self.stops_asked |= found >= stops.LIMIT
+        after.ring(self._doorbell)
+
+    def _tell(self, outcomes: Sequence[Outcome], done: set[UUID], left: set[UUID]) -> None:
+        fenced = len(outcomes) - len(done) - len(left)
+        if fenced:
+            telemetry.fenced("turn", "settle", fenced)
+
+    async def run(self, item: Taken) -> Outcome | None:
+        """Do a turn, or as much of it as can be done now."""
+        return await self._runs.run(item)
+
+    async def reclaim(self, line: Line, held: Collection[UUID]) -> int:
+        """Give up what is leased to this worker but not held by it."""
+        unknown = await heads.reclaim(line, owner=self._owner, held=held)
+        if unknown:
+            turns, epochs = zip(*unknown, strict=True)
+            await heads.release(line, turns, epochs, owner=self._owner)
+            self._doorbell.ring("agents")
+        return len(unknown)
+
+    async def renew(self, line: Line, turns: Sequence[UUID], epochs: Sequence[int]) -> dict[UUID, bool]:
+        """Renew leases; what is not in the answer was refused, and what is false is being written by somebody else."""
+        return await heads.renew(line, turns, epochs, owner=self._owner, lease=self._parties.terms.lease, margin=MARGIN)
+
+    def doubt(self) -> None:
+        """Nothing is remembered between looks."""
+
+    def lost(self, count: int) -> None:
+        """Count claims that were lost while their handlers ran."""
+        telemetry.fenced("turn", "renew", count)
+
+    def hand_back(self, item: Taken) -> Release:
+        """Say that the turn was not carried through here."""
+        return Release(id=item.id, epoch=item.epoch, tenant=item.tenant, agent_id=item.agent_id, owner=self._owner)
+
+    def spoil(self, outcome: Outcome, error: Exception) -> Outcome | None:
+        """End a turn whose outcome cannot be stored; None when even that could not be, or it was only given up."""
+        if isinstance(outcome, Release) or (isinstance(outcome, End) and outcome.code == UNUSABLE):
+            return None
+        said = f"What the turn left cannot be stored: {errors.said(error)}"
+        return End(
+            id=outcome.id,
+            epoch=outcome.epoch,
+            tenant=outcome.tenant,
+            agent_id=outcome.agent_id,
+            card_id=ids.new_id(),
+            status=TurnStatus.FAILED,
+            content=rules.fallback(TurnStatus.FAILED, code=UNUSABLE, message=said),
+            fallback=True,
+            owner=self._owner,
+            code=UNUSABLE,
+            error=said,
+            callback=outcome.callback,
+            callback_ref=outcome.callback_ref,
+        )
