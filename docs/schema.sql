@@ -2342,6 +2342,48 @@ ALTER TABLE ferryman.ingest_cursor_event ALTER COLUMN seq ADD GENERATED ALWAYS A
     CACHE 1
 );
 
+CREATE TABLE ferryman.ingest_gate (
+    source text NOT NULL,
+    endpoint text NOT NULL,
+    credential text DEFAULT ''::text NOT NULL,
+    top double precision NOT NULL,
+    floor double precision NOT NULL,
+    burst integer NOT NULL,
+    rate double precision NOT NULL,
+    halvings bigint DEFAULT 0 NOT NULL,
+    spent_until timestamp with time zone DEFAULT to_timestamp((0)::double precision) NOT NULL,
+    closed_until timestamp with time zone DEFAULT to_timestamp((0)::double precision) NOT NULL,
+    quota_left bigint,
+    quota_until timestamp with time zone,
+    good bigint DEFAULT 0 NOT NULL,
+    slow bigint DEFAULT 0 NOT NULL,
+    last_status integer,
+    halved_at timestamp with time zone,
+    created_at timestamp with time zone DEFAULT ferryman.clock() NOT NULL,
+    updated_at timestamp with time zone DEFAULT ferryman.clock() NOT NULL,
+    CONSTRAINT ingest_gate_burst CHECK ((burst > 0)),
+    CONSTRAINT ingest_gate_floor CHECK (((floor > (0)::double precision) AND (floor <= top))),
+    CONSTRAINT ingest_gate_quota CHECK ((((quota_left IS NULL) = (quota_until IS NULL)) AND (quota_left >= 0))),
+    CONSTRAINT ingest_gate_rate CHECK (((rate >= floor) AND (rate <= top)))
+)
+WITH (fillfactor='50');
+
+COMMENT ON TABLE ferryman.ingest_gate IS 'How fast a source may be asked: one rate for each endpoint and credential.';
+
+COMMENT ON COLUMN ferryman.ingest_gate.top IS 'Requests per second at best: what was agreed. The rate climbs back to it.';
+
+COMMENT ON COLUMN ferryman.ingest_gate.floor IS 'Requests per second at worst: however often it is halved.';
+
+COMMENT ON COLUMN ferryman.ingest_gate.rate IS 'Requests per second in force.';
+
+COMMENT ON COLUMN ferryman.ingest_gate.halvings IS 'How often the rate was halved. A request halves it once: what was in flight before does not count.';
+
+COMMENT ON COLUMN ferryman.ingest_gate.spent_until IS 'The time up to which slots are leased.';
+
+COMMENT ON COLUMN ferryman.ingest_gate.closed_until IS 'Nobody may ask before: the source has said so.';
+
+COMMENT ON COLUMN ferryman.ingest_gate.quota_left IS 'What the source said is left until quota_until, less what was leased since.';
+
 CREATE TABLE ferryman.ingest_quarantine (
     batch_id uuid NOT NULL,
     item_no integer NOT NULL,
@@ -2887,6 +2929,9 @@ ALTER TABLE ONLY ferryman.ingest_cursor
 
 ALTER TABLE ONLY ferryman.ingest_cursor
     ADD CONSTRAINT ingest_cursor_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY ferryman.ingest_gate
+    ADD CONSTRAINT ingest_gate_pkey PRIMARY KEY (source, endpoint, credential);
 
 ALTER TABLE ONLY ferryman.ingest_plan
     ADD CONSTRAINT ingest_plan_key UNIQUE (tenant, plan_key);

@@ -104,6 +104,7 @@ TESTS: dict[str, list[str]] = {
     "commands/command_inbox/late": ["tests/commands/test_watch.py"],
     "commands/command_inbox/unknown": ["tests/commands/test_bad_input.py", "tests/commands/test_watch.py"],
     "commands/command_routes": ["tests/commands/test_watch.py"],
+    "ingest/ingest_gate": ["tests/ingest/test_gate.py"],
     "ingest/ingest_task": INGEST,
     "ingest/ingest_batch": INGEST,
     "ingest/ingest_slice": INGEST,

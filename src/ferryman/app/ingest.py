@@ -14,7 +14,8 @@ from uuid import UUID
 
 from ferryman.app.schedules import Schedule, Schedules
 from ferryman.app.tasks import Tasks
-from ferryman.ingest.intake import cursor, plan, read
+from ferryman.ingest.intake import cursor, gates, plan, read
+from ferryman.ingest.intake.gates import GateRow
 from ferryman.ingest.model import Planned, Progress, Replayed, Trigger
 from ferryman.ingest.ports import Gate, Page, Rated, Request, Sink
 from ferryman.ingest.registry import Declared, Sources
@@ -234,6 +235,11 @@ class Ingest:
         async with self._session() as tx:
             return await read.quarantine(tx, tenant=self.tenant, source=source, limit=limit)
 
+    async def gates(self) -> Sequence[GateRow]:
+        """Tell how fast each source may be asked now, and why; for all tenants together, as a source sees them."""
+        async with self._session() as tx:
+            return await gates.read(tx)
+
     async def replay(self, source: str | None = None) -> list[Replayed]:
         """Replay the events of cursors: where they lead, and whether the cursors stand there."""
         async with self._session() as tx:
@@ -252,5 +258,9 @@ class Ingest:
                 )
 
     async def close(self) -> None:
-        """Let go of the line."""
+        """Let go of the line, and of what the gate and the sources hold."""
+        close = getattr(self.gate, "close", None)
+        if callable(close):
+            await close()
+        await self.sources.close()
         await self._moves.close()

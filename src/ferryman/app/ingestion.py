@@ -15,12 +15,14 @@ from ferryman.ingest.ports import Gate
 from ferryman.ingest.registry import Sources
 from ferryman.ingest.work.crew import Terms
 from ferryman.ingest.work.executor import Executor
+from ferryman.ingest.work.gate import SharedGate
 from ferryman.kernel import lease, part
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.pool import Database, Line
 from ferryman.kernel.settings import Settings
 from ferryman.kernel.watchdog import Rule
 
+PATIENCE = timedelta(seconds=10)
 INVARIANTS = watch.INGEST_INVARIANTS
 
 
@@ -42,11 +44,15 @@ def door(
     schedules: Schedules,
     *,
     sources: Sources,
-    gate: Gate,
+    gate: Gate | None,
     moves: Line,
     settings: Settings,
 ) -> Ingest:
-    """Open the door to ingestion."""
+    """Open the door to ingestion; without a gate of the user's own, executors share one."""
+    if gate is None:
+        # A crash of the server may forget what was leased in the last moment, and no more.
+        line = Line(moves.url, schema=moves.schema, patience=PATIENCE, settings={"synchronous_commit": "off"})
+        gate = SharedGate(line, sources.pace_of)
     return Ingest(database, doorbell, sources, tasks, schedules, moves=moves, settings=settings, gate=gate)
 
 
@@ -55,6 +61,7 @@ def parts(opened: Opened, *, boot_id: UUID, poll: timedelta) -> list[part.Part]:
     ingest = opened.ingest
     if not ingest.sources.declared:
         return []
+    ingest.sources.ready()
     given = opened.settings.ingest
     terms = Terms(
         concurrency=given.concurrency,

@@ -10,7 +10,8 @@ from typing import Any
 
 from ferryman.ingest.model import Cut
 from ferryman.ingest.ports import GateKey, Sink, Source
-from ferryman.ingest.rules import expression, slicing
+from ferryman.ingest.rules import expression, pace, slicing
+from ferryman.ingest.rules.pace import Pace
 from ferryman.kernel import errors, ids
 
 Compile = Callable[[Mapping[str, Any], Mapping[str, Any]], Mapping[str, Any]]
@@ -30,6 +31,8 @@ class Declared:
     page_items: int | None = None  # records of a page, to know how many pages an estimate is
     safety_lag: timedelta | None = None
     credential: str = ""
+    rate: str | None = None  # requests at best, such as "10/s"
+    burst: int | None = None
     timeout: timedelta = timedelta(seconds=60)
     compile: Compile | None = None  # makes the parameters of a slice's requests of the expression's and its bounds
 
@@ -37,6 +40,11 @@ class Declared:
     def key(self) -> GateKey:
         """What shares one rate."""
         return GateKey(self.name, self.endpoint, self.credential)
+
+    @property
+    def pace(self) -> Pace:
+        """How fast it may be asked at best."""
+        return pace.agree(self.rate, burst=self.burst)
 
     def ask(self, asked: Mapping[str, Any], cut: Cut) -> dict[str, Any]:
         """Return the parameters of a slice's requests; raises where the expression cannot be asked of this slice."""
@@ -73,7 +81,27 @@ class Sources:
         for part, verb in ((declared.source, "fetch"), (declared.sink, "write")):
             if not callable(getattr(part, verb, None)):
                 raise errors.HandlerInvalid(f"The source {declared.name} needs something with an async `{verb}`.")
+        declared.pace  # noqa: B018 - a rate that cannot be read is told here
         self.declared[name] = declared
+
+    def pace_of(self, key: GateKey) -> Pace:
+        """Return how fast an endpoint may be asked; one that is not declared here has no rate of its own."""
+        known = self.declared.get((key.source, key.endpoint))
+        return pace.agree() if known is None else known.pace
+
+    def ready(self) -> None:
+        """Refuse at the door what would fail at a source's first request, such as a secret that is not there."""
+        for each in self.declared.values():
+            ready = getattr(each.source, "ready", None)
+            if callable(ready):
+                ready()
+
+    async def close(self) -> None:
+        """Let sources hang up that hold connections."""
+        for each in self.declared.values():
+            close = getattr(each.source, "close", None)
+            if callable(close):
+                await close()
 
     def find(self, source: str, endpoint: str | None) -> Declared:
         """Return a declaration; the endpoint may be left out where there is one."""

@@ -458,6 +458,27 @@ class IngestExpired(FerrymanError):
     advice = "Ask `ferryman doctor` which worker knows the source, then plan the window again."
 
 
+class IngestInvalidSource(FerrymanError):
+    """This source cannot be asked as it is declared."""
+
+    code = "INGEST_INVALID_SOURCE"
+    advice = "Mend the field named; nothing was asked."
+
+
+class IngestInvalidSink(FerrymanError):
+    """Nothing can be written to this sink as it is declared."""
+
+    code = "INGEST_INVALID_SINK"
+    advice = "Mend the field named; nothing was written."
+
+
+class IngestSecretMissing(FerrymanError):
+    """A source needs a secret that the environment does not hold."""
+
+    code = "INGEST_SECRET_MISSING"
+    advice = "Set the variable where the worker runs. Secrets are read at each request and are stored nowhere."
+
+
 # The log to the outside
 
 

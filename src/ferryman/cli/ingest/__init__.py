@@ -7,7 +7,7 @@ from typing import Any
 
 from cyclopts import App
 
-from ferryman.cli.ingest import look, move, plan
+from ferryman.cli.ingest import gates, look, move, plan
 
 program = App(name="ingest", help="Plan ingestion, see how far it is, prove what it did.", help_format="plaintext")
 
@@ -17,6 +17,7 @@ _COMMANDS: dict[str, Callable[..., Any]] = {
     "run": plan.run,
     "status": look.status,
     "blackbox": look.blackbox,
+    "gates": gates.gates,
     "quarantine": look.quarantine,
     "replay": look.replay,
     "rewind": move.rewind,

@@ -98,10 +98,10 @@ class Fetch:
         took = time.perf_counter() - began
         fetches.requests += 1
         fetches.latency += took
-        self._tell(failure, timedelta(seconds=took), fetches)
+        self._tell(page, failure, timedelta(seconds=took), fetches)
         return page, failure
 
-    def _tell(self, failure: Exception | None, took: timedelta, fetches: Fetches) -> None:
+    def _tell(self, page: Page | None, failure: Exception | None, took: timedelta, fetches: Fetches) -> None:
         status: int | None = OK
         retry_after = None
         if isinstance(failure, FetchFailed):
@@ -110,7 +110,9 @@ class Fetch:
                 fetches.throttled += 1
                 status = status or 429
         fetches.statuses.append(status)
-        self._gate.told(self._declared.key, Answer(status, took, retry_after))
+        # What a source says of its own limits also stands in the headers of a good answer.
+        headers = {} if page is None else page.stats.get("headers", {})
+        self._gate.told(self._declared.key, Answer(status, took, retry_after, headers))
 
     async def _judge(self, failure: Exception, tried: int, fetches: Fetches) -> End | None:
         """Say how the run ends, or None when the page is to be asked for again, after a pause."""
