@@ -133,7 +133,6 @@ class Held(NamedTuple):
     tenant: str
     status: str
     fail_fast: bool
-    open_count: int
     parent_agent_id: str | None
 
 
