@@ -74,8 +74,8 @@ def drain(stage: Stage, workers: int) -> Figures:
     return drain_filled(stage, workers, stage.count("drain"))
 
 
-def drain_filled(stage: Stage, workers: int, count: int) -> Figures:
-    stage.client("bulk", count)
+def drain_filled(stage: Stage, workers: int, count: int, op: str = "bulk", **numbers: int) -> Figures:
+    stage.client(op, count, **numbers)
     stage.server.settle(stage.database)
     with stage.crew(workers) as crew:
         before, cpu, store = stage.server.counters(stage.database), crew.cpu(), stage.server.cpu()
@@ -207,6 +207,18 @@ def deep(stage: Stage) -> Figures:
     return figures
 
 
+def gates(stage: Stage) -> Figures:
+    """Drain what has keys, through gates: few hot ones, few with one slot each, and many; beside the plain drain."""
+    figures: Figures = {}
+    for name, keys, slots in (("plain", 0, 0), ("hot", 5, 10), ("single", 5, 1), ("many", 1000, 1)):
+        stage.fresh()
+        count = stage.count("gates")
+        given = {"op": "keyed", "keys": keys, "slots": slots} if keys else {}
+        drained = drain_filled(stage, 1, count, **given)  # type: ignore[arg-type]
+        figures[name], figures[f"{name}_cpu"] = drained["rate"], drained["cpu"]
+    return figures
+
+
 def filled(stage: Stage, kind: str) -> str:
     """The name of a template with a million rows of a kind, made once per run."""
     if kind == "empty":
@@ -232,6 +244,7 @@ WORKLOADS: dict[str, Callable[[Stage], Figures]] = {
     "steps": steps,
     "schedule": schedule,
     "deep": deep,
+    "gates": gates,
 }
 NEEDS = {"drain1": "drain", "drain2": "drain"}
-USUAL = tuple(name for name in WORKLOADS if name != "deep")
+USUAL = tuple(name for name in WORKLOADS if name not in ("deep", "gates"))

@@ -81,6 +81,7 @@ class Sizes:
     schedule: int = 10_000
     join: int = 10
     steps: int = 200
+    gates: int = 10_000
     deep: int = 20_000
 
 
@@ -107,6 +108,8 @@ class Order:
     gap: float = 0.02
     due: float = 0.0
     cap: float = 20.0
+    keys: int = 1
+    slots: int = 1
 
 
 class Peer:
@@ -147,6 +150,10 @@ class Peer:
 
     async def create_workflows(self, jobs: range) -> None:
         """Create workflows of STEPS durable steps each; `marks.start` is called first in each."""
+        raise NotImplementedError
+
+    async def create_keyed(self, jobs: range, *, keys: int, slots: int) -> None:
+        """Create all `jobs`, spread over so many keys, of each of which so many may run at once."""
         raise NotImplementedError
 
     async def work(self) -> None:
@@ -218,6 +225,11 @@ async def _steps(peer: Peer, order: Order) -> dict[str, Any]:
     return {}
 
 
+async def _keyed(peer: Peer, order: Order) -> dict[str, Any]:
+    await peer.create_keyed(range(order.count), keys=order.keys, slots=order.slots)
+    return {}
+
+
 OPERATIONS: dict[str, Callable[[Peer, Order], Awaitable[dict[str, Any]]]] = {
     "single": _single,
     "flight": _flight,
@@ -225,6 +237,7 @@ OPERATIONS: dict[str, Callable[[Peer, Order], Awaitable[dict[str, Any]]]] = {
     "latency": _latency,
     "join": _join,
     "steps": _steps,
+    "keyed": _keyed,
 }
 
 

@@ -129,7 +129,9 @@ async def crowd(url: str, count: int) -> dict[str, float]:
         await ask(app, names[:SET])
         async with app.worker():
             waiting = "select count(*) from ferryman.agent_inbox where archived_at is null and id = agent_turn_id"
-            suspended = f"select ({waiting}) - (select count(*) from ferryman.agent_state_head where status = 'suspended')"
+            suspended = (
+                f"select ({waiting}) - (select count(*) from ferryman.agent_state_head where status = 'suspended')"
+            )
             await until(app, suspended)
             before = psutil.Process().memory_info().rss
             await ask(app, names[SET:])
@@ -159,7 +161,7 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory(prefix="fm-") as place, Server(Path(place) / "data") as server:
         for name in given.work.split(","):
-            server.admin.execute(f"create database {name}")  # type: ignore[call-overload]
+            server.admin.execute(f"create database {name}")
             asyncio.run(Ferryman(server.url(name)).migrate())
             more = [] if given.turns is None else ["--turns", str(given.turns)]
             told = subprocess.run(

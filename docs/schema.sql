@@ -2,6 +2,12 @@
 
 CREATE SCHEMA ferryman;
 
+CREATE FUNCTION ferryman.agents_setting(key text, otherwise double precision) RETURNS interval
+    LANGUAGE sql STABLE
+    AS $$
+    select make_interval(secs => coalesce((select value::text::float8 from ferryman.settings where name = key), otherwise))
+$$;
+
 CREATE FUNCTION ferryman.backoff_in(asked jsonb, place integer) RETURNS jsonb
     LANGUAGE plpgsql
     AS $_$
@@ -104,7 +110,8 @@ begin
     -- By key: of two sets that share keys, one waits for the other's first and then for no more.
     waiting := array(
         select draft.ordinality::integer from unnest(drafts) with ordinality as draft
-        order by coalesce(draft.idempotency_key, '') collate "C", coalesce(draft.idempotency_scope, '') collate "C",
+        order by coalesce(draft.singleton, '') collate "C", coalesce(draft.debounce, '') collate "C",
+                 coalesce(draft.idempotency_key, '') collate "C", coalesce(draft.idempotency_scope, '') collate "C",
                  coalesce(draft.task_id, '') collate "C", draft.ordinality);
     -- Who holds the lock of a queue that bounds how much of it is live counts alone, and in one order (sql/queues/deep.sql).
     perform pg_advisory_xact_lock(hashtextextended('ferryman.depth' || chr(31) || queue.name, 0))
@@ -121,10 +128,10 @@ begin
         with inserted as (
             insert into ferryman.tasks (
                 id, tenant, queue, name, payload, priority, timeout_ms, max_retries, schedule_type, scheduled_at, task_id,
-                idempotency_key, idempotency_scope, traceparent, backoff, due_at, ends_at, state, rank, wake_at, created_at, updated_at)
+                idempotency_key, idempotency_scope, traceparent, backoff, limit_key, singleton, debounce, due_at, ends_at, state, rank, wake_at, created_at, updated_at)
             select draft.id, draft.tenant, draft.queue, draft.name, draft.payload, draft.priority, draft.timeout_ms, draft.max_retries,
                    draft.schedule_type, draft.scheduled_at, draft.task_id, draft.idempotency_key, draft.idempotency_scope,
-                   draft.traceparent, draft.backoff, draft.due_at, draft.ends_at, draft.state, draft.rank, draft.wake_at,
+                   draft.traceparent, draft.backoff, draft.limit_key, draft.singleton, draft.debounce, draft.due_at, draft.ends_at, draft.state, draft.rank, draft.wake_at,
                    draft.created_at, draft.updated_at
             from unnest(waiting) with ordinality as turn (place, nth)
             join unnest(drafts) with ordinality as draft on draft.ordinality = turn.place
@@ -159,6 +166,15 @@ begin
                 where task.tenant = word.tenant and task.idempotency_key = word.idempotency_key
                   and task.idempotency_scope is not distinct from word.idempotency_scope
             ) as met;
+            if made is null then
+                existing.id := ferryman.meet_task(word.tenant, word.singleton, word.debounce, word.payload,
+                                                  ferryman.quiet_in(word.asked, word.place));
+                if existing.id is not null then
+                    hits := hits || word.place;
+                    met := met || existing.id;
+                end if;
+                continue;
+            end if;
             select task.* into existing from ferryman.tasks as task where task.id = made[1];
             continue when not found;
             differing := case when cardinality(made) > 1 then array['task_id', 'idempotency_key'] else array(
@@ -217,7 +233,8 @@ begin
     end if;
     -- One ring for each topic, whatever the number of tasks; none if nothing was born.
     perform ferryman.ring(case draft.state when 'ready' then 'ready' else 'due' end,
-                          array_agg(distinct draft.queue || chr(31) || draft.tenant) filter (where draft.state = 'ready'))
+                          array_agg(distinct draft.queue || chr(31) || draft.tenant || case when draft.limit_key is null then '' else chr(31) end)
+                              filter (where draft.state = 'ready'))
     from unnest(drafts) with ordinality as draft
     where draft.ordinality = any(born)
     group by draft.state
@@ -320,13 +337,15 @@ CREATE FUNCTION ferryman.draft_task(asked jsonb, place integer, known jsonb) RET
     AS $_$
 declare
     fields constant text[] := array['tenant', 'task_id', 'name', 'queue', 'priority', 'schedule_type', 'scheduled_at', 'timeout_ms',
-        'max_retries', 'backoff', 'idempotency_key', 'idempotency_scope', 'ends_at', 'payload', 'traceparent'];
+        'max_retries', 'backoff', 'idempotency_key', 'idempotency_scope', 'ends_at', 'payload', 'traceparent',
+        'limit_key', 'singleton', 'debounce', 'debounce_key'];
     name constant text := '^[A-Za-z0-9_.:-]{1,200}$';
     named constant text := '1 to 200 characters of letters, digits, _ . : -';
     key constant text := '^(?=.*[^\s\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000])[^\u0001-\u001f\u007f-\u009f\u2028\u2029]{1,200}$';
     keyed constant text := '1 to 200 printable characters';
     draft ferryman.tasks;
     stray text;
+    quiet interval;
 begin
     if jsonb_typeof(asked) <> 'object' then
         perform ferryman.refuse('TASK_INVALID_REQUEST', format('Expected an object, got %s.', jsonb_typeof(asked)),
@@ -378,10 +397,26 @@ begin
         'a W3C traceparent', place);
     draft.payload := case when asked ->> 'payload' is null then '{}' else asked -> 'payload' end;
     perform ferryman.refuse_payload(draft.payload, (known ->> 'tasks.payload_limit')::bigint, place);
-    draft.due_at := coalesce(draft.scheduled_at, draft.created_at);
+    draft.limit_key := ferryman.text_in(asked, 'limit_key', key, keyed, place);
+    draft.singleton := case when jsonb_typeof(asked -> 'singleton') = 'boolean'
+        then case when (asked -> 'singleton')::boolean then draft.name end
+        else ferryman.text_in(asked, 'singleton', key, keyed, place) end;
+    quiet := ferryman.quiet_in(asked, place);
+    draft.debounce := coalesce(ferryman.text_in(asked, 'debounce_key', key, keyed, place), draft.name);
+    if quiet is null then
+        if asked ->> 'debounce_key' is not null then
+            perform ferryman.refuse_field('TASK_INVALID_REQUEST', 'debounce_key', 'it together with debounce', '"it alone"', place);
+        end if;
+        draft.debounce := null;
+    end if;
+    -- What waits for quiet waits from now; greatest() passes over what is null.
+    draft.due_at := coalesce(greatest(draft.scheduled_at, draft.created_at + quiet), draft.created_at);
     draft.ends_at := ferryman.time_in(asked, 'ends_at', 'TASK_INVALID_REQUEST', place);
     if draft.ends_at <= draft.scheduled_at then
         perform ferryman.refuse_field('TASK_INVALID_REQUEST', 'ends_at', 'a time after scheduled_at', asked -> 'ends_at', place);
+    end if;
+    if quiet is not null and draft.ends_at <= draft.created_at + quiet then
+        perform ferryman.refuse_field('TASK_INVALID_REQUEST', 'debounce', 'a wait that is over before ends_at', asked -> 'debounce', place);
     end if;
     draft.ends_at := coalesce(draft.ends_at,
         greatest(draft.due_at, draft.created_at) + (known ->> 'tasks.ends_after_seconds')::float8 * interval '1 s');
@@ -545,9 +580,49 @@ CREATE FUNCTION ferryman.explained_tasks(id uuid) RETURNS jsonb
             when task.finished_at is not null then 'It has ended.'
             when task.leased_until is not null then format('It runs, attempt %s of %s.', task.attempt, 1 + task.max_retries)
             when task.wake_at is not null then 'It waits for a time.'
-            else 'It waits for a worker.' end)
+            else coalesce(
+                (select format('It waits for a slot of its %s: %s of %s %s held%s.', full_limit.whose, full_limit.held, full_limit.slots,
+                               case full_limit.held when 1 then 'is' else 'are' end,
+                               case when full_limit.others > 0 then format(', %s of them by other tenants', full_limit.others) end)
+                 from ferryman.full_limits(task.id) as full_limit
+                 limit 1),
+                'It waits for a worker.') end)
     from ferryman.tasks as task
     where task.id = explained_tasks.id
+$$;
+
+CREATE FUNCTION ferryman.full_limits(id uuid) RETURNS TABLE(whose text, slots bigint, held bigint, others bigint)
+    LANGUAGE sql STABLE
+    AS $$
+    with task as materialized (
+        select each.* from ferryman.tasks as each where each.id = full_limits.id and each.rank is not null
+    ),
+    agreed as materialized (
+        select queue.* from task join ferryman.queues as queue on queue.name = task.queue and queue.tenant in ('*', task.tenant)
+    ),
+    room as materialized (
+        select case agreed.tenant when '*' then '' else 'tenant in its ' end as whose, agreed.tenant, null as limit_key,
+               agreed.concurrency as slots
+        from agreed
+        where agreed.concurrency is not null
+        union all
+        select format('key %s in its ', task.limit_key), task.tenant, task.limit_key,
+               coalesce((select own.key_concurrency from agreed as own where own.tenant <> '*'),
+                        (select whole.key_concurrency from agreed as whole where whole.tenant = '*'), 1)
+        from task
+        where task.limit_key is not null
+    )
+    select room.whose || 'queue ' || task.queue, room.slots, used.held, used.others
+    from task, room
+    cross join lateral (
+        select count(*) as held, count(*) filter (where holder.tenant <> task.tenant) as others
+        from ferryman.tasks as holder
+        where holder.queue = task.queue and (room.tenant = '*' or holder.tenant = room.tenant)
+          and (room.limit_key is null or holder.limit_key = room.limit_key)
+          and holder.slot and holder.leased_until is not null
+    ) as used
+    where used.held >= room.slots
+    order by room.limit_key is null, room.tenant = '*'
 $$;
 
 CREATE FUNCTION ferryman.id_at(moment timestamp with time zone) RETURNS uuid
@@ -563,6 +638,28 @@ CREATE FUNCTION ferryman.late_before() RETURNS timestamp with time zone
                 then ferryman.clock() - ferryman.slack()
                 else '-infinity' end
     from ferryman.watchdog
+$$;
+
+CREATE FUNCTION ferryman.meet_task(whose text, single text, quieted text, newest jsonb, quiet interval) RETURNS uuid
+    LANGUAGE plpgsql
+    AS $$
+declare
+    now constant timestamptz := ferryman.clock();
+    met uuid;
+begin
+    select task.id into met
+    from ferryman.tasks as task
+    where task.tenant = whose and task.singleton = single and task.finished_at is null;
+    if met is null then
+        update ferryman.tasks as task
+        set payload = newest, updated_at = now,
+            due_at = case when now + quiet < task.ends_at then now + quiet else task.due_at end,
+            wake_at = case when now + quiet < task.ends_at then now + quiet else task.wake_at end
+        where task.tenant = whose and task.debounce = quieted and task.state = 'pending'
+        returning task.id into met;
+    end if;
+    return met;
+end
 $$;
 
 CREATE FUNCTION ferryman.new_id() RETURNS uuid
@@ -599,14 +696,26 @@ CREATE FUNCTION ferryman.parked(id uuid) RETURNS SETOF ferryman.task_steps
     select step.*
     from ferryman.tasks as task
     join ferryman.task_steps as step on step.task = task.id and step.state = 'open'
-    cross join lateral (
-        select event.data ? 'parked' as parked
-        from ferryman.events as event
-        where event.subject = task.id and event.kind = 'task' and event.to_state is not null
-        order by event.id desc
-        limit 1
-    ) as last
-    where task.id = parked.id and task.state = 'ready' and task.wake_at is not null and last.parked
+    where task.id = parked.id and task.state = 'ready' and task.wake_at is not null
+      and (exists (select from ferryman.task_waits as wait where wait.task = task.id and wait.epoch = task.epoch)
+           or exists (select from ferryman.task_steps as sleep
+                      where sleep.task = task.id and sleep.kind = 'sleep' and sleep.state = 'open' and sleep.until = task.wake_at))
+$$;
+
+CREATE FUNCTION ferryman.quiet_in(asked jsonb, place integer) RETURNS interval
+    LANGUAGE plpgsql
+    AS $$
+declare
+    given jsonb := asked -> 'debounce';
+begin
+    if given is null or given = 'null' then
+        return null;
+    end if;
+    if jsonb_typeof(given) <> 'number' or given::numeric <= 0 or given::numeric > 86400 then
+        perform ferryman.refuse_field('TASK_INVALID_REQUEST', 'debounce', 'more than 0 s and at most a day', given, place);
+    end if;
+    return given::float8 * interval '1 s';
+end
 $$;
 
 CREATE FUNCTION ferryman.reasons_schedules(id uuid) RETURNS TABLE(code text, says text, until timestamp with time zone, about jsonb)
@@ -882,6 +991,17 @@ begin
 end
 $$;
 
+CREATE FUNCTION ferryman.refuse_card_change() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+begin
+    raise exception using
+        errcode = 'FM003',
+        message = 'CARD_IMMUTABLE',
+        hint = 'A card is a fact: write another one.';
+end
+$$;
+
 CREATE FUNCTION ferryman.refuse_field(code text, field text, expected text, got jsonb, place integer) RETURNS void
     LANGUAGE plpgsql
     AS $$
@@ -1068,6 +1188,218 @@ begin
 end
 $_$;
 
+CREATE TABLE ferryman.agent_inbox (
+    id uuid NOT NULL,
+    tenant text NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    look_at timestamp with time zone NOT NULL,
+    ends_at timestamp with time zone NOT NULL,
+    pending_at timestamp with time zone,
+    processed_at timestamp with time zone,
+    archived_at timestamp with time zone,
+    watchdog_at timestamp with time zone,
+    ended_at timestamp with time zone,
+    turn_epoch bigint,
+    wall_ms bigint,
+    recursion_depth integer DEFAULT 0 NOT NULL,
+    requeue_count integer DEFAULT 0 NOT NULL,
+    agent_turn_id uuid,
+    merged_into uuid,
+    context_box_id uuid,
+    output_box_id uuid,
+    card_id uuid,
+    deliverable_card_id uuid,
+    tool_result_card_id uuid,
+    parent_step_id uuid,
+    source_turn_id uuid,
+    source_step_id uuid,
+    budget_id uuid,
+    agent_id text NOT NULL,
+    message_type text NOT NULL,
+    correlation_id text NOT NULL,
+    status text NOT NULL,
+    channel_id text,
+    source_agent_id text,
+    tool_call_id text,
+    callback text,
+    callback_ref text,
+    traceparent text,
+    turn_status text,
+    error_code text,
+    error text,
+    watchdog_error text,
+    payload jsonb DEFAULT '{}'::jsonb NOT NULL,
+    CONSTRAINT agent_inbox_archived_at_present CHECK (((status = ANY (ARRAY['consumed'::text, 'error'::text, 'skipped'::text])) = (archived_at IS NOT NULL))),
+    CONSTRAINT agent_inbox_pending_at_present CHECK (((status = 'pending'::text) = (pending_at IS NOT NULL))),
+    CONSTRAINT agent_inbox_processed_at_present CHECK (((status = 'processing'::text) = (processed_at IS NOT NULL))),
+    CONSTRAINT agent_inbox_status_known CHECK ((status = ANY (ARRAY['queued'::text, 'pending'::text, 'processing'::text, 'consumed'::text, 'error'::text, 'skipped'::text]))),
+    CONSTRAINT agent_inbox_turn_status_check CHECK ((turn_status = ANY (ARRAY['success'::text, 'failed'::text, 'canceled'::text, 'timeout'::text, 'partial'::text])))
+)
+WITH (fillfactor='80', autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
+
+COMMENT ON COLUMN ferryman.agent_inbox.look_at IS 'When the watchdog looks at a live message next.';
+
+COMMENT ON COLUMN ferryman.agent_inbox.ends_at IS 'By when a live message is ended, whatever happens.';
+
+CREATE TABLE ferryman.agent_state_head (
+    id uuid NOT NULL,
+    tenant text NOT NULL,
+    agent_id text NOT NULL,
+    updated_at timestamp with time zone NOT NULL,
+    since_at timestamp with time zone NOT NULL,
+    ready_at timestamp with time zone,
+    dispatch_deadline timestamp with time zone,
+    leased_until timestamp with time zone,
+    resume_deadline timestamp with time zone,
+    turn_deadline timestamp with time zone,
+    started_at timestamp with time zone,
+    retried_at timestamp with time zone,
+    turn_epoch bigint DEFAULT 0 NOT NULL,
+    active_recursion_depth integer,
+    waiting_tool_count integer DEFAULT 0 NOT NULL,
+    dispatch_retries integer DEFAULT 0 NOT NULL,
+    lease_owner uuid,
+    active_agent_turn_id uuid,
+    active_inbox_id uuid,
+    parent_step_id uuid,
+    context_box_id uuid,
+    output_box_id uuid,
+    last_output_box_id uuid,
+    budget_id uuid,
+    status text DEFAULT 'idle'::text NOT NULL,
+    profile text NOT NULL,
+    worker_target text DEFAULT 'default'::text NOT NULL,
+    active_channel_id text,
+    callback text,
+    callback_ref text,
+    traceparent text,
+    CONSTRAINT agent_state_head_active_agent_turn_id_present CHECK (((status = ANY (ARRAY['dispatched'::text, 'running'::text, 'suspended'::text])) = (active_agent_turn_id IS NOT NULL))),
+    CONSTRAINT agent_state_head_active_inbox_id_present CHECK (((status = ANY (ARRAY['dispatched'::text, 'running'::text, 'suspended'::text])) = (active_inbox_id IS NOT NULL))),
+    CONSTRAINT agent_state_head_dispatch_deadline_present CHECK (((status = 'dispatched'::text) = (dispatch_deadline IS NOT NULL))),
+    CONSTRAINT agent_state_head_dispatched_is_ready CHECK (((status <> 'dispatched'::text) OR (ready_at IS NOT NULL))),
+    CONSTRAINT agent_state_head_idle_is_still CHECK (((status <> 'idle'::text) OR ((ready_at IS NULL) AND (waiting_tool_count = 0)))),
+    CONSTRAINT agent_state_head_lease_owner_present CHECK (((status = 'running'::text) = (lease_owner IS NOT NULL))),
+    CONSTRAINT agent_state_head_leased_until_present CHECK (((status = 'running'::text) = (leased_until IS NOT NULL))),
+    CONSTRAINT agent_state_head_output_box_id_present CHECK (((status = ANY (ARRAY['dispatched'::text, 'running'::text, 'suspended'::text])) = (output_box_id IS NOT NULL))),
+    CONSTRAINT agent_state_head_resume_deadline_present CHECK (((status = 'suspended'::text) = (resume_deadline IS NOT NULL))),
+    CONSTRAINT agent_state_head_status_known CHECK ((status = ANY (ARRAY['idle'::text, 'dispatched'::text, 'running'::text, 'suspended'::text]))),
+    CONSTRAINT agent_state_head_turn_deadline_present CHECK (((status = ANY (ARRAY['dispatched'::text, 'running'::text, 'suspended'::text])) = (turn_deadline IS NOT NULL))),
+    CONSTRAINT agent_state_head_waiting_tool_count_check CHECK ((waiting_tool_count >= 0))
+)
+WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
+
+COMMENT ON COLUMN ferryman.agent_state_head.since_at IS 'Since when in this status; no retry moves it.';
+
+COMMENT ON COLUMN ferryman.agent_state_head.ready_at IS 'Since when a worker may take the turn in hand. Null: it is in hand, or waits, or there is none.';
+
+COMMENT ON COLUMN ferryman.agent_state_head.turn_deadline IS 'The end of the turn''s wall time (A18).';
+
+COMMENT ON COLUMN ferryman.agent_state_head.turn_epoch IS 'The fence: compared by every write of a holder.';
+
+CREATE TABLE ferryman.agent_steps (
+    tenant text NOT NULL,
+    agent_turn_id uuid NOT NULL,
+    kind text NOT NULL,
+    name text NOT NULL,
+    nth integer DEFAULT 1 NOT NULL,
+    id uuid NOT NULL,
+    started_at timestamp with time zone NOT NULL,
+    ended_at timestamp with time zone,
+    turn_epoch bigint NOT NULL,
+    input_tokens bigint,
+    output_tokens bigint,
+    cost numeric,
+    agent_id text NOT NULL,
+    status text NOT NULL,
+    error text,
+    tool_call_ids text[] DEFAULT '{}'::text[] NOT NULL,
+    result jsonb,
+    metadata jsonb,
+    CONSTRAINT agent_steps_status_check CHECK ((status = ANY (ARRAY['started'::text, 'suspended'::text, 'completed'::text, 'failed'::text])))
+);
+
+CREATE TABLE ferryman.agents (
+    id uuid NOT NULL,
+    tenant text NOT NULL,
+    agent_id text NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    profile text NOT NULL,
+    worker_target text DEFAULT 'default'::text NOT NULL,
+    when_busy text DEFAULT 'enqueue'::text NOT NULL,
+    derived_from text,
+    tags text[] DEFAULT '{}'::text[] NOT NULL,
+    metadata jsonb DEFAULT '{}'::jsonb NOT NULL,
+    CONSTRAINT agents_when_busy_check CHECK ((when_busy = ANY (ARRAY['enqueue'::text, 'reject'::text, 'interrupt'::text, 'merge'::text])))
+);
+
+CREATE TABLE ferryman.turn_waiting_tools (
+    tenant text NOT NULL,
+    tool_call_id text NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    deadline_at timestamp with time zone NOT NULL,
+    ends_at timestamp with time zone NOT NULL,
+    received_at timestamp with time zone,
+    applied_at timestamp with time zone,
+    turn_epoch bigint NOT NULL,
+    nth integer DEFAULT 1 NOT NULL,
+    agent_turn_id uuid NOT NULL,
+    step_id uuid,
+    task_id uuid,
+    tool_call_card_id uuid NOT NULL,
+    tool_result_card_id uuid,
+    agent_id text NOT NULL,
+    tool_name text NOT NULL,
+    wait_status text DEFAULT 'waiting'::text NOT NULL,
+    after_execution text DEFAULT 'suspend'::text NOT NULL,
+    CONSTRAINT turn_waiting_tools_after_execution_check CHECK ((after_execution = ANY (ARRAY['suspend'::text, 'terminate'::text]))),
+    CONSTRAINT turn_waiting_tools_wait_status_known CHECK ((wait_status = ANY (ARRAY['waiting'::text, 'received'::text, 'applied'::text, 'expired'::text, 'dropped'::text])))
+);
+
+CREATE VIEW ferryman.bounds_agents AS
+ SELECT 'agent'::text AS domain,
+    head.active_agent_turn_id AS id,
+    head.tenant,
+    head.status AS state,
+        CASE head.status
+            WHEN 'dispatched'::text THEN 'W6'::text
+            WHEN 'running'::text THEN 'W7'::text
+            ELSE 'W2'::text
+        END AS rule,
+        CASE head.status
+            WHEN 'dispatched'::text THEN head.dispatch_deadline
+            WHEN 'running'::text THEN LEAST((head.turn_deadline + '00:00:05'::interval), (head.leased_until + ferryman.agents_setting('pmo.active_reap_seconds'::text, (300)::double precision)))
+            ELSE head.resume_deadline
+        END AS ends_by,
+    ((head.turn_deadline + '00:00:05'::interval) + ((2)::double precision * ferryman.slack())) AS terminal_by
+   FROM ferryman.agent_state_head head
+  WHERE (head.active_agent_turn_id IS NOT NULL)
+UNION ALL
+ SELECT 'message'::text AS domain,
+    message.id,
+    message.tenant,
+    message.status AS state,
+        CASE message.status
+            WHEN 'processing'::text THEN 'W1'::text
+            WHEN 'pending'::text THEN 'W8'::text
+            ELSE 'A3'::text
+        END AS rule,
+    message.ends_at AS ends_by,
+    (message.ends_at + ((2)::double precision * ferryman.slack())) AS terminal_by
+   FROM ferryman.agent_inbox message
+  WHERE (message.archived_at IS NULL)
+UNION ALL
+ SELECT 'wait'::text AS domain,
+    waiting.agent_turn_id AS id,
+    waiting.tenant,
+    waiting.wait_status AS state,
+    'W2'::text AS rule,
+    waiting.deadline_at AS ends_by,
+    (waiting.ends_at + ((2)::double precision * ferryman.slack())) AS terminal_by
+   FROM ferryman.turn_waiting_tools waiting
+  WHERE (waiting.wait_status = 'waiting'::text);
+
+COMMENT ON VIEW ferryman.bounds_agents IS 'Every turn, message and waited-for call that is live, the rule that ends it, and by when.';
+
 CREATE TABLE ferryman.schedules (
     id uuid NOT NULL,
     next_run_at timestamp with time zone,
@@ -1098,6 +1430,10 @@ CREATE TABLE ferryman.schedules (
     idempotency_scope text,
     backoff jsonb,
     payload jsonb NOT NULL,
+    limit_key text,
+    singleton text,
+    debounce text,
+    quiet interval,
     CONSTRAINT schedules_catch_up_known CHECK ((catch_up = ANY (ARRAY['latest'::text, 'all'::text, 'none'::text]))),
     CONSTRAINT schedules_ended_at_present CHECK (((state = 'ended'::text) = (ended_at IS NOT NULL))),
     CONSTRAINT schedules_next_run_at_finite CHECK (isfinite(next_run_at)),
@@ -1118,6 +1454,10 @@ COMMENT ON COLUMN ferryman.schedules.last_run_at IS 'The fire time of its latest
 COMMENT ON COLUMN ferryman.schedules.declared IS 'It stands in the code of an app, which brings it up to date when a worker starts.';
 
 COMMENT ON COLUMN ferryman.schedules.schedule_id IS 'Given by its creator; null means: the text of id.';
+
+COMMENT ON COLUMN ferryman.schedules.limit_key IS 'The keys of its firings (see tasks), made of its payload when it was written.';
+
+COMMENT ON COLUMN ferryman.schedules.quiet IS 'How long its firings wait for another call with the same debounce.';
 
 CREATE VIEW ferryman.bounds_tasks AS
  SELECT 'task'::text AS domain,
@@ -1153,16 +1493,70 @@ UNION ALL
 COMMENT ON VIEW ferryman.bounds_tasks IS 'Every live task and schedule, the rule that ends it, and by when.';
 
 CREATE VIEW ferryman.bounds AS
- SELECT domain,
-    id,
-    tenant,
-    state,
-    rule,
-    ends_by,
-    terminal_by
-   FROM ferryman.bounds_tasks;
+ SELECT bounds_tasks.domain,
+    bounds_tasks.id,
+    bounds_tasks.tenant,
+    bounds_tasks.state,
+    bounds_tasks.rule,
+    bounds_tasks.ends_by,
+    bounds_tasks.terminal_by
+   FROM ferryman.bounds_tasks
+UNION ALL
+ SELECT bounds_agents.domain,
+    bounds_agents.id,
+    bounds_agents.tenant,
+    bounds_agents.state,
+    bounds_agents.rule,
+    bounds_agents.ends_by,
+    bounds_agents.terminal_by
+   FROM ferryman.bounds_agents;
 
 COMMENT ON VIEW ferryman.bounds IS 'Every live object, the rule that ends it, and by when.';
+
+CREATE TABLE ferryman.boxes (
+    id uuid NOT NULL,
+    tenant text NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    updated_at timestamp with time zone NOT NULL,
+    card_ids uuid[] DEFAULT '{}'::uuid[] NOT NULL
+);
+
+CREATE TABLE ferryman.budget_reservations (
+    tenant text NOT NULL,
+    budget_id uuid NOT NULL,
+    agent_turn_id uuid NOT NULL,
+    name text NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    tokens bigint DEFAULT 0 NOT NULL,
+    tool_calls bigint DEFAULT 0 NOT NULL,
+    cost numeric DEFAULT 0 NOT NULL
+);
+
+CREATE TABLE ferryman.budgets (
+    tenant text NOT NULL,
+    id uuid NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    tokens_limit bigint,
+    tokens_spent bigint DEFAULT 0 NOT NULL,
+    tool_calls_limit bigint,
+    tool_calls_spent bigint DEFAULT 0 NOT NULL,
+    cost_limit numeric,
+    cost_spent numeric DEFAULT 0 NOT NULL
+);
+
+CREATE TABLE ferryman.cards (
+    id uuid NOT NULL,
+    tenant text NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    agent_turn_id uuid,
+    step_id uuid,
+    type text NOT NULL,
+    role text NOT NULL,
+    author_id text NOT NULL,
+    tool_call_id text,
+    content jsonb NOT NULL,
+    metadata jsonb
+);
 
 CREATE TABLE ferryman.clock_shift (
     only_row boolean DEFAULT true NOT NULL,
@@ -1223,6 +1617,24 @@ ALTER TABLE ferryman.events ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     CACHE 1
 );
 
+CREATE TABLE ferryman.execution_edges (
+    tenant text NOT NULL,
+    correlation_id text NOT NULL,
+    primitive text NOT NULL,
+    edge_phase text NOT NULL,
+    id uuid NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    recursion_depth integer NOT NULL,
+    source_turn_id uuid,
+    source_step_id uuid,
+    target_turn_id uuid,
+    source_agent_id text,
+    target_agent_id text,
+    metadata jsonb,
+    CONSTRAINT execution_edges_edge_phase_check CHECK ((edge_phase = ANY (ARRAY['request'::text, 'response'::text]))),
+    CONSTRAINT execution_edges_primitive_check CHECK ((primitive = ANY (ARRAY['enqueue'::text, 'report'::text, 'join'::text, 'cancel'::text, 'wakeup'::text])))
+);
+
 CREATE TABLE ferryman.migrations (
     version integer NOT NULL,
     name text NOT NULL,
@@ -1230,6 +1642,63 @@ CREATE TABLE ferryman.migrations (
     oldest_code integer DEFAULT 0 NOT NULL,
     applied_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
 );
+
+CREATE VIEW ferryman.overdue_agents AS
+ WITH edge AS MATERIALIZED (
+         SELECT ferryman.late_before() AS late_before
+        )
+ SELECT 'agent'::text AS domain,
+    head.active_agent_turn_id AS id,
+    head.tenant,
+    head.status AS state,
+    'W6'::text AS rule,
+    head.dispatch_deadline AS ends_by
+   FROM ferryman.agent_state_head head
+  WHERE ((head.ready_at > '-infinity'::timestamp with time zone) AND (head.dispatch_deadline < ( SELECT edge.late_before
+           FROM edge)))
+UNION ALL
+ SELECT 'agent'::text AS domain,
+    head.active_agent_turn_id AS id,
+    head.tenant,
+    head.status AS state,
+    'W7'::text AS rule,
+    head.leased_until AS ends_by
+   FROM ferryman.agent_state_head head
+  WHERE ((head.leased_until > '-infinity'::timestamp with time zone) AND (head.leased_until < (( SELECT edge.late_before
+           FROM edge) - ferryman.agents_setting('pmo.active_reap_seconds'::text, (300)::double precision))))
+UNION ALL
+ SELECT 'agent'::text AS domain,
+    head.active_agent_turn_id AS id,
+    head.tenant,
+    head.status AS state,
+    'W2'::text AS rule,
+    head.resume_deadline AS ends_by
+   FROM ferryman.agent_state_head head
+  WHERE ((head.resume_deadline > '-infinity'::timestamp with time zone) AND (head.resume_deadline < ( SELECT edge.late_before
+           FROM edge)))
+UNION ALL
+ SELECT 'wait'::text AS domain,
+    waiting.agent_turn_id AS id,
+    waiting.tenant,
+    waiting.wait_status AS state,
+    'W2'::text AS rule,
+    waiting.deadline_at AS ends_by
+   FROM ferryman.turn_waiting_tools waiting
+  WHERE ((waiting.wait_status = 'waiting'::text) AND (waiting.deadline_at > '-infinity'::timestamp with time zone) AND (waiting.deadline_at < ( SELECT edge.late_before
+           FROM edge)))
+UNION ALL
+ SELECT 'message'::text AS domain,
+    message.id,
+    message.tenant,
+    message.status AS state,
+    'A3'::text AS rule,
+    message.ends_at AS ends_by
+   FROM ferryman.agent_inbox message
+  WHERE ((message.archived_at IS NULL) AND (message.look_at > '-infinity'::timestamp with time zone) AND (message.look_at < ( SELECT edge.late_before
+           FROM edge)) AND (message.ends_at < ( SELECT edge.late_before
+           FROM edge)));
+
+COMMENT ON VIEW ferryman.overdue_agents IS 'Live turns, messages and calls past the time by which a rule should have acted on them.';
 
 CREATE VIEW ferryman.overdue_tasks AS
  WITH edge AS MATERIALIZED (
@@ -1278,13 +1747,21 @@ UNION ALL
 COMMENT ON VIEW ferryman.overdue_tasks IS 'Live tasks and schedules past the time by which a rule should have acted on them.';
 
 CREATE VIEW ferryman.overdue AS
- SELECT domain,
-    id,
-    tenant,
-    state,
-    rule,
-    ends_by
-   FROM ferryman.overdue_tasks;
+ SELECT overdue_tasks.domain,
+    overdue_tasks.id,
+    overdue_tasks.tenant,
+    overdue_tasks.state,
+    overdue_tasks.rule,
+    overdue_tasks.ends_by
+   FROM ferryman.overdue_tasks
+UNION ALL
+ SELECT overdue_agents.domain,
+    overdue_agents.id,
+    overdue_agents.tenant,
+    overdue_agents.state,
+    overdue_agents.rule,
+    overdue_agents.ends_by
+   FROM ferryman.overdue_agents;
 
 COMMENT ON VIEW ferryman.overdue IS 'Live objects past the time by which a rule should have acted on them; empty by invariant.';
 
@@ -1401,6 +1878,26 @@ WITH (fillfactor='50');
 
 COMMENT ON COLUMN ferryman.task_waits.open IS 'How many of the children must end before it goes on. Null: it waits for none.';
 
+CREATE TABLE ferryman.turn_resume_ledger (
+    tenant text NOT NULL,
+    tool_call_id text NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    updated_at timestamp with time zone NOT NULL,
+    ends_at timestamp with time zone NOT NULL,
+    lease_expires_at timestamp with time zone,
+    turn_epoch bigint NOT NULL,
+    attempt_count integer DEFAULT 0 NOT NULL,
+    agent_turn_id uuid NOT NULL,
+    lease_owner uuid,
+    tool_result_card_id uuid NOT NULL,
+    agent_id text NOT NULL,
+    status text DEFAULT 'pending'::text NOT NULL,
+    last_error text,
+    CONSTRAINT turn_resume_ledger_lease_expires_at_present CHECK (((status = 'processing'::text) = (lease_expires_at IS NOT NULL))),
+    CONSTRAINT turn_resume_ledger_lease_owner_present CHECK (((status = 'processing'::text) = (lease_owner IS NOT NULL))),
+    CONSTRAINT turn_resume_ledger_status_known CHECK ((status = ANY (ARRAY['pending'::text, 'processing'::text, 'applied'::text, 'dropped'::text])))
+);
+
 CREATE TABLE ferryman.watchdog (
     only_row boolean DEFAULT true NOT NULL,
     ticked_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
@@ -1423,11 +1920,44 @@ CREATE TABLE ferryman.workers (
 
 ALTER TABLE ONLY ferryman.events ATTACH PARTITION ferryman.events_default DEFAULT;
 
+ALTER TABLE ONLY ferryman.agent_inbox
+    ADD CONSTRAINT agent_inbox_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY ferryman.agent_state_head
+    ADD CONSTRAINT agent_state_head_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY ferryman.agent_state_head
+    ADD CONSTRAINT agent_state_head_tenant_agent_id_key UNIQUE (tenant, agent_id);
+
+ALTER TABLE ONLY ferryman.agent_steps
+    ADD CONSTRAINT agent_steps_pkey PRIMARY KEY (tenant, agent_turn_id, kind, name, nth);
+
+ALTER TABLE ONLY ferryman.agents
+    ADD CONSTRAINT agents_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY ferryman.agents
+    ADD CONSTRAINT agents_tenant_agent_id_key UNIQUE (tenant, agent_id);
+
+ALTER TABLE ONLY ferryman.boxes
+    ADD CONSTRAINT boxes_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY ferryman.budget_reservations
+    ADD CONSTRAINT budget_reservations_pkey PRIMARY KEY (tenant, agent_turn_id, budget_id, name);
+
+ALTER TABLE ONLY ferryman.budgets
+    ADD CONSTRAINT budgets_pkey PRIMARY KEY (tenant, id);
+
+ALTER TABLE ONLY ferryman.cards
+    ADD CONSTRAINT cards_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY ferryman.clock_shift
     ADD CONSTRAINT clock_shift_pkey PRIMARY KEY (only_row);
 
 ALTER TABLE ONLY ferryman.consumers
     ADD CONSTRAINT consumers_pkey PRIMARY KEY (name);
+
+ALTER TABLE ONLY ferryman.execution_edges
+    ADD CONSTRAINT execution_edges_pkey PRIMARY KEY (tenant, correlation_id, primitive, edge_phase);
 
 ALTER TABLE ONLY ferryman.migrations
     ADD CONSTRAINT migrations_pkey PRIMARY KEY (version);
@@ -1465,11 +1995,33 @@ ALTER TABLE ONLY ferryman.task_waits
 ALTER TABLE ONLY ferryman.tasks
     ADD CONSTRAINT tasks_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY ferryman.turn_resume_ledger
+    ADD CONSTRAINT turn_resume_ledger_pkey PRIMARY KEY (tenant, tool_call_id);
+
+ALTER TABLE ONLY ferryman.turn_waiting_tools
+    ADD CONSTRAINT turn_waiting_tools_pkey PRIMARY KEY (tenant, tool_call_id);
+
 ALTER TABLE ONLY ferryman.watchdog
     ADD CONSTRAINT watchdog_pkey PRIMARY KEY (only_row);
 
 ALTER TABLE ONLY ferryman.workers
     ADD CONSTRAINT workers_pkey PRIMARY KEY (boot_id);
+
+CREATE UNIQUE INDEX agent_inbox_correlation ON ferryman.agent_inbox USING btree (tenant, message_type, correlation_id);
+
+CREATE INDEX agent_inbox_look ON ferryman.agent_inbox USING btree (look_at) WHERE (archived_at IS NULL);
+
+CREATE INDEX agent_inbox_open ON ferryman.agent_inbox USING btree (tenant, agent_id, created_at, id) WHERE (archived_at IS NULL);
+
+CREATE INDEX agent_state_head_leased ON ferryman.agent_state_head USING btree (leased_until) WHERE (leased_until IS NOT NULL);
+
+CREATE INDEX agent_state_head_ready ON ferryman.agent_state_head USING btree (ready_at) WHERE (ready_at IS NOT NULL);
+
+CREATE INDEX agent_state_head_resume ON ferryman.agent_state_head USING btree (resume_deadline) WHERE (resume_deadline IS NOT NULL);
+
+CREATE UNIQUE INDEX agent_state_head_turn ON ferryman.agent_state_head USING btree (active_agent_turn_id) WHERE (active_agent_turn_id IS NOT NULL);
+
+CREATE INDEX budget_reservations_budget ON ferryman.budget_reservations USING btree (tenant, budget_id);
 
 CREATE INDEX events_order ON ONLY ferryman.events USING btree (id);
 
@@ -1478,6 +2030,8 @@ CREATE INDEX events_default_id_idx ON ferryman.events_default USING btree (id);
 CREATE INDEX events_subject ON ONLY ferryman.events USING btree (subject, id);
 
 CREATE INDEX events_default_subject_id_idx ON ferryman.events_default USING btree (subject, id);
+
+CREATE INDEX execution_edges_source ON ferryman.execution_edges USING btree (tenant, source_turn_id) WHERE (source_turn_id IS NOT NULL);
 
 CREATE INDEX schedules_due ON ferryman.schedules USING btree (next_run_at) WHERE (next_run_at IS NOT NULL);
 
@@ -1521,9 +2075,27 @@ CREATE UNIQUE INDEX tasks_task_id ON ferryman.tasks USING btree (tenant, task_id
 
 CREATE INDEX tasks_waking ON ferryman.tasks USING btree (wake_at) WHERE (wake_at IS NOT NULL);
 
+CREATE INDEX turn_resume_ledger_leased ON ferryman.turn_resume_ledger USING btree (lease_expires_at) WHERE (lease_expires_at IS NOT NULL);
+
+CREATE INDEX turn_resume_ledger_turn ON ferryman.turn_resume_ledger USING btree (agent_turn_id) WHERE (status = ANY (ARRAY['pending'::text, 'processing'::text]));
+
+CREATE INDEX turn_waiting_tools_late ON ferryman.turn_waiting_tools USING btree (deadline_at) WHERE (wait_status = 'waiting'::text);
+
+CREATE INDEX turn_waiting_tools_turn ON ferryman.turn_waiting_tools USING btree (agent_turn_id, created_at, tool_call_id);
+
 ALTER INDEX ferryman.events_order ATTACH PARTITION ferryman.events_default_id_idx;
 
 ALTER INDEX ferryman.events_subject ATTACH PARTITION ferryman.events_default_subject_id_idx;
+
+CREATE TRIGGER agent_inbox_status_births BEFORE INSERT ON ferryman.agent_inbox FOR EACH ROW WHEN (((new.status = ANY (ARRAY['queued'::text, 'pending'::text, 'processing'::text])) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('MESSAGE_INVALID_TRANSITION', 'status', 'id');
+
+CREATE TRIGGER agent_inbox_status_moves BEFORE UPDATE OF status ON ferryman.agent_inbox FOR EACH ROW WHEN ((((((((((((old.status = 'pending'::text) AND (new.status = 'error'::text)) OR ((old.status = 'pending'::text) AND (new.status = 'processing'::text))) OR ((old.status = 'pending'::text) AND (new.status = 'skipped'::text))) OR ((old.status = 'processing'::text) AND (new.status = 'consumed'::text))) OR ((old.status = 'processing'::text) AND (new.status = 'error'::text))) OR ((old.status = 'processing'::text) AND (new.status = 'pending'::text))) OR ((old.status = 'queued'::text) AND (new.status = 'error'::text))) OR ((old.status = 'queued'::text) AND (new.status = 'pending'::text))) OR ((old.status = 'queued'::text) AND (new.status = 'skipped'::text))) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('MESSAGE_INVALID_TRANSITION', 'status', 'id');
+
+CREATE TRIGGER agent_state_head_status_births BEFORE INSERT ON ferryman.agent_state_head FOR EACH ROW WHEN (((new.status = 'idle'::text) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('AGENT_INVALID_TRANSITION', 'status', 'agent_id');
+
+CREATE TRIGGER agent_state_head_status_moves BEFORE UPDATE OF status ON ferryman.agent_state_head FOR EACH ROW WHEN ((((((((((old.status = 'dispatched'::text) AND (new.status = 'idle'::text)) OR ((old.status = 'dispatched'::text) AND (new.status = 'running'::text))) OR ((old.status = 'idle'::text) AND (new.status = 'dispatched'::text))) OR ((old.status = 'running'::text) AND (new.status = 'idle'::text))) OR ((old.status = 'running'::text) AND (new.status = 'suspended'::text))) OR ((old.status = 'suspended'::text) AND (new.status = 'idle'::text))) OR ((old.status = 'suspended'::text) AND (new.status = 'running'::text))) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('AGENT_INVALID_TRANSITION', 'status', 'agent_id');
+
+CREATE TRIGGER cards_immutable BEFORE UPDATE OR TRUNCATE ON ferryman.cards FOR EACH STATEMENT EXECUTE FUNCTION ferryman.refuse_card_change();
 
 CREATE TRIGGER events_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON ferryman.events FOR EACH STATEMENT EXECUTE FUNCTION ferryman.refuse_rewriting();
 
@@ -1536,6 +2108,14 @@ CREATE TRIGGER schedules_state_moves BEFORE UPDATE OF state ON ferryman.schedule
 CREATE TRIGGER tasks_state_births BEFORE INSERT ON ferryman.tasks FOR EACH ROW WHEN (((new.state = ANY (ARRAY['pending'::text, 'ready'::text])) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('TASK_INVALID_TRANSITION', 'state', 'id');
 
 CREATE TRIGGER tasks_state_moves BEFORE UPDATE OF state ON ferryman.tasks FOR EACH ROW WHEN (((((((((((old.state = 'pending'::text) AND (new.state = 'cancelled'::text)) OR ((old.state = 'pending'::text) AND (new.state = 'ready'::text))) OR ((old.state = 'ready'::text) AND (new.state = 'cancelled'::text))) OR ((old.state = 'ready'::text) AND (new.state = 'running'::text))) OR ((old.state = 'running'::text) AND (new.state = 'cancelled'::text))) OR ((old.state = 'running'::text) AND (new.state = 'failed'::text))) OR ((old.state = 'running'::text) AND (new.state = 'ready'::text))) OR ((old.state = 'running'::text) AND (new.state = 'succeeded'::text))) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('TASK_INVALID_TRANSITION', 'state', 'id');
+
+CREATE TRIGGER turn_resume_ledger_status_births BEFORE INSERT ON ferryman.turn_resume_ledger FOR EACH ROW WHEN (((new.status = 'pending'::text) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('RESUME_INVALID_TRANSITION', 'status', 'tool_call_id');
+
+CREATE TRIGGER turn_resume_ledger_status_moves BEFORE UPDATE OF status ON ferryman.turn_resume_ledger FOR EACH ROW WHEN (((((((((old.status = 'pending'::text) AND (new.status = 'applied'::text)) OR ((old.status = 'pending'::text) AND (new.status = 'dropped'::text))) OR ((old.status = 'pending'::text) AND (new.status = 'processing'::text))) OR ((old.status = 'processing'::text) AND (new.status = 'applied'::text))) OR ((old.status = 'processing'::text) AND (new.status = 'dropped'::text))) OR ((old.status = 'processing'::text) AND (new.status = 'pending'::text))) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('RESUME_INVALID_TRANSITION', 'status', 'tool_call_id');
+
+CREATE TRIGGER turn_waiting_tools_wait_status_births BEFORE INSERT ON ferryman.turn_waiting_tools FOR EACH ROW WHEN (((new.wait_status = 'waiting'::text) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('WAIT_INVALID_TRANSITION', 'wait_status', 'tool_call_id');
+
+CREATE TRIGGER turn_waiting_tools_wait_status_moves BEFORE UPDATE OF wait_status ON ferryman.turn_waiting_tools FOR EACH ROW WHEN ((((((((old.wait_status = 'received'::text) AND (new.wait_status = 'applied'::text)) OR ((old.wait_status = 'received'::text) AND (new.wait_status = 'dropped'::text))) OR ((old.wait_status = 'waiting'::text) AND (new.wait_status = 'dropped'::text))) OR ((old.wait_status = 'waiting'::text) AND (new.wait_status = 'expired'::text))) OR ((old.wait_status = 'waiting'::text) AND (new.wait_status = 'received'::text))) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('WAIT_INVALID_TRANSITION', 'wait_status', 'tool_call_id');
 
 ALTER TABLE ONLY ferryman.task_logs
     ADD CONSTRAINT task_logs_task_fkey FOREIGN KEY (task) REFERENCES ferryman.tasks(id) ON DELETE CASCADE;

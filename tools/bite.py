@@ -34,8 +34,14 @@ MOVES = ["tests/sql/test_matrix.py", "tests/sql/test_guards.py", "tests/sql/test
 READS = ["tests/sql/test_reading.py"]
 LOCKS = ["tests/sql/test_lock_order.py"]
 STEPS = ["tests/sql/test_steps.py"]
-FLOWS = ["tests/tasks/test_queues.py"]
-GATES = ["tests/sql/test_gates.py"]
+FLOWS = [
+    "tests/tasks/test_flows.py",
+    "tests/tasks/test_queues.py",
+    "tests/tasks/test_queues_declared.py",
+    "tests/tasks/test_ways_in.py",
+]
+GATES = ["tests/sql/test_gates.py", "tests/sql/test_gates_terms.py", "tests/sql/test_agreements.py"]
+SCHEDULES = ["tests/sql/test_schedules.py", "tests/sql/test_schedules_read.py"]
 TESTS: dict[str, list[str]] = {
     "tasks/tasks/turn": [*MOVES, *LOCKS],
     "tasks/tasks/settle": [*MOVES, *LOCKS, "tests/tasks/test_callbacks.py"],
@@ -46,7 +52,12 @@ TESTS: dict[str, list[str]] = {
     "tasks/tasks/reclaim": MOVES,
     "tasks/tasks/lapsed": MOVES,
     "tasks/tasks/expired": MOVES,
-    "tasks/tasks/create": ["tests/tasks/test_birth.py", "tests/tasks/test_idempotency.py", "tests/tasks/test_watch.py"],
+    "tasks/tasks/create": [
+        "tests/tasks/test_birth.py",
+        "tests/tasks/test_idempotency.py",
+        "tests/tasks/test_watch.py",
+        *FLOWS,
+    ],
     "tasks/tasks/create_alike": ["tests/tasks/test_bulk.py", "tests/tasks/test_birth.py"],
     "tasks/tasks/existing": [
         "tests/tasks/test_idempotency.py",
@@ -55,9 +66,11 @@ TESTS: dict[str, list[str]] = {
     ],
     "tasks/tasks": [*READS, "tests/tasks/test_tenancy.py", "tests/tasks/test_birth.py"],
     "tasks/tasks/explain": ["tests/tasks/test_explain.py", "tests/tasks/test_explain_waits.py"],
-    "tasks/retention": ["tests/tasks/test_retention.py"],
-    "tasks/schedules": ["tests/sql/test_schedules.py"],
-    "tasks/schedules/create": ["tests/tasks/test_schedules.py"],
+    "tasks/retention": ["tests/tasks/test_leavings.py"],
+    "tasks/retention/walk": ["tests/tasks/test_retention.py"],
+    "tasks/retention/forget": ["tests/tasks/test_retention.py"],
+    "tasks/schedules": SCHEDULES,
+    "tasks/schedules/create": ["tests/tasks/test_schedules.py", "tests/tasks/test_schedules_asked.py"],
     "tasks/schedules/declare": ["tests/tasks/test_schedules_firing.py"],
     "tasks/schedules/due": ["tests/sql/test_schedules.py", "tests/tasks/test_schedules_firing.py"],
     "tasks/schedules/fire": ["tests/sql/test_schedules.py", "tests/tasks/test_schedules_firing.py"],
@@ -66,7 +79,6 @@ TESTS: dict[str, list[str]] = {
     "tasks/queues": [*GATES, *FLOWS],
     "tasks/queues/claim": GATES,
     "tasks/queues/lock": [*GATES, "tests/property/test_gates.py"],
-    "tasks/tasks/create_flowing": FLOWS,
     "tasks/tasks/standing": FLOWS,
     "tasks/tasks/postpone": FLOWS,
     "tasks/tasks/retry": FLOWS,
@@ -83,7 +95,7 @@ TESTS: dict[str, list[str]] = {
         "tests/sql/test_events_partitions.py",
     ],
     "kernel/watchdog": ["tests/watchdog"],
-    "tasks/invariants": ["tests/sql/test_invariants.py", "tests/sql/test_schedules.py"],
+    "tasks/invariants": ["tests/sql/test_invariants.py", "tests/sql/test_schedules_read.py"],
     "kernel/invariants": ["tests/sql/test_invariants.py"],
 }
 
@@ -148,11 +160,24 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ("tasks/retention/walk", "limit :span"): "said twice: for each stretch, and for the page",
     ("tasks/retention/walk", "order by part.stretch, part.id"): _SORTED,
     ("tasks/retention/walk", "order by page.stretch, page.id"): _SORTED,
+    ("tasks/retention/schedules", "order by each.id"): _SORTED,
+    ("tasks/retention/schedules", "order by page.id"): _SORTED,
+    ("tasks/retention/waits", "order by each.task"): _SORTED,
+    ("tasks/retention/waits", "order by page.id"): _SORTED,
+    ("tasks/retention/signals", "order by each.task"): _SORTED,
+    ("tasks/retention/signals", "order by page.task"): _SORTED,
+    ("tasks/task_waits/stuck", "order by each.task"): _SORTED,
+    ("tasks/task_waits/stuck", "order by page.id"): _SORTED,
+    ("tasks/retention/forget_schedules", "order by schedule.id"): _NOBODY,
+    ("tasks/retention/forget_signals", "order by signal.id"): _NOBODY,
+    ("tasks/retention/waits", "limit 1"): "an id names one row; said so that it is looked up by its key",
+    ("tasks/retention/signals", "limit 1"): "an id names one row; said so that it is looked up by its key",
+    ("tasks/task_waits/stuck", "limit 1"): "an id names one row; said so that it is looked up by its key",
+    ("tasks/tasks/named", "limit 1"): "a name of a tenant names one row; said so that it is looked up by its key",
     ("tasks/tasks/reclaim", "where mine.leased_until is not null"): "names the index of leases (test_plans.py)",
-    ("tasks/tasks/reclaim", "and mine.lease_owner = :owner"): "said twice: what is locked, and what is written",
-    ("tasks/tasks/reclaim", "and task.lease_owner = :owner"): "said twice: what is locked, and what is written",
-    ("tasks/tasks/reclaim", "order by mine.id"): "an array of ids is looked up in the order of the index",
-    ("tasks/tasks/reclaim", "for update))"): "the update locks the same rows in the same order",
+    ("tasks/tasks/reclaim", "and mine.lease_owner = :owner"): "said twice: what is found, and what is locked",
+    ("tasks/tasks/reclaim", "and task.lease_owner = :owner"): "said twice: what is found, and what is locked",
+    ("tasks/tasks/reclaim", "order by task.id"): _NOBODY,
 }
 
 _GUARD = re.compile(r"^\s*(?:and|or|where|on|having|limit|order by|for update|on conflict)\b", re.IGNORECASE)

@@ -19,6 +19,7 @@ from typing import Any
 
 from ferryman.app.embedded import Embedded
 from ferryman.kernel import migrate
+from ferryman.agents.states import HEAD, MESSAGE, RESUME, WAIT
 from ferryman.kernel.machine import Machine
 from ferryman.tasks.states import SCHEDULE, TASK
 from tools import reference
@@ -90,6 +91,10 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/schema.sql": schema,
     "docs/machines/tasks.md": lambda: lifecycle(TASK),
     "docs/machines/schedules.md": lambda: lifecycle(SCHEDULE),
+    "docs/machines/agent_state_head.md": lambda: lifecycle(HEAD),
+    "docs/machines/agent_inbox.md": lambda: lifecycle(MESSAGE),
+    "docs/machines/turn_waiting_tools.md": lambda: lifecycle(WAIT),
+    "docs/machines/turn_resume_ledger.md": lambda: lifecycle(RESUME),
     "docs/reference.md": reference.page,
 }
 

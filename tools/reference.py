@@ -20,10 +20,10 @@ from ferryman.app.queues import Queues
 from ferryman.kernel import errors, telemetry
 from ferryman.kernel.events import Event
 from ferryman.kernel.settings import Settings
-from ferryman.tasks.intake.flow import Retried
 from ferryman.tasks.intake.queues import Holder, Queue
 from ferryman.tasks.intake.read import LogLine
 from ferryman.tasks.intake.result import Progress
+from ferryman.tasks.intake.retry import Retried
 from ferryman.tasks.model import Firing
 
 WIDTH = 110

@@ -29,11 +29,11 @@ from generate_series(1, {rows}) as n,
 
 class Ferryman(Peer):
     name = "ferryman"
-    can = ("enqueue", "bulk", "drain", "latency", "join", "steps", "schedule", "startup", "deep")
+    can = ("enqueue", "bulk", "drain", "latency", "join", "steps", "schedule", "startup", "deep", "gates")
     done = """
         select count(*) from ferryman.tasks
         where id > '01000000-0000-0000-0000-000000000000' and state = 'succeeded'"""
-    sizes = Sizes(flight=20_000, bulk=50_000, drain=50_000, join=30, steps=5_000)
+    sizes = Sizes(flight=20_000, bulk=50_000, drain=50_000, join=30, steps=5_000, gates=10_000)
     fill: ClassVar[Mapping[str, str]] = {
         "finished": "set session_replication_role = replica;"
         + FILL.format(state="succeeded", attempt=1, wake_at="null", finished_at="now()")
@@ -64,6 +64,11 @@ class Ferryman(Peer):
         workflow.__annotations__["ctx"] = ferryman.Context
         app.task(name="noop")(noop)
         app.task(name="workflow")(workflow)
+
+        async def keyed(job: int, key: int) -> None:
+            self.marks.start(job)
+
+        app.task(name="keyed", limit_key="k{key}")(keyed)
         return app
 
     async def migrate(self) -> None:
@@ -89,6 +94,10 @@ class Ferryman(Peer):
 
     async def create_workflows(self, jobs: range) -> None:
         await self.app.tasks.create_many("workflow", [{"job": job} for job in jobs])
+
+    async def create_keyed(self, jobs: range, *, keys: int, slots: int) -> None:
+        await self.app.queues.set("default", new=True, key_concurrency=slots)
+        await self.app.tasks.create_many("keyed", [{"job": job, "key": job % keys} for job in jobs])
 
     async def work(self) -> None:
         app = self.make()

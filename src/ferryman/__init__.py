@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ferryman.tasks.model import ScheduleRecord, TaskRecord
     from ferryman.tasks.states import ScheduleState, TaskState
     from ferryman.tasks.work.context import Context, current
-    from ferryman.tasks.work.memory import Child
+    from ferryman.tasks.work.offspring import Child
 
 __all__ = [
     "Backoff",

@@ -206,6 +206,21 @@ async def test_a_stop_for_an_old_epoch_is_consumed_without_effect(house: House) 
     assert await house.ends(taken.id) == [("failed", "stopped")]
 
 
+@pytest.mark.contract("A16", "A5", "R5")
+async def test_a_parent_stops_a_child_that_is_deeper_than_itself(house: House) -> None:
+    """The source refuses such a stop because the depths differ, and nobody looks at the answer."""
+    await house.agent()
+    parent = Source(agent_id="boss", turn=ids.new_id(), depth=3)
+    child = await house.enqueue(source=parent)
+    await house.claim()
+
+    answer = await house.stop(child, source=parent)
+
+    assert answer.status == "accepted"
+    assert await house.carry_out_stops() == 1
+    assert await house.ends(child) == [("failed", "stopped")]
+
+
 @pytest.mark.contract("A7")
 async def test_turns_ask_for_turns_only_so_deep(house: House) -> None:
     await house.agent()

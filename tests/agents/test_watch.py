@@ -393,7 +393,7 @@ async def _asked_stop(house: House) -> None:
     await house.stop((await house.begin()).id)
 
 
-@pytest.mark.contract("W", "K23")
+@pytest.mark.contract("W23", "K23")
 @pytest.mark.parametrize(
     ("plant", "rule", "after"),
     [

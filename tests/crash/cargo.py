@@ -65,7 +65,10 @@ async def load_schedules(url: str, count: int) -> None:
     """Create schedules that are due once: an hour has passed since."""
     async with client(url) as app:
         for n in range(count):
-            await app.schedules.create("job", {"key": f"s{n}"}, every=3600)
+            # Every other has a key: its firing looks before it is born.
+            keys = {"singleton": f"s{n}"} if n % 2 else {}
+            asked = {"name": "job", "payload": {"key": f"s{n}"}, "schedule_type": "every", "interval": 3600}
+            await app.schedules.accept(asked | keys)
         async with app.database.session() as tx:
             await travel(tx, timedelta(hours=1, minutes=5))
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ferryman import Context, Ferryman
+from ferryman import Context, Ferryman, Turn
 from ferryman.kernel import errors, faults, telemetry
 from ferryman.kernel.db import Tx
 from ferryman.tasks.model import Ended
@@ -50,8 +50,55 @@ class Debts:
         await tx.fetch("update public.owed set ends = ends + 1 where ref = any($1) returning ref", refs)
 
 
-def build(history: History) -> Ferryman:
+def sail(app: Ferryman, history: History) -> None:
+    """Let agents sail too: steps, tools that hold, and another agent's turn, each with a word that no other run would say."""
+
+    @app.tool(backoff=0.05)
+    async def knot(number: int, hold: float = 0.0, gate: str | None = None) -> str:
+        await asyncio.sleep(hold)
+        while gate is not None and not Path(gate).exists():  # noqa: ASYNC110 - opened by another process
+            await asyncio.sleep(GATE_SECONDS)
+        return f"knot {number}"
+
+    @app.agent
+    async def mate(turn: Turn) -> str:
+        history.write("mate", turn=str(turn.id))
+        return f"aye {turn.instruction}"
+
+    @app.agent
+    async def stone(turn: Turn) -> str:
+        if turn.instruction == "block":
+            history.write("blocks")
+            time.sleep(8)
+            history.write("unblocks")
+        return str(turn.instruction)
+
+    @app.agent
+    async def sailor(turn: Turn) -> list[str]:
+        told = {"turn": str(turn.id)}
+        given = turn.instruction if isinstance(turn.instruction, dict) else {}
+        history.write("start", **told)
+
+        async def ran(name: str) -> str:
+            word = f"{name} {os.getpid()} {time.monotonic()}"
+            history.write("ran", **told, step=name, word=word)
+            while given.get("gate") and not Path(given["gate"]).exists():  # noqa: ASYNC110 - opened by another process
+                await asyncio.sleep(GATE_SECONDS)
+            await asyncio.sleep(given.get("hold", 0.0))
+            return word
+
+        words = [await turn.step("look", ran, "look")]
+        words += await asyncio.gather(turn.call_tool("knot", number=1), turn.call_tool("knot", number=2))
+        words.append(await turn.step("steer", ran, "steer"))
+        words.append(await turn.delegate(mate, "captain"))
+        history.write("end", **told, words=words)
+        return words
+
+
+def build(history: History, *, agents: bool = False) -> Ferryman:
     app = Ferryman()
+    if agents:
+        sail(app, history)
     app.on_end("debt", Debts())
 
     @app.task(backoff=0.05)
@@ -68,7 +115,8 @@ def build(history: History) -> Ferryman:
         history.write("end", **told)
         return key
 
-    @app.task(backoff=0.05)
+    # With keys: its births look before they are stored.
+    @app.task(backoff=0.05, limit_key="{key}", singleton="{key}")
     async def leg(ctx: Context, key: str) -> str:
         told = {"task": str(ctx.id), "epoch": ctx.task.epoch, "attempt": ctx.attempt}
         history.write("start", **told)
@@ -102,20 +150,22 @@ async def report_fences(history: History) -> None:
     seen: dict[str, float] = {}
     while True:
         for move in ("settle", "renew", "step"):
-            labels = {"domain": "task", "move": move}
-            count = telemetry.registry().get_sample_value(FENCED, labels) or 0.0
+            count = 0.0
+            for domain in ("task", "turn"):
+                labels = {"domain": domain, "move": move}
+                count += telemetry.registry().get_sample_value(FENCED, labels) or 0.0
             if count > seen.get(move, 0.0):
                 seen[move] = count
                 history.write("fenced", move=move, count=count)
         await asyncio.sleep(0.02)
 
 
-async def work(history: History) -> None:
+async def work(history: History, *, agents: bool) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, stop.set)
     fences = loop.create_task(report_fences(history))
-    async with build(history) as app:
+    async with build(history, agents=agents) as app:
         history.write("working")
         await app.work(stop=stop)
     history.write("stopped")
@@ -147,7 +197,7 @@ def live(plan: dict[str, Any], life: str | None) -> None:
     history = History(plan["history"])
     history.write("born", faults=life)
     if plan["role"] == "worker":
-        asyncio.run(work(history))
+        asyncio.run(work(history, agents=plan.get("agents", False)))
     else:
         asyncio.run(produce(history, count=plan["count"], prefix=plan.get("prefix", "k")))
 

@@ -126,7 +126,8 @@ async def promotes(tx: Session, tasks: Sequence[UUID], _place: int) -> Moved:
 
 
 async def reclaims(tx: Session, tasks: Sequence[UUID], _place: int) -> Moved:
-    return set(list(tasks)[: await store.reclaim(tx, owner=HOLDER, held=[])])
+    count, _busy = await store.reclaim(tx, owner=HOLDER, held=[])
+    return set(list(tasks)[:count])
 
 
 MOVES: dict[str, Move] = {

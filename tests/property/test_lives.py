@@ -214,7 +214,7 @@ class Lives(RuleBasedStateMachine):
         """A worker forgets what it holds, and hands back what is leased to it."""
         worker.claims.clear()
         mine = [life for life in self.lives.values() if life.owner == worker.owner]
-        assert self.run(store.reclaim(self.tx, owner=worker.owner, held=[])) == len(mine)
+        assert self.run(store.reclaim(self.tx, owner=worker.owner, held=[])) == (len(mine), 0)
         for life in mine:
             life.again(self.now, 0, used=0)
 

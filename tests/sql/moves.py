@@ -90,7 +90,7 @@ async def _promote(tx: Session, _task: UUID) -> bool:
 
 
 async def _reclaim(tx: Session, _task: UUID) -> bool:
-    return await store.reclaim(tx, owner=OWNER, held=[]) == 1
+    return await store.reclaim(tx, owner=OWNER, held=[]) == (1, 0)
 
 
 async def _park(tx: Session, task: UUID) -> bool:

@@ -79,6 +79,10 @@ WRONG: dict[str, list[Any]] = {
         {"base_seconds": 90, "cap_seconds": 80}, {"kind": "list"}, {"kind": "list", "delays_seconds": 5}, {"odd": 1},
         {"kind": "list", "delays_seconds": [1], "base_seconds": 1},
     ],
+    "limit_key": ["", 5],
+    "singleton": ["a\tb", 5],
+    "debounce": [0, 86401, "5", True, {}],
+    "debounce_key": ["k"],
     "payload": [
         {"n": 2**63}, {"n": [0, {"m": -(2**63) - 1}]}, deep(129), {"a": deep(128)}, "x" * (1024 * 1024),
     ],
@@ -97,6 +101,8 @@ BAD: list[Any] = [
     {"schedule_type": "cron", "scheduled_at": LATER},
     {"schedule_type": "at", "scheduled_at": LATER, "ends_at": LATER},
     {"idempotency_key": "k", "idempotency_scope": ""},
+    {"debounce": 5, "debounce_key": "a\tb"},
+    {"debounce": 86000, "ends_at": "2020-01-01T00:00:00Z"},
     5,
     "mail",
     True,
@@ -132,6 +138,12 @@ GOOD: list[dict[str, Any]] = [
     {"schedule_type": "at", "scheduled_at": LATER, "ends_at": "2031-01-01T00:00:00+02:00"},
     {"schedule_type": "at", "scheduled_at": "2020-01-01T00:00:00.5-0130"},
     {"schedule_type": "at", "scheduled_at": "2030-06-01T12:30Z"},
+    {"limit_key": "k", "singleton": "s"},
+    {"name": "mail", "singleton": True},
+    {"singleton": False, "debounce": None, "limit_key": None, "debounce_key": None},
+    {"name": "mail", "debounce": 60.5},
+    {"debounce": 60, "debounce_key": "d", "schedule_type": "at", "scheduled_at": LATER},
+    {"debounce": 60, "schedule_type": "at", "scheduled_at": "2020-01-01T00:00:00Z"},
     *(
         {"backoff": fit}
         for fit in (
@@ -142,7 +154,8 @@ GOOD: list[dict[str, Any]] = [
 ]  # fmt: skip
 ROW = """
 select tenant, queue, name, payload, priority, timeout_ms, max_retries, schedule_type, scheduled_at, task_id, idempotency_key,
-       idempotency_scope, backoff, state, attempt, epoch, lease_count, callback, rank - created_at as rank, wake_at,
+       idempotency_scope, backoff, state, attempt, epoch, lease_count, callback, rank - created_at as rank,
+       case when debounce is null then wake_at end as wake_at, wake_at - due_at as waking, limit_key, singleton, debounce,
        due_at - case when schedule_type is null then created_at else due_at end as due,
        ends_at - case when schedule_type is null or due_at < created_at then created_at else due_at end as ends,
        updated_at - created_at as updated
@@ -361,6 +374,40 @@ async def test_a_full_queue_refuses_the_whole_call(sql: Any, tenant: str) -> Non
     ]  # a repeat is answered however full it is
     with pytest.raises(asyncpg.PostgresError, match="TASK_QUEUE_FULL"):
         await create(sql, later)
+
+
+@pytest.mark.contract("K16", "T17")
+async def test_a_singleton_that_lives_is_the_answer_and_a_waiting_call_is_put_off(sql: Any, app: Ferryman) -> None:
+    single = {"name": "mail", "singleton": True}
+    first, again, theirs = await create(sql, [single, single, {**single, "tenant": "other"}])
+    assert [row["idempotent_hit"] for row in (first, again, theirs)] == [False, True, False]
+    assert (again["id"], (await app.tasks.accept(single)).id) == (first["id"], first["id"])
+    await app.tasks.cancel(first["id"])
+    assert (await create(sql, single))[0]["id"] != first["id"]
+
+    quiet = {"debounce": 30, "debounce_key": "d"}
+    [waiting] = await create(sql, {**quiet, "payload": 1})
+    [later] = await create(sql, {**quiet, "payload": 2, "debounce": 90})
+    by_door = await app.tasks.accept({**quiet, "payload": 3, "debounce": 900})
+    assert (later["id"], by_door.id) == (waiting["id"], waiting["id"])
+    assert (waiting["state"], later["idempotent_hit"], by_door.idempotent_hit) == ("pending", True, True)
+    assert timedelta(seconds=55) < later["due_at"] - waiting["due_at"] < timedelta(seconds=90)
+    assert await sql.fetchval("select payload from ferryman.tasks where id = $1", waiting["id"]) == "3"
+    async with app.database.session() as tx:
+        assert await invariants.check(tx, wiring.invariants()) == []
+
+
+@pytest.mark.contract("K16", "T17")
+async def test_twenty_with_one_singleton_at_the_same_time_make_one_task(database_url: str, sql: Any) -> None:
+    async def one() -> UUID:
+        connection = await asyncpg.connect(database_url)
+        try:
+            [row] = await create(connection, [{"singleton": "s"}])
+            return row["id"]  # type: ignore[no-any-return]
+        finally:
+            await connection.close()
+
+    assert len({await each for each in asyncio.as_completed([one() for _ in range(20)])}) == 1
 
 
 @pytest.mark.contract("K16")

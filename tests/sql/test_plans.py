@@ -124,6 +124,7 @@ HOT = [
         {"tenant": "acme", "id": IDS[0], "task_id": "t"},
         {"tasks_pkey", "tasks_task_id", "task_progress_pkey"},
     ),
+    Hot(reads._NAMED, {"task_ids": ["t"] * 100, "tenant": "acme"}, {"tasks_task_id"}),
     Hot(moves._RENEW, {"ids": IDS, "epochs": [1] * 100, "owner": IDS[0], "lease": TERM, "margin": TERM}, BY_KEY),
     Hot(moves._SETTLE, {"outcomes": WORDS, "lapsed": False}, BY_KEY),
     Hot(
@@ -143,8 +144,8 @@ HOT = [
     Hot(
         steps._REMEMBER,
         {
-            "tasks": IDS, "epochs": [1] * 100, "names": ["a"] * 100, "nths": [1] * 100, "positions": [1] * 100,
-            "states": ["done"] * 100, "results": ["1"] * 100, "owner": IDS[0],
+            "tasks": IDS, "epochs": [1] * 100, "kinds": ["step"] * 100, "names": ["a"] * 100, "nths": [1] * 100,
+            "positions": [1] * 100, "states": ["done"] * 100, "results": ["1"] * 100, "owner": IDS[0],
         },
         BY_KEY,
     ),
@@ -200,17 +201,19 @@ HOT = [
     Hot(flows._NEWEST, {"queue": "keyed", "tenant": "tenant0"}, {"tasks_ready", "tasks_keyed"}),
     Hot(moves._LAPSED, {"limit": 500, "kinds": []}, {"tasks_leased"}),
     Hot(moves._EXPIRED, {"limit": 500, "kinds": []}, {"tasks_ending"}),
-    Hot(moves._PROMOTE, {"limit": 1000}, {"tasks_pkey", "tasks_waking", "schedules_due"}, anywhere=False),
+    Hot(moves._PROMOTE, {"limit": 1000, "aside": IDS}, {"tasks_pkey", "tasks_waking", "schedules_due"}, anywhere=False),
     Hot(schedules._DUE, {"aside": IDS, "limit": 100}, {"schedules_due"}, anywhere=False),
     Hot(
         schedules._FIRE,
         {
             "ids": IDS, "was": [MOMENT] * 100, "nexts": [MOMENT] * 100, "missed": [0] * 100, "skipped": [0] * 100,
-            "tasks": IDS, "schedules": IDS, "times": [MOMENT] * 100, "ends_after": TERM, "by_hand": False,
+            "reasons": [None] * 100, "tasks": IDS, "schedules": IDS, "times": [MOMENT] * 100, "ends_after": TERM,
+            "by_hand": False,
         },
         {"schedules_pkey", "tasks_firing_live"},
         anywhere=False,
     ),
+    Hot(schedules._LIVE, {"ids": IDS}, {"tasks_firing_live"}),
     Hot(moves._RECLAIM, {"owner": IDS[0], "held": IDS}, {"tasks_pkey", "tasks_leased"}, anywhere=False),
     Hot(reads._DEPTH, {}, {"tasks_leased", "tasks_ending"}, anywhere=False),
     Hot(reads._QUEUES, {}, {"tasks_leased", "tasks_ending"}, anywhere=False),
@@ -222,6 +225,33 @@ HOT = [
         anywhere=False,
     ),
     Hot(retention._FORGET, {"ids": IDS}, BY_KEY),
+    Hot(
+        steps._STUCK,
+        {"limit": 500, "span": 5000, "pace": TERM},
+        BY_KEY | {"retention_pkey", "task_waits_pkey", "task_steps_children", "task_signals_task"},
+        anywhere=False,
+    ),
+    Hot(
+        retention._SCHEDULES,
+        {"limit": 500, "kept": TERM, "span": 5000, "rest": TERM},
+        {"retention_pkey", "schedules_pkey"},
+        anywhere=False,
+    ),
+    Hot(retention._FORGET_SCHEDULES, {"ids": IDS}, {"schedules_pkey"}, anywhere=False),
+    Hot(
+        retention._SIGNALS,
+        {"limit": 500, "span": 5000, "rest": TERM},
+        BY_KEY | {"retention_pkey", "task_signals_task"},
+        anywhere=False,
+    ),
+    Hot(retention._FORGET_SIGNALS, {"ids": list(range(100))}, {"task_signals_pkey"}, anywhere=False),
+    Hot(
+        retention._WAITS,
+        {"limit": 500, "span": 5000, "rest": TERM},
+        BY_KEY | {"retention_pkey", "task_waits_pkey"},
+        anywhere=False,
+    ),
+    Hot(retention._FORGET_WAITS, {"ids": IDS, "epochs": [1] * 100}, {"task_waits_pkey"}, anywhere=False),
     Hot(events.OF, {"subject": IDS[0], "tenant": None}, {"events_default_subject_id_idx"}, anywhere=False),
 ]  # fmt: skip
 

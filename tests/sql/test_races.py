@@ -184,14 +184,14 @@ async def test_a_claim_skips_a_task_that_is_being_cancelled(db: Database, second
 
 
 @pytest.mark.contract("K5", "R4")
-async def test_a_reclaim_that_waited_for_a_result_hands_nothing_back(db: Database, second: Line) -> None:
-    task = await planted(db, RUNNING, **SOUND[RUNNING])
+async def test_a_reclaim_passes_over_what_is_being_written_and_says_so(db: Database, second: Line) -> None:
+    task, free = await planted(db, RUNNING, **SOUND[RUNNING]), await planted(db, RUNNING, **SOUND[RUNNING])
     async with db.transaction() as first:
         await turn(first, outcome(task, SUCCEEDED))
-        reclaiming = await begin_and_wait(db, second, store.reclaim(second, owner=OWNER, held=[]))
+        during = await asyncio.wait_for(store.reclaim(second, owner=OWNER, held=[]), 30)
 
-    assert await reclaiming == 0
-    assert await state(db, task) == SUCCEEDED
+    assert (during, await store.reclaim(second, owner=OWNER, held=[])) == ((1, 1), (0, 0))
+    assert [await state(db, each) for each in (task, free)] == [SUCCEEDED, READY]
 
 
 @pytest.mark.contract("T12", "K11", "R4")

@@ -1,86 +1,20 @@
-"""The statements of schedules, each against every state; their guards, their invariants, and the guard of the database."""
+"""The statements that move and fire schedules, each against every state; their guards, and the guard of the database."""
 
 import json
 from datetime import datetime, timedelta
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import pytest
 
-from ferryman.kernel import errors, invariants
+from ferryman.kernel import errors
 from ferryman.kernel.machine import refuse_sql
 from ferryman.kernel.pool import Database, Session
 from ferryman.tasks import store
-from ferryman.tasks.rules import request, standing
 from ferryman.tasks.states import ACTIVE, ENDED, PAUSED, SCHEDULE, ScheduleState
 from ferryman.tasks.store import schedules
 from ferryman.tasks.store.schedules import Advance, NewFiring
-from ferryman.tasks.watch import SCHEDULE_INVARIANTS
-
-STATES = list(ScheduleState)
-SECOND, HOUR, DAY = timedelta(seconds=1), timedelta(hours=1), timedelta(days=1)
-PLANT = """
-insert into ferryman.schedules
-select (jsonb_populate_record(null::ferryman.schedules, $1::jsonb)).*
-"""
-
-
-async def now_of(tx: Session) -> datetime:
-    return await schedules.clock(tx)
-
-
-async def plant(tx: Session, state: ScheduleState = ACTIVE, **columns: Any) -> UUID:
-    """Put one sound schedule of this state into the table, past the guard of births; nothing is logged."""
-    now = await now_of(tx)
-    row: dict[str, Any] = {
-        "id": uuid4(), "created_at": now, "updated_at": now, "interval_ms": 60_000, "timeout_ms": 1000, "max_retries": 1,
-        "priority": 0, "declared": False, "state": state.value, "tenant": "default", "queue": "default", "name": "mail",
-        "schedule_type": "every", "catch_up": "latest", "overlap": "allow", "payload": {"n": 1}, "fired": 0, "missed": 0,
-        "skipped": 0, "schedule_id": None, "next_run_at": now - SECOND if state is ACTIVE else None,
-        "ended_at": now if state is ENDED else None,
-    } | columns  # fmt: skip
-    await tx.execute("set local session_replication_role = replica")
-    await tx.fetch(
-        PLANT, json.dumps(row, default=lambda each: each.isoformat() if isinstance(each, datetime) else str(each))
-    )
-    await tx.execute("set local session_replication_role = origin")
-    id: UUID = row["id"]
-    return id
-
-
-async def row_of(tx: Session, id: UUID) -> dict[str, Any]:
-    [row] = await tx.fetch(
-        "select to_jsonb(schedule)::text as row from ferryman.schedules as schedule where id = $1", id
-    )
-    found: dict[str, Any] = json.loads(row["row"])
-    return found
-
-
-async def moves_of(tx: Session, id: UUID) -> list[tuple[Any, ...]]:
-    rows = await tx.fetch(
-        "select from_state, to_state, reason_message, kind, tenant from ferryman.events where subject = $1 and to_state is"
-        " not null order by id",
-        id,
-    )
-    return [tuple(row) for row in rows]  # type: ignore[arg-type]  # a record is a sequence
-
-
-async def due_of(tx: Session, id: UUID) -> Any:
-    [row] = await tx.fetch("select next_run_at from ferryman.schedules where id = $1", id)
-    return row["next_run_at"]
-
-
-async def fire(
-    tx: Session, id: UUID, *, next: datetime | None = None, by_hand: bool = False, **more: Any
-) -> list[UUID]:
-    """Fire one schedule for now; return the tasks that were born."""
-    now = await now_of(tx)
-    was = more.pop("was", await due_of(tx, id))
-    rows = await schedules.fire(
-        tx, [Advance(id, was, next, **more)], [NewFiring(uuid4(), id, now)], ends_after=DAY, by_hand=by_hand
-    )
-    return [task for row in rows for task in row["tasks"]]
-
+from tests.sql.standing import DAY, HOUR, SECOND, STATES, due_of, fire, moves_of, now_of, plant, row_of
 
 # What moves
 
@@ -328,134 +262,49 @@ async def test_the_sweep_is_told_when_a_schedule_is_due(given: Session) -> None:
     assert (await store.promote(given, limit=10))[2] <= 0  # type: ignore[operator]
 
 
-# What is read
-
-
-def drafted(**fields: Any) -> Any:
-    return standing.draft(
-        tenant="default", name="mail", payload="{}", defaults=request.Defaults(), schedule_type="every", interval=60, **fields
-    )  # fmt: skip
-
-
-@pytest.mark.contract("T12")
-async def test_what_a_create_met_is_read_by_id_name_or_key_of_its_tenant_and_not_of_the_ended(given: Session) -> None:
-    for tenant, state in (("other", ACTIVE), ("default", ENDED)):
-        await plant(given, state, tenant=tenant, schedule_id="n", idempotency_key="k", idempotency_scope="s")
-    asked = drafted(task_id="n", idempotency_key="k", idempotency_scope="s").schedule
-    assert await schedules.existing(given, asked) == {}
-    by_name = await plant(given, schedule_id="n")
-    by_key = await plant(given, idempotency_key="k", idempotency_scope="s")
-    await plant(given, idempotency_key="k")
-    await plant(given, idempotency_key="j", idempotency_scope="s")
-
-    met = await schedules.existing(given, asked)
-
-    assert {hit: record.id for hit, record in met.items()} == {"schedule_id": by_name, "idempotency_key": by_key}
-    stranger = await plant(given, tenant="other")
-    assert await schedules.existing(given, drafted().schedule._replace(id=stranger)) == {}
-    assert list(await schedules.existing(given, drafted().schedule._replace(id=by_key))) == ["schedule_id"]
-
-
-@pytest.mark.contract("K12")
-async def test_schedules_are_found_by_id_or_name_in_their_tenant_the_newest_of_a_name(given: Session) -> None:
-    old = await plant(given, ENDED, id=UUID(int=1), schedule_id="n")
-    new = await plant(given, id=UUID(int=2), schedule_id="n")
-    theirs = await plant(given, id=UUID(int=3), schedule_id="n", tenant="other")
-
-    async def found(id: UUID | None, name: str | None) -> UUID | None:
-        answer = await schedules.get(given, tenant="default", id=id, schedule_id=name)
-        return None if answer is None else answer[0].id
-
-    assert [await found(None, "n"), await found(old, None), await found(theirs, None), await found(None, "m")] == [
-        new, old, None, None,
-    ]  # fmt: skip
-    assert await schedules.take(given, tenant="default", id=theirs) is None
-    taken = await schedules.take(given, tenant="default", id=new)
-    assert taken is not None
-    assert taken[0].id == new
-
-
-@pytest.mark.contract("K12")
-async def test_a_page_is_of_one_tenant_newest_first_and_filtered(given: Session) -> None:
-    ids = [await plant(given, state, id=UUID(int=n), name=f"h{n % 2}") for n, state in enumerate(STATES, 1)]
-    await plant(given, id=UUID(int=9), tenant="other")
-
-    async def page(**asked: Any) -> list[UUID]:
-        said: dict[str, Any] = {"state": None, "name": None, "before": None, "limit": 10} | asked
-        return [each.id for each in await schedules.list_page(given, tenant="default", **said)]
-
-    assert await page() == ids[::-1]
-    assert await page(limit=2) == ids[:0:-1]
-    assert await page(before=ids[1]) == [ids[0]]
-    assert await page(state="paused") == [ids[1]]
-    assert await page(name="h1") == [ids[2], ids[0]]
-
-
-@pytest.mark.contract("T10", "K12")
-async def test_the_firings_of_a_schedule_are_listed_newest_first(given: Session) -> None:
-    id, other = await plant(given), await plant(given)
+@pytest.mark.contract("T1", "T10")
+async def test_a_schedule_that_was_put_aside_does_not_hide_the_next(given: Session) -> None:
     now = await now_of(given)
-    await fire(given, other, next=now + HOUR)
-    times = [now - HOUR, now - 2 * HOUR, now]
-    new = [NewFiring(uuid4(), id, each) for each in times]
-    await schedules.fire(given, [Advance(id, await due_of(given, id), now + HOUR)], new, ends_after=DAY)
+    aside = await plant(given, next_run_at=now - SECOND)
+    await plant(given, next_run_at=now + 40 * SECOND)
 
-    found = await schedules.firings(given, id, tenant="default", limit=2)
-
-    assert [each.fire_time for each in found] == [now, now - HOUR]
-    assert await schedules.firings(given, id, tenant="other", limit=2) == []
+    assert (await store.promote(given, limit=10, aside=[aside]))[2] == pytest.approx(40, abs=10)
 
 
-# What must be true
+@pytest.mark.contract("T17", "T11")
+@pytest.mark.parametrize("key", [{"singleton": "s"}, {"debounce": "d", "quiet": "60 s"}], ids=str)
+async def test_of_firings_with_one_key_one_is_born_and_the_others_are_skipped(
+    given: Session, key: dict[str, Any]
+) -> None:
+    now = await now_of(given)
+    planted = [await plant(given, **key) for _ in range(6)]
+    advances = [Advance(id, await due_of(given, id), now + HOUR) for id in planted]
 
-BREAKS = {
-    "schedules_are_bounded": "update ferryman.schedules set next_run_at = null",
-    "schedule_and_log_agree": "update ferryman.schedules set state = 'paused', next_run_at = null",
-    "firings_have_one_tenant": "update ferryman.tasks set tenant = 'other'",
-    "one_task_per_firing": (
-        "insert into ferryman.tasks select (jsonb_populate_record(task, jsonb_build_object('id', gen_random_uuid()))).*"
-        " from ferryman.tasks as task"
-    ),
-}
+    firings = [NewFiring(uuid4(), id, now - n * SECOND) for n, id in enumerate(planted)]
+    rows = await schedules.fire(given, advances, firings, ends_after=DAY)
 
-
-@pytest.mark.contract("K23", "T11", "K21")
-@pytest.mark.parametrize("name", BREAKS)
-async def test_an_invariant_of_schedules_notices_what_it_is_there_for(tx: Session, name: str) -> None:
-    assert set(BREAKS) == {each.name for each in SCHEDULE_INVARIANTS}
-    draft = drafted()
-    await schedules.create(tx, draft.schedule, next_run_at=await now_of(tx))
-    await fire(tx, draft.schedule.id, next=await now_of(tx) + HOUR)
-    assert await invariants.check(tx, SCHEDULE_INVARIANTS) == []
-    await tx.execute(
-        """
-        set local session_replication_role = replica;
-        drop index ferryman.tasks_firing;
-        do $$ declare rule record; begin
-            for rule in select conname from pg_constraint where conrelid = 'ferryman.schedules'::regclass and contype = 'c' loop
-                execute format('alter table ferryman.schedules drop constraint %I', rule.conname);
-            end loop;
-        end $$;
-        """
+    assert [task for row in rows for task in row["tasks"]] == [firings[-1].id], "the earliest, whatever the order"
+    counts = [await row_of(given, id) for id in planted]
+    assert sorted((each["fired"], each["skipped"]) for each in counts) == [(0, 1)] * 5 + [(1, 0)]
+    [task] = await given.fetch(
+        "select state, wake_at = due_at as waits, rank, ends_at - due_at as rest from ferryman.tasks"
     )
+    pending = "debounce" in key
+    assert (task["state"], task["waits"], task["rank"] is None) == (
+        ("pending", True, True) if pending else ("ready", None, False)
+    )
+    assert task["rest"] >= DAY
+    [event] = await given.fetch("select to_state from ferryman.events where kind = 'task'")
+    assert event["to_state"] == task["state"]
 
-    await tx.execute(BREAKS[name])
 
-    assert name in {each.name for each in await invariants.check(tx, SCHEDULE_INVARIANTS)}
+@pytest.mark.contract("T10")
+async def test_a_schedule_is_live_while_a_task_of_it_is(given: Session) -> None:
+    fired, other, idle = [await plant(given) for _ in range(3)]
+    for id in (fired, other):
+        assert await fire(given, id, next=await now_of(given) + HOUR)
+    [task] = await given.fetch("select id from ferryman.tasks where schedule = $1", other)
 
-
-@pytest.mark.contract("K21", "W16")
-async def test_an_active_schedule_is_bounded_by_its_next_time_and_overdue_when_it_was_not_fired(given: Session) -> None:
-    on_time, late = await plant(given), await plant(given, next_run_at=await now_of(given) - HOUR)
-    await plant(given, PAUSED)
-    await plant(given, ENDED)
-    await given.fetch("update ferryman.watchdog set grace_until = '-infinity'")
-
-    bounds = await given.fetch("select id, domain, state, rule from ferryman.bounds")
-    overdue = await given.fetch("select id, domain, rule from ferryman.overdue")
-
-    assert {row["id"] for row in bounds} == {on_time, late}
-    assert {(row["domain"], row["state"], row["rule"]) for row in bounds} == {
-        ("schedule", "active", SCHEDULE.bounds()[ACTIVE].rule)
-    }
-    assert [(row["id"], row["domain"], row["rule"]) for row in overdue] == [(late, "schedule", "T10")]
+    assert await schedules.live(given, [fired, idle]) == {fired}
+    await store.cancel(given, [task["id"]], tenant="default", expired=False, code=None, reason=None)
+    assert await schedules.live(given, [fired, other, idle]) == {fired}

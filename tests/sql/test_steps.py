@@ -8,20 +8,23 @@ from uuid import UUID
 
 import pytest
 
-from ferryman.kernel import errors, ids
+from ferryman.kernel import errors, ids, invariants
 from ferryman.kernel.doorbell import NoDoorbell
 from ferryman.kernel.pool import Database, Line, Session
-from ferryman.tasks.joins import CHILD, Joins
+from ferryman.tasks import store
+from ferryman.tasks.joins import CHILD, Joins, child_id
 from ferryman.tasks.model import Answer, Asked, Birth, Call, Ended, Kept, NewTask, Outcome, Park
 from ferryman.tasks.ports import Owners
 from ferryman.tasks.rules import request
 from ferryman.tasks.states import FAILED, READY, RUNNING, SUCCEEDED, TASK, TaskState
 from ferryman.tasks.store import steps
+from ferryman.tasks.watch import TASK_INVARIANTS
 from ferryman.tasks.work.scribe import Scribe
 from ferryman.tasks.work.settle import settle
 from ferryman.testing import plant, travel
 from tests.sql.counted import Counted
 from tests.sql.moves import EPOCH, OTHER, OWNER, SOUND, columns
+from tests.sql.test_races import begin_and_wait
 
 pytestmark = pytest.mark.contract("T19")
 
@@ -436,3 +439,112 @@ async def test_a_busy_row_is_written_when_it_is_free_again(line: Line, db: Datab
     await asyncio.wait_for(writing, 60)
 
     assert await steps.recall(line, [task]) == {task: {("step", "a", 1): Answer("done", "1", 1)}}
+
+
+async def test_the_look_for_the_stuck_walks_by_pages_and_rests_between(tx: Session) -> None:
+    waiting = sorted([(await parked(tx, names=("go",)))[0] for _ in range(5)])
+    await tx.fetch(
+        "insert into ferryman.task_signals (task, at, name) select unnest($1::uuid[]), now(), 'go'", waiting[1:]
+    )
+
+    async def look(limit: int, span: int) -> tuple[list[int], int | None]:
+        found = await steps.stuck(tx, limit, span=span, pace=DAY)
+        [row] = await tx.fetch("select after_id as id from ferryman.retention where domain = 'stuck'")
+        return [waiting.index(each["id"]) for each in found], waiting.index(row["id"]) if row["id"].int else None
+
+    full, page, resting = await look(1, 4), await look(9, 2), await look(9, 9)
+    await travel(tx, DAY)
+
+    assert (full, page, resting, await look(9, 9)) == (([1], 1), ([2, 3], 3), ([], 3), ([4], None))
+    places = await tx.fetch("select domain from ferryman.retention where next_at > '-infinity'")
+    assert [row["domain"] for row in places] == ["stuck"]
+
+
+async def test_one_looks_for_the_stuck_at_a_time(db: Database) -> None:
+    async with db.transaction() as tx:
+        await parked(tx, names=("go",))
+        await tx.fetch(
+            "insert into ferryman.task_signals (task, at, name) select task, now(), 'go' from ferryman.task_waits"
+        )
+
+    async with db.transaction() as one, db.transaction() as other:
+        assert [len(await steps.stuck(each, 9)) for each in (one, other)] == [1, 0]
+
+
+# Children that must look before they are born
+
+
+def single(task: UUID, nth: int = 1) -> Birth:
+    made = call(task, "child", "mail", nth)
+    child = born(task)._replace(id=child_id(made), singleton="s")
+    return Birth(made, child)
+
+
+@pytest.fixture
+async def flows(database_url: str) -> AsyncIterator[Line]:
+    line = Line(database_url)
+    yield line
+    await line.close()
+
+
+@pytest.mark.contract("T17")
+@pytest.mark.parametrize("ending", ["commit", "rollback"])
+async def test_a_child_waits_for_who_holds_its_key_and_no_step_waits_with_it(
+    db: Database, line: Line, flows: Line, ending: str
+) -> None:
+    parent, other = await running(line, 2)
+    scribe = Scribe(line, NoDoorbell(), owner=OWNER, ends_after=DAY, flows=flows)
+    living = born(other)._replace(callback=None, callback_ref=None, singleton="s")
+    birth = single(parent)
+    async with db.session() as first:
+        await first.execute("begin")
+        await store.create(first, [living], ends_after=DAY)
+        bearing = await begin_and_wait(db, flows, _awaited(scribe.bear([birth])))
+
+        await scribe.remember([Kept(call(other), "done", "1")])
+        assert not bearing.done()
+        await first.execute(ending)
+        refused = await bearing
+
+    async with db.session() as tx:
+        kids = await tx.fetch("select child from ferryman.task_steps where kind = 'child'")
+        assert await invariants.check(tx, TASK_INVARIANTS) == []
+        lives = await tx.fetch("select id from ferryman.tasks where singleton = 's'")
+    if ending == "commit":
+        assert [(id, each.code) for id, each in refused.items()] == [(birth.task.id, "TASK_ALREADY_LIVE")]
+        assert ([row["id"] for row in lives], list(kids)) == ([living.id], [])
+    else:
+        assert refused == {}
+        assert [row["id"] for row in lives] == [row["child"] for row in kids] == [birth.task.id]
+
+
+async def _awaited(future: Any) -> Any:
+    return await future
+
+
+@pytest.mark.contract("T17")
+async def test_a_child_under_flow_control_that_was_sent_twice_is_born_once(db: Database, line: Line) -> None:
+    [parent] = await running(line, 1)
+    scribe = Scribe(line, NoDoorbell(), owner=OWNER, ends_after=DAY)
+
+    answers = [await scribe.bear([single(parent)]) for _ in range(2)]
+
+    assert answers == [{}, {}]
+    async with db.session() as tx:
+        assert len(await tx.fetch("select from ferryman.tasks where singleton = 's'")) == 1
+
+
+@pytest.mark.contract("T17", "T7")
+async def test_a_stale_parent_bears_no_child_under_flow_control(db: Database, line: Line) -> None:
+    parent, good = await running(line, 2)
+    scribe = Scribe(line, NoDoorbell(), owner=OWNER, ends_after=DAY)
+    stale = single(parent)
+    stale = stale._replace(call=stale.call._replace(epoch=EPOCH - 1), task=stale.task._replace(singleton="other"))
+
+    told = await asyncio.gather(scribe.bear([stale]), scribe.bear([single(good)]), return_exceptions=True)
+
+    assert isinstance(told[0], errors.TaskCancelled)
+    assert told[1] == {}
+    async with db.session() as tx:
+        rows = await tx.fetch("select singleton from ferryman.tasks where callback = 'child'")
+    assert [row["singleton"] for row in rows] == ["s"]

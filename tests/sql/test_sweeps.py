@@ -74,7 +74,7 @@ async def test_a_worker_hands_back_what_it_does_not_know_of_without_using_an_att
     unknown = await plant(given, TASK, RUNNING, **SOUND[RUNNING])
     foreign = await plant(given, TASK, RUNNING, **SOUND[RUNNING] | {"lease_owner": OTHER})
 
-    assert await store.reclaim(given, owner=OWNER, held=[known]) == 1
+    assert await store.reclaim(given, owner=OWNER, held=[known]) == (1, 0)
 
     assert [await state_of(given, task) for task in (known, unknown, foreign)] == [RUNNING, READY, RUNNING]
     assert await columns(given, unknown, "attempt", "epoch", "lease_owner", "leased_until") == {

@@ -68,6 +68,16 @@ def test_a_task_for_later_waits_for_its_time(url: str) -> None:
     assert "UTC offset" in naive.err
 
 
+def test_without_an_app_a_create_says_whose_defaults_hold(url: str) -> None:
+    made = ferry.run("task", "create", "greet", "--key", "k", url=url)
+    hit = ferry.run("task", "create", "greet", "--key", "k", url=url)
+    told = ferry.run("task", "create", "--help", url=url)
+
+    assert "Without --app" in made.err
+    assert "Without --app" not in made.out + hit.err
+    assert "without it the settings' defaults" in " ".join(told.out.replace("│", " ").split())
+
+
 @pytest.mark.parametrize("verb", ["show", "wait", "result", "logs", "cancel"])
 def test_an_unknown_task_is_not_found(verb: str, url: str) -> None:
     ran = ferry.run("task", verb, STRANGER, url=url)

@@ -12,7 +12,9 @@ import pytest
 
 from ferryman import Context
 from ferryman.kernel import errors
+from ferryman.kernel.pool import Line
 from ferryman.tasks.states import CANCELLED, PENDING, READY, RUNNING, SUCCEEDED
+from tests.sql.counted import Counted
 from tests.tasks import children
 from tests.tasks.conftest import MakeApp
 
@@ -217,3 +219,23 @@ async def test_a_waiter_is_told_why_it_was_cancelled_and_not_what_failed_before(
         await handle.result(timeout=15)
     assert told.value.details["reason"] == reason
     assert (await handle.refresh()).last_error_reason == "ValueError: an attempt before"
+
+
+@pytest.mark.contract("T14", "T17", "P1")
+@pytest.mark.parametrize("door", ["cancel", "retry"])
+async def test_many_names_are_looked_up_in_one_statement(make_app: MakeApp, database_url: str, door: str) -> None:
+    app = await make_app(idle)
+    made = [await app.tasks.create(idle, task_id=f"t{n}") for n in range(5)]
+    if door == "retry":
+        await app.tasks.cancel(*(each.id for each in made))
+    line = Line(database_url)
+    wire = Counted(line)
+    app.tasks._db = wire  # type: ignore[assignment]  # counts what goes over it
+
+    answered = await getattr(app.tasks, door)("t3", made[1].id, str(made[0].id), "t2", "t3")
+    with pytest.raises(errors.TaskNotFound, match="There is no task t9 "):
+        await getattr(app.tasks, door)("t2", "t9")
+    await line.close()
+
+    assert len(answered) == 4
+    assert wire.trips == 2  # one for each call

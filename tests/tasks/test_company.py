@@ -138,7 +138,7 @@ async def test_a_row_that_a_caller_holds_stops_no_other_tasks_steps(make_app: Ma
 
     app = await make_app(flow)
     async with app.worker():
-        held = await app.tasks.create(flow, held=True)
+        held = await app.tasks.create(flow, held=True, max_retries=0)
         await began.wait()
         async with app.database.session() as caller:
             await caller.fetch("begin")

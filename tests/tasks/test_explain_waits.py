@@ -65,6 +65,8 @@ async def test_its_queue_is_at_its_limit_and_who_holds_it_until_when(tx: Session
     assert (free, reason.code) == (["in_line"], "queue_limit")
     # Both are counted; of the other tenant's nothing more is told.
     assert reason.says.startswith("2 of its queue")
+    doing = "It waits for a slot of its queue default: 2 of 2 are held, 1 of them by other tenants."
+    assert (await told(tx, task)).doing == doing
     assert reason.about["holders"] == [str(first)]
     assert reason.until is not None
 
@@ -77,14 +79,16 @@ async def test_its_tenants_share_is_used_up(tx: Session) -> None:
     free = (await told(tx, task)).codes()
     await holder(tx)
 
-    assert (free, (await told(tx, task)).codes()) == (["in_line"], ["queue_limit"])
+    full = await told(tx, task)
+    assert (free, full.codes()) == (["in_line"], ["queue_limit"])
+    assert full.doing == "It waits for a slot of its tenant in its queue default: 1 of 1 is held."
 
 
 @pytest.mark.contract("K22", "T17")
 async def test_its_key_is_at_its_limit(tx: Session) -> None:
     await tx.fetch("insert into ferryman.queues (name, key_concurrency) values ('default', 2)")
     task, before = await plant(tx, TASK, READY, limit_key="k"), await plant(tx, TASK, READY, limit_key="k", rank=-HOUR)
-    await plant(tx, TASK, READY, limit_key="other", rank=-HOUR)
+    other = await plant(tx, TASK, READY, limit_key="other", rank=-HOUR)
     first = await holder(tx, limit_key="k")
     await holder(tx, limit_key="other")
     [free] = (await told(tx, task)).reasons
@@ -95,6 +99,8 @@ async def test_its_key_is_at_its_limit(tx: Session) -> None:
     assert (free.code, free.about["ahead"]) == ("in_line", 1)
     assert (reason.code, reason.about["key_concurrency"]) == ("key_limit", 2)
     assert set(reason.about["holders"]) == {str(first), str(second)}
+    assert (await told(tx, task)).doing == "It waits for a slot of its key k in its queue default: 2 of 2 are held."
+    assert (await told(tx, other)).doing == "It waits for a worker."
     assert before != task
 
 
@@ -145,6 +151,41 @@ async def test_what_a_parked_task_waits_for(make_app: MakeApp) -> None:
     assert [each.reasons[0].until is None for each in explained.values()] == [False, False, True]
     assert explained["event"].reasons[0].says.startswith("It waits for the event wind until ")
     assert explained["child"].reasons[0].about["child_state"] == "ready"
+
+
+@pytest.mark.contract("K22", "T19", "T20")
+async def test_what_a_parked_task_waits_for_stands_in_its_rows_and_not_in_the_log(make_app: MakeApp) -> None:
+    async def sail(ctx: Context, what: str) -> None:
+        if what == "sleep":
+            await ctx.sleep(HOUR, name="tide")
+        else:
+            await ctx.wait_event("wind", HOUR)
+
+    app = await make_app(sail)
+    async with app.worker():
+        tasks = [await app.tasks.create(sail, what=what) for what in ("sleep", "event")]
+        for task in tasks:
+            await parked(app, task.id)
+    async with app.database.transaction() as tx:
+        await tx.fetch("set local session_replication_role = replica")  # as if these days had been dropped
+        await tx.fetch("truncate ferryman.events")
+
+    assert [(await app.tasks.explain(task.id)).codes()[0] for task in tasks] == ["sleeping", "waiting_for_event"]
+
+
+@pytest.mark.contract("K22", "T5", "T19")
+async def test_one_that_backs_off_waits_for_none_of_the_calls_it_left_open(tx: Session) -> None:
+    task = await plant(tx, TASK, READY, rank=None, wake_at=HOUR, attempt=2, epoch=2, last_error_code="TASK_TIMEOUT")
+    await tx.fetch(
+        "insert into ferryman.task_steps (task, at, until, nth, kind, name, state)"
+        " select $1, now(), now() + interval '2 hours', 1, kind, kind, 'open' from unnest(array['sleep', 'event']) as kind",
+        task,
+    )
+    await tx.fetch(
+        "insert into ferryman.task_waits (task, epoch, children, names) values ($1, 1, '{}', '{event}')", task
+    )
+
+    assert (await told(tx, task)).codes() == ["backing_off"]
 
 
 @pytest.mark.contract("K22", "T10")

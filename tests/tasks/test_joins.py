@@ -250,7 +250,11 @@ async def test_the_watchdog_wakes_what_waits_for_nothing_any_more(make_app: Make
         )
 
     async with app.database.session() as ground:
+        await ground.fetch(
+            "update ferryman.retention set next_at = '-infinity'"
+        )  # the worker's watchdog has just looked
         report = await watchdog.tick(ground, [rule for rule in _rules() if rule.name == "T19-stuck"])
+        await ground.fetch("update ferryman.retention set next_at = '-infinity'")
         again = await watchdog.tick(ground, [rule for rule in _rules() if rule.name == "T19-stuck"])
 
     assert (report.acted(), again.acted()) == (1, 0)

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -15,7 +15,7 @@ from ferryman.kernel.pool import Database, Line, spoken
 from ferryman.tasks.rules import rhythm
 from ferryman.tasks.states import ACTIVE, PAUSED
 from ferryman.tasks.watch import SCHEDULE_INVARIANTS, TASK_INVARIANTS
-from ferryman.tasks.work.due import Sweep
+from ferryman.tasks.work.due import BUSY_SECONDS, Sweep
 from ferryman.tasks.work.scheduler import SET, Scheduler
 from ferryman.testing import travel
 from tests.sql.counted import Counted
@@ -179,6 +179,28 @@ async def test_a_schedule_that_cannot_be_reckoned_here_stays_alone_and_is_overdu
         await tx.fetch("update ferryman.watchdog set grace_until = '-infinity'")
         rows = await tx.fetch("select domain, rule from ferryman.overdue")
     assert [(row["domain"], row["rule"]) for row in rows] == [("schedule", "T10")]
+
+
+@pytest.mark.contract("W23", "T1", "T10")
+async def test_a_schedule_that_cannot_be_reckoned_here_makes_nothing_else_late(
+    make_app: MakeApp, db: Database, database_url: str
+) -> None:
+    await many(db, 2)
+    app = await make_app(report)
+    async with db.session() as tx:
+        await tx.fetch("update ferryman.schedules set next_run_at = next_run_at + interval '50 s'")
+        await tx.fetch(
+            "update ferryman.schedules set schedule_type = 'cron', interval_ms = null, cron_expr = '* * * * *',"
+            " timezone = 'Mars/Base', next_run_at = next_run_at - interval '1 hour'"
+            " where id = (select id from ferryman.schedules order by id limit 1)"
+        )
+    async with scheduling(database_url) as (scheduler, line):
+        sweep = Sweep(line, NoDoorbell(), poll=3600.0, scheduler=scheduler)
+
+        assert await sweep.once() == pytest.approx(BUSY_SECONDS)
+        assert await sweep.once() == pytest.approx(49, abs=10)
+        await app.tasks.create(report, at=datetime.now(UTC) + 20 * SECOND)
+        assert await sweep.once() == pytest.approx(20, abs=5)
 
 
 @pytest.mark.contract("W23", "T10")

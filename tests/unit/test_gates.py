@@ -1,11 +1,18 @@
 """Which lanes behind gates a worker looks into: nobody starves, nobody is forgotten, and nobody is asked in vain for ever."""
 
+import asyncio
+from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
+from ferryman.kernel.doorbell import NoDoorbell
+from ferryman.tasks.ports import Owners
 from ferryman.tasks.store.gates import Asked, Looked
 from ferryman.tasks.work.agreed import Agreed
+from ferryman.tasks.work.crew import TaskCrew
 from ferryman.tasks.work.gates import Gates
 from ferryman.tasks.work.lanes import BARREN_SECONDS, LOOK_MAX, Lanes, named
 
@@ -124,6 +131,40 @@ def lanes(*rows: dict[str, Any], queues: str = "mail slow") -> Lanes:
     known = Lanes(queues.split(), clock=lambda: 0.0)
     known.found(rows)
     return known
+
+
+@pytest.fixture
+def crew() -> TaskCrew:
+    # A runner is not needed to stand at a gate.
+    runner: Any = SimpleNamespace(run=None, hand_back=None, spoil=None, names=())
+    lease, margin = timedelta(seconds=30), timedelta(seconds=5)
+    return TaskCrew(runner, Owners(), NoDoorbell(), owner=uuid4(), queues=["mail"], lease=lease, margin=margin)
+
+
+@pytest.mark.contract("K12")
+@pytest.mark.parametrize("first", [0, 1])
+async def test_the_slow_rate_of_one_tenant_does_not_hold_up_another(crew: TaskCrew, first: int) -> None:
+    seen = asyncio.Event()
+    crew.look = seen.set
+    reports = [Looked("mail", tenant, None, opens, True) for tenant, opens in (("acme", 3600.0), ("beta", 0.01))]
+
+    crew._come_back([reports[first], reports[1 - first]], busy=False)
+
+    async with asyncio.timeout(5):
+        await seen.wait()
+
+
+async def test_who_finds_a_gate_busy_again_and_again_comes_less_often(crew: TaskCrew) -> None:
+    looked = asyncio.Event()
+    crew.look = looked.set
+    pauses = []
+    for busy in (True, True, True, True, True, False, True):
+        pauses.append(crew._busy_seconds)
+        crew._come_back((), busy=busy)
+
+    assert pauses == pytest.approx([0.01, 0.02, 0.04, 0.08, 0.1, 0.1, 0.01])
+    async with asyncio.timeout(5):
+        await looked.wait()
 
 
 def test_a_lane_that_is_not_open_goes_through_its_gate() -> None:

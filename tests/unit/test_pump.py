@@ -49,6 +49,7 @@ class Script:
         self.reclaims: list[set[UUID]] = []
         self.finish: dict[UUID, asyncio.Event] = {}
         self.lose_reclaim = False
+        self.busy_reclaim = False
         self.breaks: set[UUID] = set()
 
     async def turn(self, line: Any, outcomes: Sequence[Result], room: int) -> Turned[Item]:
@@ -69,11 +70,14 @@ class Script:
             raise ValueError("a bug outside of the handler")
         return Result(item.id, "done")
 
-    async def reclaim(self, line: Any, held: Collection[UUID]) -> int:
+    async def reclaim(self, line: Any, held: Collection[UUID]) -> int | None:
         if self.lose_reclaim:
             self.lose_reclaim = False
             raise AWAY
         self.reclaims.append(set(held))
+        if self.busy_reclaim:
+            self.busy_reclaim = False
+            return None
         return 0
 
     def doubt(self) -> None:
@@ -217,6 +221,25 @@ async def test_a_reclaim_that_fails_is_tried_again_and_sends_no_outcome_twice() 
         assert again.outcomes == []
         await until(lambda: crew.reclaims)
         assert crew.reclaims == [set()]
+
+
+@pytest.mark.contract("K24", "K5")
+async def test_a_reclaim_that_met_busy_rows_is_made_again_and_then_no_more() -> None:
+    crew = Script()
+    crew.busy_reclaim = True
+    async with pumping(crew, lanes=1) as pump:
+        (await asked(crew, 1)).fail()
+        (await asked(crew, 2)).give()
+        await until(lambda: crew.reclaims)
+        pump.look()
+        (await asked(crew, 3)).give()
+        await until(lambda: len(crew.reclaims) == 2)
+        pump.look()
+        (await asked(crew, 4)).give()
+        pump.look()
+
+        await asked(crew, 5)
+        assert crew.reclaims == [set(), set()]
 
 
 @pytest.mark.contract("K24")

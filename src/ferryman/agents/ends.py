@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from ferryman.agents import rules
-from ferryman.agents.model import Close, End, Terms
+from ferryman.agents.model import Close, End, Stop, Terms
 from ferryman.agents.ports import Rings, TurnOwners
 from ferryman.agents.states import TurnStatus
 from ferryman.agents.store import heads, inbox
-from ferryman.kernel import telemetry
+from ferryman.kernel import ids, telemetry
 from ferryman.kernel.db import Row, Tx
 from ferryman.kernel.doorbell import MAX_HINTS, Doorbell
 from ferryman.tasks import joins
@@ -85,6 +85,7 @@ async def finish(tx: Tx, ends: Sequence[End], parties: Parties, *, after: Afterm
     await _follow(tx, rows, parties, after=after)
     forced = {each.id for each in ends if each.owner is None}
     after.stopped += [row["id"] for row in rows if row["id"] in forced]
+    await _stop_children(tx, [row for row in rows if row["id"] in forced], after=after)
     if undone:
         cancelled = await joins.end(tx, parties.tasks, undone, reason=TURN_ENDED, after=after.tasks)
         after.tasks.cancelled += [row["id"] for row in cancelled]
@@ -92,6 +93,21 @@ async def finish(tx: Tx, ends: Sequence[End], parties: Parties, *, after: Afterm
     if more:
         await dispatch(tx, more, parties, after=after)
     return rows, busy
+
+
+async def _stop_children(tx: Tx, ended: Sequence[Row], *, after: Aftermath) -> None:
+    """Ask that the turns end which these asked for by calls of their own: only a turn that is ended by others leaves some."""
+    if not ended:
+        return
+    turns, tenants = [row["id"] for row in ended], {row["tenant"] for row in ended}
+    left = await inbox.delegated(tx, turns, tenants=tenants)
+    if left:
+        stops = [
+            Stop(tenant=row["tenant"], agent_id=row["agent_id"], turn=row["id"], id=ids.new_id(), reason=TURN_ENDED)
+            for row in left
+        ]
+        await inbox.stop(tx, stops)
+        after.stops = True
 
 
 async def close(tx: Tx, ends: Sequence[Close], parties: Parties, *, after: Aftermath) -> Sequence[Row]:

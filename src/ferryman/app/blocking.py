@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 from uuid import UUID
 
+from ferryman.app.blocking_turns import BlockingAgents
 from ferryman.app.ferryman import Ferryman
 from ferryman.app.handle import Handle
 from ferryman.app.queues import Queues
@@ -18,9 +19,9 @@ from ferryman.app.schedules import Schedules
 from ferryman.kernel import errors
 from ferryman.kernel.borrow import borrow_plain, drive
 from ferryman.tasks.intake.explain import Explanation
-from ferryman.tasks.intake.flow import Retried
 from ferryman.tasks.intake.queues import Holder, Queue
 from ferryman.tasks.intake.result import Progress
+from ferryman.tasks.intake.retry import Retried
 from ferryman.tasks.model import Firing, ScheduleRecord, TaskRecord
 
 Value = TypeVar("Value")
@@ -137,6 +138,11 @@ class Client:
         return BlockingQueues(self)
 
     @property
+    def agents(self) -> BlockingAgents:
+        """The door to agents and their turns."""
+        return BlockingAgents(self.run, lambda: self._app.agents)
+
+    @property
     def app(self) -> Ferryman:
         """The app behind this client."""
         return self._app
@@ -166,7 +172,7 @@ class BlockingQueues:
         return self._client.run(self._door.get(name))
 
     def holders(self, name: str) -> Sequence[Holder]:
-        """Read who holds the slots of a queue, and until when."""
+        """Read which tasks of this tenant hold slots of a queue, and until when; `held` of the queue counts those of all."""
         return self._client.run(self._door.holders(name))
 
     def set(self, name: str, **terms: Any) -> Queue:

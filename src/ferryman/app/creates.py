@@ -14,7 +14,6 @@ from datetime import timedelta
 from functools import partial
 from itertools import takewhile
 
-from ferryman.app import births
 from ferryman.app.flows import Flows
 from ferryman.app.lent import Lent
 from ferryman.app.repeat import repeated
@@ -26,6 +25,7 @@ from ferryman.tasks.intake import create
 from ferryman.tasks.intake.create import Alike
 from ferryman.tasks.model import Created, Draft, TaskRecord
 from ferryman.tasks.ports import Owners
+from ferryman.tasks.work import births
 from ferryman.tasks.work.lanes import named
 
 
@@ -66,7 +66,7 @@ class Creates:
         """Store one task."""
         if connection is not None:
             return self._lent.create(connection, draft)
-        if self.looks(draft):
+        if self.looks(draft.task):
             return self.flows.create(draft)
         keyed = draft.task.idempotency_key is not None or "task_id" in draft.given
         return self._keyed(draft) if keyed else self._plain(draft)

@@ -17,6 +17,7 @@ from ferryman.app.registry import Registry
 from ferryman.kernel import telemetry
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.pool import Line
+from ferryman.kernel.settings import Settings
 from ferryman.kernel.stream import Streams
 from ferryman.tasks.model import Draft
 from ferryman.tasks.rules import request
@@ -26,6 +27,7 @@ from ferryman.tasks.work.worker import Terms
 class Home(Protocol):
     """What of an opened app turns need."""
 
+    settings: Settings
     handlers: Registry
     doorbell: Doorbell
     profiles: Profiles
@@ -52,6 +54,7 @@ def turns(home: Home, agreed: Terms, *, line: Callable[[], Line], boot_id: UUID)
             line=line,
             capacity=Capacity(agreed.concurrency, agreed.claim_max, agreed.lanes, agreed.poll, targets),
             boot_id=boot_id,
+            kept=home.settings.agents.kept_handlers,
         )
     ]
 

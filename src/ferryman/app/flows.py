@@ -11,17 +11,18 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from uuid import UUID
 
-from ferryman.app import births
 from ferryman.app.repeat import repeated
 from ferryman.kernel import errors, telemetry
 from ferryman.kernel.db import Tx
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.gather import Gather
 from ferryman.kernel.pool import Database, Line, spoken
-from ferryman.tasks.intake import flow, queues
-from ferryman.tasks.intake.create import place
-from ferryman.tasks.model import Created, Draft
-from ferryman.tasks.states import CANCELLED, READY
+from ferryman.tasks import flow
+from ferryman.tasks.birth import place
+from ferryman.tasks.intake import queues, retry
+from ferryman.tasks.intake.retry import Retried
+from ferryman.tasks.model import Created, Draft, NewTask
+from ferryman.tasks.work.births import rings
 from ferryman.tasks.work.lanes import named
 
 SET = 500
@@ -75,9 +76,9 @@ class Flows:
         if not task.cancelled() and (error := task.exception()) is not None:
             telemetry.logger("tasks").warning("could not read which queues are bounded: %s", error)
 
-    def looks(self, draft: Draft) -> bool:
-        """Tell whether a create must look before it is stored."""
-        return draft.flow is not None or (bool(self._bounded) and draft.task.queue in self._bounded)
+    def looks(self, task: NewTask, /) -> bool:
+        """Tell whether a task must look before it is stored."""
+        return task.keyed or (bool(self._bounded) and task.queue in self._bounded)
 
     async def create(self, draft: Draft) -> Created:
         """Create one task."""
@@ -122,7 +123,7 @@ class Flows:
         for topic, hints in rings(flowed).items():
             self._doorbell.ring(topic, hints)
 
-    async def retry(self, wanted: Sequence[UUID], *, tenant: str, untried: bool) -> list[flow.Retried]:
+    async def retry(self, wanted: Sequence[UUID], *, tenant: str, untried: bool) -> list[Retried]:
         """Try ended tasks anew."""
         with spoken():
             async with self._db.transaction() as tx:
@@ -134,21 +135,9 @@ class Flows:
             telemetry.created("task", each.queue, 1)
         return retried
 
-    async def _retry(self, tx: Tx, wanted: Sequence[UUID], *, tenant: str, untried: bool) -> list[flow.Retried]:
-        retried: list[flow.Retried] = []
+    async def _retry(self, tx: Tx, wanted: Sequence[UUID], *, tenant: str, untried: bool) -> list[Retried]:
+        retried: list[Retried] = []
         for start in range(0, len(wanted), SET):
             part = wanted[start : start + SET]
-            retried += await flow.retry(tx, part, tenant=tenant, untried=untried, ends_after=self._ends_after)
+            retried += await retry.retry(tx, part, tenant=tenant, untried=untried, ends_after=self._ends_after)
         return retried
-
-
-def rings(flowed: flow.Flowed) -> dict[str, frozenset[str]]:
-    """Count what became of a set, and say what there is to ring for when it is committed."""
-    created = [each for each in flowed.answers if isinstance(each, Created)]
-    told = births.count((each.task, 1) for each in created if not each.idempotent_hit)
-    if any(each.task.state is not READY for each in created):  # also a call that was put off once more
-        told["due"] = frozenset()
-    if flowed.displaced:
-        told["cancel"] = told["done"] = frozenset(str(id) for id in flowed.displaced)
-        telemetry.ended("task", CANCELLED.value, errors.TaskQueueFull.code, len(flowed.displaced))
-    return told

@@ -9,12 +9,12 @@ counted at once, though the caller may still roll back: what is never counted wo
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from datetime import timedelta
 from uuid import UUID
 
-from ferryman.app import births
-from ferryman.app.flows import Flows, rings
-from ferryman.kernel import doorbell_pg, errors, ids, telemetry
+from ferryman.app.flows import Flows
+from ferryman.kernel import doorbell_pg, errors, telemetry
 from ferryman.kernel.borrow import borrow
 from ferryman.kernel.db import Tx
 from ferryman.kernel.doorbell import MAX_HINTS
@@ -23,8 +23,9 @@ from ferryman.tasks.intake.create import Alike
 from ferryman.tasks.joins import Aftermath
 from ferryman.tasks.model import Created, Draft, TaskRecord
 from ferryman.tasks.ports import Owners
-from ferryman.tasks.rules import request
 from ferryman.tasks.states import CANCELLED
+from ferryman.tasks.work import births
+from ferryman.tasks.work.births import rings
 
 
 class Lent:
@@ -40,7 +41,7 @@ class Lent:
 
     async def create(self, connection: object, draft: Draft) -> Created:
         """Create a task, or answer with the one that is there."""
-        if self._flows.looks(draft):
+        if self._flows.looks(draft.task):
             [created] = await self.create_all(connection, [draft])
             return created
         tx = borrow(connection, schema=self._schema)
@@ -79,7 +80,7 @@ class Lent:
     ) -> list[UUID]:
         """Cancel tasks that have not ended, also those that the same transaction has just created."""
         tx = borrow(connection, schema=self._schema)
-        wanted = [await self._id(tx, each, tenant=tenant) for each in task_ids]
+        wanted = await read.ids_of(lambda: nullcontext(tx), task_ids, tenant=tenant)
         after = Aftermath()
         rows = await cancel.end(tx, self._owners, wanted, tenant=tenant, reason=reason, after=after)
         told = [row["id"] for row in rows]
@@ -89,15 +90,6 @@ class Lent:
             await self._ring(tx, {"cancel": hints, "done": hints, **woken})
             telemetry.ended("task", CANCELLED.value, None, len(told) + len(after.cancelled))
         return told
-
-    async def _id(self, tx: Tx, task_id: str | UUID, *, tenant: str) -> UUID:
-        known = task_id if isinstance(task_id, UUID) else request.as_uuid(ids.check_name(task_id, "task_id"))
-        if known is not None:
-            return known
-        found = await read.get(tx, task_id, tenant=tenant)
-        if found is None:
-            raise errors.TaskNotFound(f"There is no task {task_id} for tenant {tenant}.", task_id=str(task_id))
-        return found.id
 
     async def _ring(self, tx: Tx, rings: dict[str, frozenset[str]]) -> None:
         if rings and self._rings:

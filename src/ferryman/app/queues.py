@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -18,9 +18,10 @@ class Queues:
     Queues are shared by all tenants. A change holds from the moment it is stored, for whatever starts after it.
     """
 
-    def __init__(self, db: Database, doorbell: Doorbell) -> None:
-        """Tell workers of changes by the doorbell."""
+    def __init__(self, db: Database, doorbell: Doorbell, whose: Callable[[], str]) -> None:
+        """Tell workers of changes by the doorbell; `whose` says which tenant's tasks the next call may name."""
         self._db = db
+        self._whose = whose
         self._doorbell = doorbell
 
     async def list(self) -> Sequence[Queue]:
@@ -40,10 +41,13 @@ class Queues:
                 return await queues.read(tx, name)
 
     async def holders(self, name: str) -> Sequence[Holder]:
-        """Read who holds the slots of a queue, and until when."""
+        """Read which tasks of this tenant hold slots of a queue, and until when.
+
+        Of other tenants' tasks only the number is told: `held` of the queue counts all.
+        """
         with spoken():
             async with self._db.session() as tx:
-                return await queues.holders(tx, name)
+                return await queues.holders(tx, name, tenant=self._whose())
 
     async def set(self, name: str, *, tenant: str | None = None, new: bool = False, **terms: Any) -> Queue:
         """Change what is agreed; terms are those of `app.queue`, and None takes one away.

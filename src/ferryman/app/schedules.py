@@ -16,9 +16,9 @@ from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.pool import Database, Line, Session, spoken
 from ferryman.tasks.intake import schedule as intake
 from ferryman.tasks.model import Created, Firing, ScheduleCreated, ScheduleDraft, ScheduleRecord
-from ferryman.tasks.rules import request, standing
+from ferryman.tasks.rules import keys, request, standing
 from ferryman.tasks.states import CANCELLED
-from ferryman.tasks.work.lanes import named
+from ferryman.tasks.work import births
 
 Function = Callable[..., Any]
 
@@ -208,16 +208,20 @@ class Schedules:
         record = await self.record(schedule_id)
         with spoken():
             async with self._moves.transaction() as tx:
-                fired = await intake.trigger(tx, record, ends_after=self._ends_after)
-        self._doorbell.ring("ready", [named(fired.queue, record.tenant)])
-        telemetry.created("task", fired.queue)
+                fired = await intake.trigger(tx, record, ends_after=self._ends_after, looks=self._tasks.flows.looks)
+        tasks = self._tasks.of(record.tenant)
+        if fired.met is not None:
+            self._doorbell.ring("due")  # it may have been put off once more
+            return Handle(tasks, Created(fired.met, idempotent_hit=True))
+        task = await tasks.record(fired.task)
+        for topic, hinted in (births.count([(task, 1)]) | births.displaced(fired.displaced)).items():
+            self._doorbell.ring(topic, hinted)
         if fired.cancelled:
             hints = [str(id) for id in fired.cancelled]
             self._doorbell.ring("cancel", hints)
             self._doorbell.ring("done", hints)
             telemetry.ended("task", CANCELLED.value, None, len(hints))
-        tasks = self._tasks.of(record.tenant)
-        return Handle(tasks, Created(await tasks.record(fired.task), idempotent_hit=False))
+        return Handle(tasks, Created(task, idempotent_hit=False))
 
     async def delete(self, schedule_id: str | UUID, *, reason: str | None = None) -> bool:
         """End a schedule for good; tell whether it was still there. Tasks that it has fired go on; its name is free again."""
@@ -318,7 +322,10 @@ def _draft(
     text = payload.encode(given) if limit is None else payload.encode(given, limit=limit)
     if handler is not None:
         handler.fit(text)
-    return standing.draft(tenant=tenant, name=name, payload=text, defaults=defaults, **fields)
+    asked = {field: fields.pop(field) for field in keys.FIELDS if fields.get(field) is not None}
+    draft = standing.draft(tenant=tenant, name=name, payload=text, defaults=defaults, **fields)
+    flow = keys.flow(defaults.keys, asked, given, name=name)
+    return draft if flow is None else draft._replace(schedule=draft.schedule._replace(**flow._asdict()))
 
 
 def _or_empty(given: Any) -> Any:

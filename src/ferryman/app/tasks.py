@@ -20,8 +20,8 @@ from ferryman.kernel.pool import Database, Line, Session, spoken
 from ferryman.tasks.intake import cancel, read, signal
 from ferryman.tasks.intake.create import Alike
 from ferryman.tasks.intake.explain import Explanation, explain
-from ferryman.tasks.intake.flow import Retried
 from ferryman.tasks.intake.result import End, Progress, Waiting
+from ferryman.tasks.intake.retry import Retried
 from ferryman.tasks.joins import Aftermath
 from ferryman.tasks.model import Created, Draft, TaskRecord
 from ferryman.tasks.ports import Owners
@@ -202,7 +202,7 @@ class Tasks:
         like = self._draft(task, None, asked)
         _, handler, defaults = self._known.find(task)
         keyed = idempotency_keys is not None or idempotency_scope is not None
-        if keyed or limit_key is not None or defaults.keys is not None or self._creates.looks(like):
+        if keyed or limit_key is not None or defaults.keys is not None or self._creates.looks(like.task):
             whole = list(payloads)
             drafts = request.many(like, [self._checked(handler, each) for each in whole])
             if keyed:
@@ -242,7 +242,7 @@ class Tasks:
         )
         self._known.serves(draft.task.queue)
         if keyed or (defaults.keys is not None and given is not None):
-            draft = draft._replace(flow=keys.flow(defaults.keys, keyed, given, name=name))
+            draft = draft._replace(task=keys.keyed(draft.task, defaults.keys, keyed, given))
         return draft
 
     # What is asked
@@ -339,7 +339,7 @@ class Tasks:
         reason = request.reason(reason)
         if connection is not None:
             return await self._creates.cancel_lent(connection, task_ids, tenant=self.tenant, reason=reason)
-        wanted = [await self._id(each) for each in task_ids]
+        wanted = await read.ids_of(self._session, task_ids, tenant=self.tenant)
         rows, after = await repeated(lambda: self._cancel(wanted, reason), self._patience)
         told = [row["id"] for row in rows]
         if told:
@@ -367,13 +367,8 @@ class Tasks:
         Tasks that live, have succeeded or are being retried are left out of the answer; with `untried` also those that
         were tried anew before.
         """
-        wanted = [await self._id(each) for each in task_ids]
+        wanted = await read.ids_of(self._session, task_ids, tenant=self.tenant)
         return await self.flows.retry(wanted, tenant=self.tenant, untried=untried)
-
-    async def _id(self, task_id: str | UUID) -> UUID:
-        if isinstance(task_id, UUID):
-            return task_id
-        return request.as_uuid(ids.check_name(task_id, "task_id")) or (await self.record(task_id)).id
 
     async def close(self) -> None:
         """Send what is under way; let nobody wait any more."""

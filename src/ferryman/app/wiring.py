@@ -23,6 +23,7 @@ from ferryman.agents.work.profiles import Profiles
 from ferryman.app import crews
 from ferryman.app import tasks as doors
 from ferryman.app.agents import Agents
+from ferryman.app.fit import Fit
 from ferryman.app.queues import Queues
 from ferryman.app.registry import Registry
 from ferryman.app.schedules import Schedules
@@ -31,7 +32,7 @@ from ferryman.kernel import db, errors, events, ids, lease, migrate, part, paylo
 from ferryman.kernel.doorbell import Doorbell, NoDoorbell
 from ferryman.kernel.doorbell_pg import PostgresDoorbell
 from ferryman.kernel.invariants import KERNEL_INVARIANTS, Invariant
-from ferryman.kernel.loop import RECONNECT
+from ferryman.kernel.patience import outlast
 from ferryman.kernel.pool import Database, Line
 from ferryman.kernel.settings import Settings
 from ferryman.kernel.stream import Streams
@@ -40,7 +41,7 @@ from ferryman.tasks.intake import queues
 from ferryman.tasks.joins import CHILD, Joins
 from ferryman.tasks.model import NewTask
 from ferryman.tasks.ports import Owners, Settles
-from ferryman.tasks.rules import request
+from ferryman.tasks.rules import keys, request
 from ferryman.tasks.work.worker import Terms, Worker
 
 log = logging.getLogger("ferryman")
@@ -80,21 +81,22 @@ class Opened:
 
     def drafts(
         self, task: str | Callable[..., Any], *, tenant: str, **fields: Any
-    ) -> tuple[NewTask, Callable[[Any], str]]:
-        """Check the request for a task that a handler of this app creates, and say how its payload is checked."""
+    ) -> tuple[NewTask, Callable[[Any], NewTask]]:
+        """Check the request for a task that a handler of this app creates, and say how its payload makes it whole."""
         name, handler, defaults = self.handlers.find(task)
 
-        def text(given: Any) -> str:
-            made = payload.encode(given, limit=self.settings.tasks.payload_limit)
+        def whole(given: Any) -> NewTask:
+            text = payload.encode(given, limit=self.settings.tasks.payload_limit)
             if handler is not None:
-                handler.fit(made)
-            return made
+                handler.fit(text)
+            made = like.task._replace(payload=text)
+            return made if defaults.keys is None else keys.keyed(made, defaults.keys, {}, given)
 
         like = request.draft(
             tenant=tenant, name=name, payload="", defaults=defaults, traceparent=telemetry.carry(), **fields
         )
         self.handlers.serves(like.task.queue)
-        return like.task, text
+        return like.task, whole
 
     async def close(self) -> None:
         """Let go, doors first."""
@@ -180,8 +182,9 @@ async def open_app(
         profiles=profiles,
         streams=streams,
     )
+    agreed = Queues(database, bell, lambda: tasks.tenant)
     opened = Opened(
-        settings, url, handlers, owners, database, bell, tasks, Queues(database, bell), schedules, agents, profiles, streams
+        settings, url, handlers, owners, database, bell, tasks, agreed, schedules, agents, profiles, streams
     )  # fmt: skip
     try:
         await tasks.flows.open()
@@ -202,28 +205,21 @@ async def _hear(bell: Doorbell) -> None:
 async def patiently(attempt: Callable[[], Awaitable[object]], stop: asyncio.Event) -> bool:
     """Try until it is done, while the database is away; false when told to stop before (K24)."""
     failures = 0
-    while True:
-        try:
-            await attempt()
-        except errors.DatabaseUnavailable as error:
-            pause = RECONNECT.delay(failures := failures + 1).total_seconds()
-            # Said at once, and again every half a minute or so.
-            level = logging.WARNING if failures % SAID_EVERY == 1 else logging.DEBUG
-            log.log(level, "waiting for the database: %s", error.message, extra={"failures": failures})
-            await _within(stop, pause)
-            if stop.is_set():
-                return False
-        else:
-            if failures:
-                log.info("the database is there", extra={"failures": failures})
-            return True
 
+    def told(count: int, error: errors.DatabaseUnavailable) -> None:
+        nonlocal failures
+        failures = count
+        # Said at once, and again every half a minute or so.
+        level = logging.WARNING if failures % SAID_EVERY == 1 else logging.DEBUG
+        log.log(level, "waiting for the database: %s", error.message, extra={"failures": failures})
 
-async def _within(event: asyncio.Event, seconds: float) -> None:
     try:
-        await asyncio.wait_for(event.wait(), seconds)
-    except TimeoutError:
-        return
+        await outlast(attempt, unless=stop, told=told)
+    except errors.DatabaseUnavailable:
+        return False
+    if failures:
+        log.info("the database is there", extra={"failures": failures})
+    return True
 
 
 async def check(url: str, schema: str) -> None:
@@ -300,9 +296,10 @@ async def _begin(opened: Opened, line: Line, in_force: str) -> None:
 
 async def _work(opened: Opened, stop: asyncio.Event, ground: Line, agreed: Terms) -> None:
     worker = opened.settings.worker
+    fit = Fit(stop)
     dog = watchdog.Watchdog(
         ground,
-        rules(opened),
+        [*rules(opened), fit.rule()],
         # An outage that ends a lease must be noticed as one, however short the lease is.
         interval=min(worker.watchdog_interval, agreed.lease / watchdog.SILENT_INTERVALS),
         lease=agreed.lease,
@@ -321,9 +318,11 @@ async def _work(opened: Opened, stop: asyncio.Event, ground: Line, agreed: Terms
             terms=agreed,
             boot_id=boot_id,
             home=opened.database,
+            looks=opened.tasks.flows.looks,
         )
         parts: list[part.Part] = [tasks, *crews.turns(opened, agreed, line=line, boot_id=boot_id)]
         await part.run(parts, stop, grace=agreed.grace, beside={"watchdog": watching})
+        fit.confirm()
     finally:
         dog.stop()
         await asyncio.wait([watching], timeout=5)
@@ -354,6 +353,7 @@ def rules(opened: Opened) -> list[watchdog.Rule]:
         ),
         *agents_watch.rules(opened.agents.parties, opened.doorbell, sweep=worker.lease_sweep),
         watch.retention(kept=opened.settings.tasks.retention, failed_kept=opened.settings.tasks.retention_failed),
+        *watch.leavings(kept=opened.settings.tasks.retention),
         watchdog.W16,
         days_of_the_log(kept=opened.settings.log.retention),
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -26,6 +26,9 @@ from ferryman.kernel.watchdog import Rule
 _HERE = "ferryman.batches"
 QUEUED = "queued"
 MISSING = "missing"
+UNTOLD, ENDED = "untold", "ended"
+
+Finding = tuple[str, Row]
 
 BATCH_INVARIANTS: tuple[Invariant, ...] = (
     declare(_HERE, "closed_has_no_open_tasks", "A batch that has ended has no open task.", deep=True),
@@ -91,15 +94,26 @@ class _Rules:
             answer = said.status
         return row["id"], row["message_status"] or MISSING, answer
 
-    async def tell(self, tx: Tx, found: Sequence[Row]) -> int:
-        await hold(tx, sorted(row["id"] for row in found))
-        closed = [Closed(*(row[name] for name in Closed._fields)) for row in found]
-        await tell(tx, closed, self.parties, self.terms, after=self.after)
-        return len(closed)
+    async def make_good(self, tx: Tx, found: Sequence[Finding]) -> int:
+        """Tell parents, and settle children: what each finding lacks."""
+        untold = [row for kind, row in found if kind == UNTOLD]
+        ended = [row for kind, row in found if kind == ENDED]
+        await hold(tx, sorted({row["id"] for row in untold} | {row["batch_id"] for row in ended}))
+        if untold:
+            closed = [Closed(*(row[name] for name in Closed._fields)) for row in untold]
+            await tell(tx, closed, self.parties, self.terms, after=self.after)
+        if ended:
+            await absorb(tx, [_ended(row) for row in ended], self.parties, self.terms, after=self.after)
+        return len(found)
 
-    async def settle(self, tx: Tx, found: Sequence[Row]) -> int:
-        await hold(tx, sorted({row["batch_id"] for row in found}))
-        return await absorb(tx, [_ended(row) for row in found], self.parties, self.terms, after=self.after)
+
+async def _unheard_of(tx: Tx, limit: int) -> Sequence[Finding]:
+    untold = [(UNTOLD, row) for row in await batches.untold(tx, limit)]
+    return untold + [(ENDED, row) for row in await tasks.ended(tx, limit - len(untold))]
+
+
+def _key(finding: Finding) -> Hashable:
+    return finding[0], finding[1]["id"]
 
 
 def _ended(row: Row) -> EndedTurn:
@@ -163,20 +177,12 @@ def rules(ends: BatchEnds, doorbell: Doorbell, *, sweep: timedelta) -> list[Rule
         ),
         rule(
             name="W12",
-            finds="a closed batch whose parent was not told",
-            does="tells it",
+            finds="a closed batch whose parent was not told, or a child that has ended while its task is open",
+            does="tells it, settles it, as the normal path does",
             every=terms.interval,
-            find=batches.untold,
-            act=acts.tell,
-            only_bound=True,
-        ),
-        rule(
-            name="W12b",
-            finds="a child that has ended while its task is open",
-            does="settles the task as the normal path does",
-            every=terms.interval,
-            find=tasks.ended,
-            act=acts.settle,
+            find=_unheard_of,
+            act=acts.make_good,
+            key=_key,
             only_bound=True,
         ),
     ]

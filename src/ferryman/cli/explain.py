@@ -12,11 +12,11 @@ from ferryman.cli.spelling import clean
 from ferryman.cli.words import command, says
 from ferryman.tasks.intake.explain import Explanation
 
-SHOWN = ("task_id", "schedule_id", "name", "queue", "tenant")
+SHOWN = ("task_id", "schedule_id", "agent_id", "name", "queue", "tenant")
 
 
 async def explain(
-    id: Annotated[str, says("Its id, task_id or schedule_id.")],
+    id: Annotated[str, says("Its id, task_id or schedule_id; a turn's id.")],
     /,
     *,
     options: Options = PLAIN,

@@ -56,8 +56,8 @@ class Crew(Protocol[Item, Outcome]):
     async def run(self, item: Item) -> Outcome | None:
         """Do the work; every way it can end is an outcome, or None when the claim was lost meanwhile."""
 
-    async def reclaim(self, line: Line, held: Collection[UUID]) -> int:
-        """Hand back what is leased to this worker but not held by it."""
+    async def reclaim(self, line: Line, held: Collection[UUID]) -> int | None:
+        """Hand back what is leased to this worker but not held by it: how much, or None to be asked again."""
 
     def doubt(self) -> None:
         """Trust nothing that was heard: the next turn finds out by itself where there is something to claim."""

@@ -258,6 +258,14 @@ class TaskQueueFull(FerrymanError):
     retryable = True
 
 
+class TaskAlreadyLive(FerrymanError):
+    """Another task with the same singleton or debounce key has not ended, and this one cannot be answered with it."""
+
+    code = "TASK_ALREADY_LIVE"
+    advice = "Wait for that task, named by task_id, or go on without this one."
+    retryable = True
+
+
 class TaskNotFound(FerrymanError):
     """There is no such task for this tenant."""
 

@@ -266,6 +266,8 @@ class Pump(Generic[Item, Outcome]):
             log.warning("could not look for lost claims: %s", error, exc_info=None if known else error)
             return False
         else:
+            if handed_back is None:
+                return False  # somebody writes a row of ours: the next turn that succeeds looks again
             self._sight.regain()
             log.info("the database is back", extra={"handed_back": handed_back})
             return True

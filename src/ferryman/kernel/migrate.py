@@ -28,7 +28,7 @@ from importlib.resources.abc import Traversable
 from typing import Final
 
 from ferryman.kernel import errors
-from ferryman.kernel.db import SCHEMA, in_schema
+from ferryman.kernel.db import SCHEMA, Tx, in_schema
 from ferryman.kernel.pool import Line, Session
 from ferryman.kernel.script import split
 
@@ -116,6 +116,16 @@ async def pending(url: str, *, schema: str = SCHEMA, folder: Traversable | None 
         return [migration.name for migration in _missing(known, await _remembered(line))]
 
 
+def newest() -> int:
+    """Return the number of the last migration that this code knows."""
+    return read()[-1].version
+
+
+async def check_code(tx: Tx, newest: int) -> None:
+    """Refuse a database with a migration that code which knows no more than these cannot work with."""
+    _check_code(newest, await _remembered(tx))
+
+
 async def plan(url: str, *, schema: str = SCHEMA, folder: Traversable | None = None) -> str:
     """Return the script that `migrate` would run, for whoever must run it by hand; psql -v ON_ERROR_STOP=1."""
     known = read(folder)
@@ -143,7 +153,7 @@ async def _line(url: str, schema: str) -> AsyncIterator[Line]:
         await line.close()
 
 
-async def _remembered(tx: Line | Session) -> dict[int, Applied]:
+async def _remembered(tx: Tx) -> dict[int, Applied]:
     """Read what has been applied; a database that was never migrated remembers nothing."""
     there = await tx.fetch("select to_regclass($1) is not null", f"{tx.schema}.migrations")
     if not there[0][0]:
@@ -153,15 +163,18 @@ async def _remembered(tx: Line | Session) -> dict[int, Applied]:
     return {row[0]: Applied(row[0], row[1], row[2], row[3]) for row in rows}
 
 
-def _missing(known: Sequence[Migration], applied: Mapping[int, Applied]) -> list[Migration]:
-    """Return what is to be applied, or refuse a database that this code does not fit."""
-    newest = known[-1].version if known else 0
+def _check_code(newest: int, applied: Mapping[int, Applied]) -> None:
     for there in applied.values():
         if there.oldest_code > newest:
             raise errors.DatabaseTooNew(
                 f"Migration {there.name} of this database needs code that knows {there.oldest_code:04}; "
                 f"this knows {newest:04} at most."
             )
+
+
+def _missing(known: Sequence[Migration], applied: Mapping[int, Applied]) -> list[Migration]:
+    """Return what is to be applied, or refuse a database that this code does not fit."""
+    _check_code(known[-1].version if known else 0, applied)
     for migration in known:
         found = applied.get(migration.version)
         if found is not None and found.hash != migration.hash:

@@ -80,6 +80,8 @@ class Agents(Section):
     wall_time: Annotated[timedelta, duration(least=timedelta(seconds=1), most=CENTURY)] = timedelta(hours=1)
     queued_timeout: Annotated[timedelta, duration(least=timedelta(seconds=1), most=CENTURY)] = timedelta(days=1)
     max_recursion_depth: Annotated[int, count(most=1000)] = 20
+    # How many handlers of waiting turns a worker keeps, so that they go on without a replay.
+    kept_handlers: Annotated[int, count(least=0, most=100_000)] = 100
 
 
 @dataclass(frozen=True, kw_only=True)

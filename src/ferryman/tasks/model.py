@@ -31,6 +31,15 @@ class NewTask(NamedTuple):
     callback_ref: str | None
     traceparent: str | None
     backoff: str | None
+    limit_key: str | None = None
+    singleton: str | None = None
+    debounce: str | None = None
+    quiet: timedelta | None = None
+
+    @property
+    def keyed(self) -> bool:
+        """Whether it meets others by a key of its own, so that it must look before it is stored (T17)."""
+        return self.limit_key is not None or self.singleton is not None or self.debounce is not None
 
 
 class TaskRecord(NamedTuple):
@@ -91,7 +100,10 @@ def _plain(value: object) -> object:
 
 
 class Flow(NamedTuple):
-    """How a task that is to be born meets others: under which keys, and how long it waits for another of its kind (T17)."""
+    """How a task that is to be born meets others: under which keys, and how long it waits for another of its kind (T17).
+
+    The fields are the last ones of a new task.
+    """
 
     limit_key: str | None = None
     singleton: str | None = None
@@ -100,14 +112,10 @@ class Flow(NamedTuple):
 
 
 class Draft(NamedTuple):
-    """A checked request: the row to be born, and which of the compared fields the request named (T12).
-
-    With a flow it comes in by a way of its own (intake/flow.py), which looks at what is there before.
-    """
+    """A checked request: the row to be born, and which of the compared fields the request named (T12)."""
 
     task: NewTask
     given: frozenset[str]
-    flow: Flow | None = None
 
 
 class Created(NamedTuple):
@@ -200,7 +208,7 @@ class Answer(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """A step to be remembered."""
+    """A step, or a child that was refused, to be remembered."""
 
     call: Call
     state: str
@@ -262,6 +270,10 @@ class NewSchedule(NamedTuple):
     idempotency_scope: str | None
     backoff: str | None
     declared: bool = False
+    limit_key: str | None = None
+    singleton: str | None = None
+    debounce: str | None = None
+    quiet: timedelta | None = None
 
 
 class ScheduleDraft(NamedTuple):

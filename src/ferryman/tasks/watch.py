@@ -18,6 +18,7 @@ from ferryman.tasks.model import Outcome
 from ferryman.tasks.ports import Owners
 from ferryman.tasks.rules import ending
 from ferryman.tasks.store import agreements, steps
+from ferryman.tasks.store import retention as past
 from ferryman.tasks.work.settle import settle
 
 log = telemetry.logger("tasks")
@@ -76,6 +77,29 @@ def retention(*, kept: timedelta, failed_kept: timedelta) -> Rule:
         find=partial(store.walk, kept=kept, failed_kept=failed_kept, span=SPAN, pace=PACE, rest=REST),
         act=forget,
     )
+
+
+def leavings(*, kept: timedelta) -> list[Rule]:
+    """Return the rules by which leaves what tasks and schedules left behind (T20)."""
+    walks = (
+        ("schedules", "a schedule that ended longer ago than tasks are kept",
+         partial(past.schedules, kept=kept), past.forget_schedules),
+        ("signals", "an event for a task that has ended: nothing will take it", past.signals, past.forget_signals),
+        ("waits", "what a task waited for that has gone on or ended since", past.waits, past.forget_waits),
+    )  # fmt: skip
+    return [
+        Rule(
+            name=f"T20-{name}",
+            finds=finds,
+            does="deletes it",
+            setting="worker.watchdog_interval_seconds",
+            every=REST,
+            # Half: a look may come a little early, and must not find the walk at rest.
+            find=partial(find, span=SPAN, rest=REST / 2),
+            act=forget,
+        )
+        for name, finds, find, forget in walks
+    ]
 
 
 def rules(owners: Owners, doorbell: Doorbell, *, sweep: timedelta, interval: timedelta) -> list[Rule]:
@@ -189,7 +213,8 @@ def _parted(owners: Owners, doorbell: Doorbell, interval: timedelta) -> list[Rul
             does="lets it go on",
             setting="worker.watchdog_interval_seconds",
             every=interval,
-            find=steps.stuck,
+            # A page of the walk at a look, however many are parked. Half: a look may come a little early.
+            find=partial(steps.stuck, span=SPAN, pace=interval / 2),
             act=wake,
             after=ring,
         ),

@@ -15,6 +15,7 @@ _HERE = "ferryman.agents"
 _ENQUEUE = load(_HERE, "agent_inbox/enqueue")
 _CLOSE = load(_HERE, "agent_inbox/close")
 _STOP = load(_HERE, "agent_inbox/stop")
+_DELEGATED = load(_HERE, "agent_inbox/delegated")
 _STOPS = load(_HERE, "agent_inbox/stops")
 _TAKE = load(_HERE, "agent_inbox/take")
 _CONSUME = load(_HERE, "agent_inbox/consume")
@@ -132,6 +133,11 @@ async def stop(tx: Tx, stops: Sequence[Stop]) -> set[UUID]:
         ),
     )
     return {row["id"] for row in rows}
+
+
+async def delegated(tx: Tx, turns: Collection[UUID], *, tenants: Collection[str]) -> Sequence[Row]:
+    """Find the live turns that these turns asked for by calls of their own."""
+    return await many(tx, _DELEGATED, turns=list(turns), tenants=list(tenants))
 
 
 async def stops(tx: Tx, limit: int) -> Sequence[Row]:

@@ -11,11 +11,7 @@ from ferryman.agents.ends import Parties, dispatch, finish
 from ferryman.agents.states import TurnStatus
 from ferryman.agents.store import heads, inbox
 from ferryman.agents.watch.messages import message_rules
-from ferryman.agents.watch.told import (
-    DISPATCH_TIMEOUT,
-    WALL_TIME,
-    Told,
-)
+from ferryman.agents.watch.told import DISPATCH_TIMEOUT, WALL_TIME, Told
 from ferryman.agents.work import stops
 from ferryman.kernel import ids
 from ferryman.kernel.db import Row, Tx
@@ -24,59 +20,24 @@ from ferryman.kernel.watchdog import Rule
 
 def pmo_rules(parties: Parties, told: Told, *, sweep: timedelta) -> list[Rule]:
     """Return the rules that dispatch again, and end what nobody picked up or finished."""
-    terms = parties.terms
-    kinds = parties.owners.kinds
-
-    async def retry(tx: Tx, waiting: Sequence[Row]) -> int:
-        rows = await heads.retry(
-            tx,
-            [row["id"] for row in waiting],
-            [row["turn_epoch"] for row in waiting],
-            [ids.new_id() for _ in waiting],
-            retry_after=terms.dispatched_retry,
-            look_after=terms.pending_wakeup,
-        )
-        told.after.targets |= {row["worker_target"] for row in rows}
-        return len(rows)
-
-    async def give_up(tx: Tx, waiting: Sequence[Row]) -> int:
-        message = "No worker took the turn in hand."
-        ends = [
-            say.ended_by(row, TurnStatus.TIMEOUT, DISPATCH_TIMEOUT, message, expects=("dispatched",), overdue=True)
-            for row in waiting
-        ]
-        return len((await finish(tx, ends, parties, after=told.after))[0])
-
-    async def overrun(tx: Tx, waiting: Sequence[Row]) -> int:
-        message = "The turn used up its wall time while it waited."
-        ends = [
-            say.ended_by(row, TurnStatus.PARTIAL, WALL_TIME, message, expects=("suspended",), overdue=True)
-            for row in waiting
-        ]
-        return len((await finish(tx, ends, parties, after=told.after))[0])
-
-    async def serve(tx: Tx, waiting: Sequence[Row]) -> int:
-        agents = [(row["tenant"], row["agent_id"]) for row in waiting]
-        return len(await dispatch(tx, agents, parties, after=told.after))
-
-    rule = partial(told.rule, setting="pmo.watchdog_interval_seconds", every=terms.interval)
-
+    kinds, retry_after = parties.owners.kinds, parties.terms.dispatched_retry
+    rule = partial(told.rule, setting="pmo.watchdog_interval_seconds", every=parties.terms.interval)
     return [
         rule(
             "W5",
             "a dispatched turn that nobody has picked up",
             "puts its envelope into the inbox again and rings; its clock goes on",
             setting="pmo.dispatched_retry_seconds",
-            find=partial(heads.undispatched, over=False, kinds=kinds, retry_after=terms.dispatched_retry),
-            act=retry,
+            find=partial(heads.undispatched, over=False, kinds=kinds, retry_after=retry_after),
+            act=partial(_retry, parties, told),
         ),
         rule(
             "W6",
             "a turn that has been dispatched for too long",
             "ends it as timeout / dispatch_timeout",
             setting="pmo.dispatched_timeout_seconds",
-            find=partial(heads.undispatched, over=True, kinds=kinds, retry_after=terms.dispatched_retry),
-            act=give_up,
+            find=partial(heads.undispatched, over=True, kinds=kinds, retry_after=retry_after),
+            act=partial(_give_up, parties, told),
             reaps=True,
             only_bound=True,
         ),
@@ -85,29 +46,64 @@ def pmo_rules(parties: Parties, told: Told, *, sweep: timedelta) -> list[Rule]:
             "a suspended turn past its wall time",
             "ends it as partial / wall_time_exceeded",
             find=partial(heads.overrun, kinds=kinds),
-            act=overrun,
+            act=partial(_overrun, parties, told),
             only_bound=True,
         ),
         *message_rules(parties, told),
-        rule("W9", "an agent at rest with turns that wait", "dispatches the next", find=inbox.waiting, act=serve),
-        stop_rule(parties, told, sweep=sweep),
+        rule(
+            "W9",
+            "an agent at rest with turns that wait",
+            "dispatches the next",
+            find=inbox.waiting,
+            act=partial(_serve, parties, told),
+        ),
+        rule(
+            "A16",
+            "a stop that was asked for and not carried out",
+            "ends the turn as failed / stopped; a stop that comes too late is consumed",
+            every=sweep,
+            find=inbox.stops,
+            act=partial(_stop, parties, told),
+            only_bound=True,
+        ),
     ]
 
 
-def stop_rule(parties: Parties, told: Told, *, sweep: timedelta) -> Rule:
-    """Return the rule for stops that no worker has carried out."""
-
-    async def carry_out(tx: Tx, asked: Sequence[Row]) -> int:
-        return await stops.carry_out(tx, asked, parties, after=told.after)
-
-    return Rule(
-        name="A16",
-        finds="a stop that was asked for and not carried out",
-        does="ends the turn as failed / stopped; a stop that comes too late is consumed",
-        setting="pmo.watchdog_interval_seconds",
-        every=sweep,
-        find=inbox.stops,
-        act=carry_out,
-        only_bound=True,
-        after=told.ring,
+async def _retry(parties: Parties, told: Told, tx: Tx, waiting: Sequence[Row]) -> int:
+    rows = await heads.retry(
+        tx,
+        [row["id"] for row in waiting],
+        [row["turn_epoch"] for row in waiting],
+        [ids.new_id() for _ in waiting],
+        retry_after=parties.terms.dispatched_retry,
+        look_after=parties.terms.pending_wakeup,
     )
+    told.after.targets |= {row["worker_target"] for row in rows}
+    return len(rows)
+
+
+async def _give_up(parties: Parties, told: Told, tx: Tx, waiting: Sequence[Row]) -> int:
+    message = "No worker took the turn in hand."
+    ends = [
+        say.ended_by(row, TurnStatus.TIMEOUT, DISPATCH_TIMEOUT, message, expects=("dispatched",), overdue=True)
+        for row in waiting
+    ]
+    return len((await finish(tx, ends, parties, after=told.after))[0])
+
+
+async def _overrun(parties: Parties, told: Told, tx: Tx, waiting: Sequence[Row]) -> int:
+    message = "The turn used up its wall time while it waited."
+    ends = [
+        say.ended_by(row, TurnStatus.PARTIAL, WALL_TIME, message, expects=("suspended",), overdue=True)
+        for row in waiting
+    ]
+    return len((await finish(tx, ends, parties, after=told.after))[0])
+
+
+async def _serve(parties: Parties, told: Told, tx: Tx, waiting: Sequence[Row]) -> int:
+    agents = [(row["tenant"], row["agent_id"]) for row in waiting]
+    return len(await dispatch(tx, agents, parties, after=told.after))
+
+
+async def _stop(parties: Parties, told: Told, tx: Tx, asked: Sequence[Row]) -> int:
+    return await stops.carry_out(tx, asked, parties, after=told.after)

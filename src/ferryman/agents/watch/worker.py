@@ -1,4 +1,4 @@
-"""The worker's rules: what is in hand for too long, waits for too long, or is held by the dead (W1 to W4, W7)."""
+"""The worker's rules: what is in hand for too long, and what is waited for too long (W1 to W4)."""
 
 from __future__ import annotations
 
@@ -9,15 +9,10 @@ from typing import Any
 from ferryman.agents import rules as say
 from ferryman.agents.ends import Parties, close, finish
 from ferryman.agents.intake.report import report
-from ferryman.agents.model import Report
+from ferryman.agents.model import Accepted, Report
 from ferryman.agents.states import TurnStatus
 from ferryman.agents.store import heads, inbox, waits
-from ferryman.agents.watch.told import (
-    ANY,
-    POISON,
-    Told,
-    columns,
-)
+from ferryman.agents.watch.told import ANY, POISON, Told, columns
 from ferryman.kernel import ids
 from ferryman.kernel.db import Row, Tx
 from ferryman.kernel.watchdog import Rule
@@ -25,52 +20,15 @@ from ferryman.kernel.watchdog import Rule
 
 def worker_rules(parties: Parties, told: Told) -> list[Rule]:
     """Return the rules that bring back, or answer with a timeout."""
-    terms = parties.terms
-    patience = terms.inbox_processing_timeout
-
-    async def bring_back(tx: Tx, stale: Sequence[Row]) -> int:
-        worn = [row for row in stale if row["requeue_count"] >= terms.requeue_cap]
-        rest = [(row["tenant"], row["id"]) for row in stale if row["requeue_count"] < terms.requeue_cap]
-        acted = await poison(tx, worn, parties, told) if worn else 0
-        if rest:
-            acted += len(await inbox.requeue(tx, rest, patience=patience, look_after=terms.pending_wakeup))
-            told.after.targets.add("")
-        return acted
-
-    async def expire(tx: Tx, late: Sequence[Row]) -> int:
-        reports = [
-            Report(
-                tenant=row["tenant"],
-                tool_call_id=row["tool_call_id"],
-                id=ids.new_id(),
-                card_id=ids.new_id(),
-                content=say.timed_out(row["tool_name"]),
-                message_type="timeout",
-                author="worker.watchdog",
-            )
-            for row in late
-        ]
-        answers = await report(tx, reports, parties, after=told.after)
-        return sum(each.status == "accepted" and getattr(each, "effect", False) for each in answers)
-
-    async def return_results(tx: Tx, expired: Sequence[Row]) -> int:
-        return len(await waits.requeue(tx, [(row["tenant"], row["id"]) for row in expired]))
-
-    async def resume(tx: Tx, stuck: Sequence[Row]) -> int:
-        rows = await heads.resume(tx, [row["id"] for row in stuck], [row["turn_epoch"] for row in stuck])
-        told.after.targets.add("")
-        return len(rows)
-
-    rule = partial(told.rule, setting="worker.watchdog_interval_seconds", every=terms.interval)
-
+    rule = partial(told.rule, setting="worker.watchdog_interval_seconds", every=parties.terms.interval)
     return [
         rule(
             "W1",
             "a message that has been in hand for too long, of a turn that nobody holds",
             "puts it back; at the cap it is poison, and its turn ends as failed",
             setting="worker.inbox_processing_timeout_seconds",
-            find=partial(inbox.stale, patience=patience),
-            act=bring_back,
+            find=partial(inbox.stale, patience=parties.terms.inbox_processing_timeout),
+            act=partial(_bring_back, parties, told),
             reaps=True,
         ),
         rule(
@@ -79,7 +37,7 @@ def worker_rules(parties: Parties, told: Told) -> list[Rule]:
             "answers it with a timeout",
             setting="worker.suspend_timeout_seconds",
             find=waits.late,
-            act=expire,
+            act=partial(_expire, parties, told),
             only_bound=True,
             key=_by_call,
         ),
@@ -88,7 +46,7 @@ def worker_rules(parties: Parties, told: Told) -> list[Rule]:
             "a result in hand whose lease has passed",
             "puts it back",
             find=waits.expired,
-            act=return_results,
+            act=_return_results,
             reaps=True,
         ),
         rule(
@@ -96,12 +54,24 @@ def worker_rules(parties: Parties, told: Told) -> list[Rule]:
             "a suspended turn that waits for nothing and was not put before the workers",
             "rebuilds its results and puts it before them",
             find=heads.unresumed,
-            act=resume,
+            act=partial(_resume, told),
         ),
     ]
 
 
-async def poison(tx: Tx, worn: Sequence[Row], parties: Parties, told: Told) -> int:
+async def _bring_back(parties: Parties, told: Told, tx: Tx, stale: Sequence[Row]) -> int:
+    terms = parties.terms
+    worn = [row for row in stale if row["requeue_count"] >= terms.requeue_cap]
+    rest = [(row["tenant"], row["id"]) for row in stale if row["requeue_count"] < terms.requeue_cap]
+    acted = await _poison(tx, worn, parties, told) if worn else 0
+    if rest:
+        patience, soon = terms.inbox_processing_timeout, terms.pending_wakeup
+        acted += len(await inbox.requeue(tx, rest, patience=patience, look_after=soon))
+        told.after.targets.add("")
+    return acted
+
+
+async def _poison(tx: Tx, worn: Sequence[Row], parties: Parties, told: Told) -> int:
     """End the turns of messages that were brought back too often; a message without a turn is only put aside."""
     message = "The message was brought back too often."
     held = [{**columns(row), "id": row["agent_turn_id"]} for row in worn if row["active"]]
@@ -113,6 +83,33 @@ async def poison(tx: Tx, worn: Sequence[Row], parties: Parties, told: Told) -> i
         if not row["active"]
     ]
     return done + (len(await close(tx, loose, parties, after=told.after)) if loose else 0)
+
+
+async def _expire(parties: Parties, told: Told, tx: Tx, late: Sequence[Row]) -> int:
+    reports = [
+        Report(
+            tenant=row["tenant"],
+            tool_call_id=row["tool_call_id"],
+            id=ids.new_id(),
+            card_id=ids.new_id(),
+            content=say.timed_out(row["tool_name"]),
+            message_type="timeout",
+            author="worker.watchdog",
+        )
+        for row in late
+    ]
+    answers = await report(tx, reports, parties, after=told.after)
+    return sum(isinstance(each, Accepted) and each.effect for each in answers)
+
+
+async def _return_results(tx: Tx, expired: Sequence[Row]) -> int:
+    return len(await waits.requeue(tx, [(row["tenant"], row["id"]) for row in expired]))
+
+
+async def _resume(told: Told, tx: Tx, stuck: Sequence[Row]) -> int:
+    rows = await heads.resume(tx, [row["id"] for row in stuck], [row["turn_epoch"] for row in stuck])
+    told.after.targets.add("")
+    return len(rows)
 
 
 def _by_call(row: Any) -> tuple[str, str]:

@@ -14,9 +14,9 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from ferryman.agents import rules
-from ferryman.agents.model import Amount, Call, Card, NewAgent, Order, Source
+from ferryman.agents.model import Amount, Call, Card, NewAgent, Order, Source, Taken
 from ferryman.agents.states import TurnStatus
-from ferryman.agents.work.memory import Answer, Mark, Memory, answer_of, call_id
+from ferryman.agents.work.memory import Answer, Mark, Memory, answer_of
 from ferryman.agents.work.profiles import TOOL_TASK, Profile, Profiles, Tool
 from ferryman.agents.work.scribe import Scribe, Use
 from ferryman.agents.work.steps import Steps
@@ -41,6 +41,15 @@ class Delegates(Protocol):
         """Return what the suspension starts (ports.Starts)."""
 
 
+class Forks(Protocol):
+    """Who can say what sets a batch of other agents' turns going, in the transaction that suspends this one."""
+
+    def __call__(
+        self, taken: Taken, tool_call_id: str, arguments: Mapping[str, Any], *, policy: Profile, step: UUID | None
+    ) -> tuple[object, timedelta]:
+        """Return what the suspension starts (ports.Starts) and how long it is waited for; BATCH_REFUSED says what is wrong."""
+
+
 class Desk:
     """What a worker lends to turns that make calls."""
 
@@ -50,6 +59,7 @@ class Desk:
         scribe: Scribe,
         drafts: Drafts,
         delegates: Delegates,
+        forks: Forks,
         *,
         patience: timedelta,
         limit: int,
@@ -59,6 +69,7 @@ class Desk:
         self.scribe = scribe
         self.drafts = drafts
         self.delegates = delegates
+        self.forks = forks
         self.patience = patience
         self.limit = limit
 
@@ -77,8 +88,8 @@ class Calls:
 
     async def tool(self, mark: Mark, arguments: dict[str, Any]) -> Answer:
         """Call a tool, or return what it came to."""
-        if mark.key in self._memory.answers:
-            return self._memory.answers[mark.key]
+        if mark.id in self._memory.answers:
+            return self._memory.answers[mark.id]
         await self._memory.held()
         self._allow()
         tool = self._desk.profiles.tool(mark.name, self._profile)
@@ -90,10 +101,10 @@ class Calls:
                 tool.fit(text)
         except errors.TaskInvalidPayload as error:
             return await self._refused(mark, arguments, "arguments_invalid", error.message)
-        return await self._ask(mark, self._call(mark, tool, text))
+        return await self._ask(self._call(mark, tool, text))
 
     def _call(self, mark: Mark, tool: Tool, text: str) -> Call:
-        taken, id = self._memory.taken, call_id(self._memory.taken.id, mark)
+        taken, id = self._memory.taken, mark.id
         task = None
         if not tool.external:
             task = self._desk.drafts(
@@ -118,8 +129,8 @@ class Calls:
 
     async def delegate(self, mark: Mark, name: str, instruction: Any, *, timeout: timedelta | None) -> Answer:
         """Ask another agent for a turn, or return what it came to."""
-        if mark.key in self._memory.answers:
-            return self._memory.answers[mark.key]
+        if mark.id in self._memory.answers:
+            return self._memory.answers[mark.id]
         await self._memory.held()
         self._allow()
         asked = {"agent": name, "instruction": instruction}
@@ -130,7 +141,7 @@ class Calls:
             text = payload.encode(instruction, limit=self._desk.limit)
         except errors.TaskInvalidPayload as error:
             return await self._refused(mark, asked, "arguments_invalid", error.message)
-        taken, id = self._memory.taken, call_id(self._memory.taken.id, mark)
+        taken, id = self._memory.taken, mark.id
         turn = _turn_of(id)
         agent = None
         if profile is not None:
@@ -154,7 +165,6 @@ class Calls:
             wall_time=wait if profile is None else min(wait, profile.limits.wall_time or wait),
         )
         return await self._ask(
-            mark,
             Call(
                 tool_call_id=id,
                 tool_name=mark.name,
@@ -168,17 +178,43 @@ class Calls:
             ),
         )
 
+    async def fork(self, mark: Mark, arguments: Mapping[str, Any]) -> Answer:
+        """Fork a batch, or return what it came to."""
+        if mark.key in self._memory.answers:
+            return self._memory.answers[mark.key]
+        await self._memory.held()
+        self._allow()
+        taken, id = self._memory.taken, call_id(self._memory.taken.id, mark)
+        try:
+            start, wait = self._desk.forks(taken, id, arguments, policy=self._profile, step=self._memory.last_step)
+        except errors.BatchRefused as refused:
+            return await self._refused(mark, arguments, refused.details["code"], refused.message)
+        return await self._ask(
+            mark,
+            Call(
+                tool_call_id=id,
+                tool_name=mark.name,
+                content={"tool_name": mark.name, "arguments": _shown(arguments)},
+                card_id=ids.new_id(),
+                timeout=wait,
+                nth=mark.nth,
+                step_id=self._memory.last_step,
+                budget=taken.budget_id,
+                start=start,
+            ),
+        )
+
     async def together(self, coming: Sequence[Coroutine[Any, Any, Answer]]) -> Sequence[Answer]:
         """Make several calls at once: the turn is suspended once for all of them."""
         return await asyncio.gather(*coming)
 
     async def wait(self, mark: Mark, call: Call) -> Answer:
         """Wait for a call that was made elsewhere: what other ways of waiting are built on."""
-        if mark.key in self._memory.answers:
-            return self._memory.answers[mark.key]
+        if mark.id in self._memory.answers:
+            return self._memory.answers[mark.id]
         await self._memory.held()
         self._allow()
-        return await self._ask(mark, call)
+        return await self._ask(call)
 
     def _within(self, patience: timedelta) -> timedelta:
         """Return how long a call may be waited for, as far as the turn's wall time allows."""
@@ -192,7 +228,7 @@ class Calls:
                 TurnStatus.PARTIAL, "max_tool_calls", f"The turn has used all it may: {most} tool calls."
             )
 
-    async def _ask(self, mark: Mark, call: Call) -> Answer:
+    async def _ask(self, call: Call) -> Answer:
         taken = self._memory.taken
         if taken.budget_id is not None:
             use = Use(taken.tenant, taken.budget_id, taken.id, call.tool_call_id, Amount(tool_calls=1))
@@ -200,11 +236,11 @@ class Calls:
                 allowed = await self._desk.scribe.reserve(use)
             if not allowed:
                 raise self._memory.end(TurnStatus.PARTIAL, "budget_exceeded", "The budget of this turn is used up.")
-        return await self._memory.waits(mark, call)
+        return await self._memory.waits(call)
 
     async def _refused(self, mark: Mark, arguments: Mapping[str, Any], code: str, message: str) -> Answer:
         """Give a call that cannot be made its own failed result, with its cards."""
-        taken, id = self._memory.taken, call_id(self._memory.taken.id, mark)
+        taken, id = self._memory.taken, mark.id
         said = readable(message)
         content = {"status": "failed", "error": {"code": code, "message": said, "source": "agent"}}
         asked = {"tool_name": readable(mark.name)[:SHOWN], "arguments": _shown(arguments)}
@@ -214,7 +250,7 @@ class Calls:
         )
         await self._steps.answered(mark, content, cards=cards)
         answer = answer_of(content, card=cards[1].id)
-        self._memory.answers[mark.key] = answer
+        self._memory.answers[mark.id] = answer
         return answer
 
 

@@ -27,10 +27,6 @@ class Kept:
         self._lives: dict[UUID, tuple[Life, float]] = {}
         self._timer: asyncio.TimerHandle | None = None
 
-    def __len__(self) -> int:
-        """Count them."""
-        return len(self._lives)
-
     def put(self, life: Life) -> None:
         """Keep a handler whose turn is suspended."""
         loop = asyncio.get_running_loop()

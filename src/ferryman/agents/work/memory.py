@@ -1,10 +1,10 @@
 """What a turn has done durably, its replay, and its waiting (A9).
 
 A durable call (a step, a tool's call, another agent's turn) is known again by its kind, its name and how often that name was
-called; calls made in sequence by the handler itself also by their place. Its answer is written before the handler goes on. A
+called; what is called in sequence by the handler itself also by its place. Its answer is written before the handler goes on. A
 worker that takes a turn in hand anew runs the handler from its beginning: what is remembered is answered at once, and a call
-that is not where it was ends the turn, instead of taking one answer for another. In parallel branches there is no sequence;
-there the name alone decides, so two branches that run at once must not share one.
+that is not where it was ends the turn, instead of taking one answer for another. In parallel branches there is no sequence:
+there a tool's call is known by its arguments, and a step by its name alone, so that two branches must not share one.
 
 A call that must wait does not return: it is noted, and when nothing else durable of the handler is under way the turn is
 suspended with all the calls it waits for. Which branches go on after a step is known only some rounds of the event loop later,
@@ -23,9 +23,11 @@ from contextvars import ContextVar
 from typing import Any, NamedTuple
 from uuid import UUID
 
+import orjson
+
 from ferryman.agents.model import Call, CallRecord, StepRecord, Taken
 from ferryman.agents.states import TurnStatus
-from ferryman.kernel import payload
+from ferryman.kernel import errors, payload
 
 STEP, CARD, CALL = "step", "card", "call"
 POSITION = "position"
@@ -37,12 +39,22 @@ inside: ContextVar[str | None] = ContextVar("ferryman_turn_step", default=None)
 
 
 class Mark(NamedTuple):
-    """One durable call of a handler: `nth` of its kind and name, and its place among those made in sequence."""
+    """One durable call of a handler: `nth` of its kind and name, and its place among those made in sequence.
+
+    A call of a tool also has an id, the same at every replay; in a branch it is made of what was `said`, the arguments.
+    """
 
     kind: str
     name: str
     nth: int
     position: int | None
+    said: str = ""
+    id: str = ""
+
+    @property
+    def row(self) -> str:
+        """The name under which it is written down."""
+        return self.name if self.position is not None or not self.said else f"{self.name}#{self.said}"
 
     @property
     def key(self) -> Key:
@@ -85,7 +97,7 @@ class Memory:
         """Begin a replay of what is remembered."""
         self.taken = taken
         self.steps: dict[Key, StepRecord] = {}
-        self.answers: dict[Key, Answer] = {}
+        self.answers: dict[str, Answer] = {}  # by the id of the call
         self.main: asyncio.Task[Any] | None = None
         self.over: Over | None = None
         self.last_step: UUID | None = None
@@ -94,10 +106,10 @@ class Memory:
         self.told: Callable[[], None] = lambda: None  # set by whoever runs the handler: it waits, or its end was said
         self._places: dict[int, Key] = {}
         self._where: dict[Key, int] = {}
-        self._counts: Counter[tuple[str, str]] = Counter()
+        self._counts: Counter[tuple[str, str, str]] = Counter()
         self._callers: dict[tuple[str, str], asyncio.Task[Any] | None] = {}
         self._position = 0
-        self._asked: dict[str, tuple[Mark, Call, asyncio.Future[Answer]]] = {}
+        self._asked: dict[str, tuple[Call, asyncio.Future[Answer]]] = {}
         self._busy = 0
         self._rounds = 0
         self._watching = False
@@ -111,9 +123,9 @@ class Memory:
         key = (step.kind, step.name, step.nth)
         self.steps[key] = step
         self.use(step.input_tokens, step.output_tokens, step.cost)
-        if step.kind == CALL:  # one that was refused here, and never asked for
-            self.answers[key] = answer_of(payload.decode(step.result or "{}"))
         told = payload.decode(step.metadata) if step.metadata else {}
+        if step.kind == CALL:  # one that was refused here, and never asked for
+            self.answers[told.get(CALL, "")] = answer_of(payload.decode(step.result or "{}"))
         if told.get(POSITION) is not None:
             self._place(key, told[POSITION])
 
@@ -129,7 +141,7 @@ class Memory:
             if place is not None:
                 self._place(key, place)
             if call.result is not None:
-                self.answers[key] = read(call)
+                self.answers[call.tool_call_id] = read(call)
 
     def _place(self, key: Key, position: int) -> None:
         self._places[position] = key
@@ -138,16 +150,16 @@ class Memory:
     @property
     def steps_made(self) -> int:
         """How many steps the handler has begun."""
-        return sum(count for (kind, _), count in self._counts.items() if kind == STEP)
+        return sum(count for (kind, _, _), count in self._counts.items() if kind == STEP)
 
     @property
     def calls_made(self) -> int:
         """How many calls of tools and of other agents it has begun."""
-        return sum(count for (kind, _), count in self._counts.items() if kind == CALL)
+        return sum(count for (kind, _, _), count in self._counts.items() if kind == CALL)
 
     # Numbering
 
-    def mark(self, kind: str, name: str) -> Mark:
+    def mark(self, kind: str, name: str, *, said: str = "") -> Mark:
         """Number a call at the moment it is made, and refuse one that is not where it was."""
         if self.over is not None:
             raise self.over
@@ -160,14 +172,16 @@ class Memory:
             )
         current = asyncio.current_task()
         branch = None if current is self.main else current
-        self._check_branch(kind, name, branch)
-        self._counts[kind, name] += 1
+        if kind != CALL:
+            self._check_branch(kind, name, branch)
+        counted = (kind, name, said if branch is not None else "")
+        self._counts[counted] += 1
         if branch is None:
             self._position += 1
-        mark = Mark(kind, name, self._counts[kind, name], self._position if branch is None else None)
+        mark = Mark(kind, name, self._counts[counted], self._position if branch is None else None, said)
         if branch is None:
             self._check_place(mark)
-        return mark
+        return mark._replace(id=_call_id(self.taken.id, mark)) if kind == CALL else mark
 
     def _check_branch(self, kind: str, name: str, branch: asyncio.Task[Any] | None) -> None:
         last = self._callers.setdefault((kind, name), branch)
@@ -228,17 +242,17 @@ class Memory:
 
     # Waiting
 
-    def waits(self, mark: Mark, call: Call) -> asyncio.Future[Answer]:
+    def waits(self, call: Call) -> asyncio.Future[Answer]:
         """Note that the turn waits for a call."""
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._asked[call.tool_call_id] = (mark, call, future)
+        self._asked[call.tool_call_id] = (call, future)
         self._stir()
         return future
 
     @property
     def calls(self) -> list[Call]:
         """The calls that the turn waits for, in the order in which they were made."""
-        return [call for _, call, _ in self._asked.values()]
+        return [call for call, _ in self._asked.values()]
 
     def _stir(self) -> None:
         """Begin to count rounds of the loop anew."""
@@ -263,13 +277,13 @@ class Memory:
         self.taken = taken
         self._recall_calls(calls)
         asked, self._asked = self._asked, {}
-        if any(mark.key not in self.answers for mark, _, _ in asked.values()):
+        if not self.answers.keys() >= asked.keys():
             self._asked = asked
             return False
         self._held.set()
-        for mark, _, future in asked.values():
+        for id, (_, future) in asked.items():
             if not future.done():
-                future.set_result(self.answers[mark.key])
+                future.set_result(self.answers[id])
         return True
 
     def terminal(self) -> Answer | None:
@@ -296,15 +310,23 @@ def answer_of(content: Mapping[str, Any], *, after: str = "suspend", card: UUID 
     )
 
 
-def call_id(turn: UUID, mark: Mark) -> str:
+def _call_id(turn: UUID, mark: Mark) -> str:
     """Return the id of a tool's call: the same at every replay, with its place in it if it has one."""
     if mark.position is not None:
         return f"call_{turn.hex}_{mark.position}"
-    said = hashlib.blake2b(f"{mark.name}\x1f{mark.nth}".encode(), digest_size=8).hexdigest()
-    return f"call_{turn.hex}_b{said}"
+    return f"call_{turn.hex}_b{digest(f'{mark.name}/{mark.said}/{mark.nth}')}"
+
+
+def digest(said: object) -> str:
+    """Return a short word for a value: the same for the same arguments."""
+    try:
+        text = orjson.dumps(said, option=orjson.OPT_SORT_KEYS, default=str)
+    except orjson.JSONEncodeError:
+        text = errors.said(said).encode("utf-8", "backslashreplace")
+    return hashlib.blake2b(text, digest_size=8).hexdigest()
 
 
 def position_in(tool_call_id: str) -> int | None:
     """Read the place of a call from its id; None for one made in a branch."""
     last = tool_call_id.rpartition("_")[2]
-    return int(last) if last.isdigit() else None
+    return int(last) if last.isdecimal() else None

@@ -26,7 +26,7 @@ from ferryman.tasks.rules import ending
 
 log = logging.getLogger("ferryman.agents")
 
-HANDLER_FAILED, WALL_TIME, UNFIT = "handler_failed", "wall_time", "result_not_serializable"
+HANDLER_FAILED, WALL_TIME, UNFIT = "handler_failed", "wall_time_exceeded", "result_not_serializable"
 
 
 class Ready(NamedTuple):
@@ -41,13 +41,13 @@ class Ready(NamedTuple):
 class Runner:
     """Do the turns of the profiles of an app."""
 
-    def __init__(self, desk: Desk, streams: Emits, *, owner: UUID, kept: Kept | None = None) -> None:
+    def __init__(self, desk: Desk, streams: Emits, *, owner: UUID, kept: Kept) -> None:
         """Run for one worker."""
         self._desk = desk
         self._profiles = desk.profiles.profiles
         self._streams = streams
         self._owner = owner
-        self.kept = kept or Kept()
+        self.kept = kept
         self._ready: dict[UUID, Ready] = {}
         self._names = sorted(self._profiles)
 

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from ferryman.agents.model import Amount, Card, Step, Taken
 from ferryman.agents.states import TurnStatus
-from ferryman.agents.work.memory import POSITION, Mark, Memory, Over, inside
+from ferryman.agents.work.memory import CALL, POSITION, Mark, Memory, Over, inside
 from ferryman.agents.work.profiles import Profile
 from ferryman.agents.work.scribe import Scribe, Use, Written
 from ferryman.kernel import errors, ids, payload, retry
@@ -138,7 +138,7 @@ class Steps:
             owner=self._scribe.owner,
             id=ids.new_id(),
             kind=mark.kind,
-            name=mark.name,
+            name=mark.row,
             nth=mark.nth,
             status=status,  # type: ignore[arg-type]
             seconds=time.monotonic() - began,
@@ -147,7 +147,7 @@ class Steps:
             input_tokens=spent.input_tokens,
             output_tokens=spent.output_tokens,
             cost=spent.cost,
-            metadata=None if mark.position is None else {POSITION: mark.position},
+            metadata=_place(mark),
         )
         if use is not None:
             used = Amount((spent.input_tokens or 0) + (spent.output_tokens or 0), 0, spent.cost or 0.0)
@@ -192,6 +192,11 @@ class Steps:
             await self._remember(
                 mark, time.monotonic(), None, Spent(None), status="failed", result=content, error=error, cards=cards
             )
+
+
+def _place(mark: Mark) -> dict[str, Any]:
+    place: dict[str, Any] = {} if mark.position is None else {POSITION: mark.position}
+    return place if not mark.id else {**place, CALL: mark.id}
 
 
 def _revived(function: Function, text: str | None) -> Any:

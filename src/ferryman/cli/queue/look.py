@@ -12,7 +12,7 @@ from ferryman.cli import spelling
 from ferryman.cli.options import PLAIN, Options
 from ferryman.cli.screen import Screen
 from ferryman.cli.words import says
-from ferryman.tasks.intake.queues import Holder, Queue
+from ferryman.tasks.intake.queues import HOLDERS_MAX, Holder, Queue
 
 COLUMNS = ("queue", "tenant", "ready", "running", "pending", "oldest", "slots", "rate", "depth", "weight", "state")
 HOLDERS_SHOWN = 20
@@ -45,12 +45,20 @@ async def show(name: Annotated[str, says("The queue.")], /, *, options: Options 
         screen.document({
             "queue": document(queues[0]),
             "tenants": [document(each) for each in queues[1:]],
+            "others": _others(queues[0], holders),
             "holders": [{key: plain(value) for key, value in each._asdict().items()} for each in holders],
         })  # fmt: skip
         return
     tell(screen, queues)
     if holders:
         _tell_holders(screen, holders)
+    if others := _others(queues[0], holders):
+        screen.say(f"Tasks of other tenants hold {others} of its slots.", style="dim")
+
+
+def _others(queue: Queue, holders: Sequence[Holder]) -> int:
+    """Count the slots that tasks of other tenants hold; which these are is nobody else's affair."""
+    return max(0, queue.held - len(holders)) if len(holders) < HOLDERS_MAX else 0
 
 
 def document(queue: Queue) -> dict[str, Any]:

@@ -18,6 +18,10 @@ from ferryman.cli.words import flag, says
 from ferryman.kernel import duration, errors, payload
 
 STDIN = ("-", "@-")
+UNCHECKED = (
+    "Without --app nothing is known of the handler: what you did not say is as the settings have it, "
+    "and the payload was not checked."
+)
 
 
 async def create(
@@ -39,7 +43,11 @@ async def create(
     limit_key: Annotated[str | None, says("Share slots with tasks of the same queue and key.")] = None,
     singleton: Annotated[str | None, says("While one with this key lives, that one is the answer.")] = None,
     app: Annotated[
-        str | None, says("The app, as module:attribute: checks the payload, brings the handler's defaults.")
+        str | None,
+        says(
+            "The app, as module:attribute: checks the payload, brings the handler's defaults; without it the settings' "
+            "defaults hold."
+        ),
     ] = None,
     wait: Annotated[bool, flag("Wait for its end and show the result.")] = False,
     wait_for: Annotated[str | None, says("Wait, but no longer than this, such as 60s.")] = None,
@@ -61,6 +69,8 @@ async def create(
     asked = _asked(request, name, given, fields)
     async with options.app(app) as opened:
         handle = await opened.accept(asked)
+        if app is None and not handle.idempotent_hit and not options.json:
+            options.screen.say(UNCHECKED, style="dim")
         if isinstance(handle, Schedule):
             from ferryman.cli.schedule import answer  # which reads its options as we do
 

@@ -8,17 +8,13 @@ from typing import NamedTuple
 from uuid import UUID
 
 from ferryman.kernel import errors
-from ferryman.kernel.db import Row, Tx
+from ferryman.kernel.db import Tx
 from ferryman.kernel.doorbell import Inside
 from ferryman.tasks import store
-from ferryman.tasks.model import Created, Draft, NewTask, TaskRecord
-from ferryman.tasks.rules import request
-from ferryman.tasks.states import TaskState
+from ferryman.tasks.birth import TRIES, compare, newborn, place
+from ferryman.tasks.model import Created, Draft, TaskRecord
 
 Answer = Created | errors.TaskDuplicate
-
-# A create that meets a task which is deleted before it can be read is sent again; retention is not that fast twice.
-TRIES = 3
 
 
 async def create(tx: Tx, drafts: Sequence[Draft], *, ends_after: timedelta, ring: Inside | None = None) -> list[Answer]:
@@ -85,45 +81,11 @@ async def create_alike(
     return made
 
 
-def place(task: NewTask) -> tuple[str, str, str]:
-    """Return where a task stands in the order in which keys are taken."""
-    return task.idempotency_key or "", task.idempotency_scope or "", task.task_id or ""
-
-
 async def _meet(tx: Tx, drafts: Sequence[Draft], waiting: list[int], answers: dict[int, Answer]) -> list[int]:
     """Answer those that met an existing task; return those for which nothing was found any more."""
     found: dict[int, dict[str, TaskRecord]] = {}
-    for place, hit, task in await store.existing(tx, [drafts[n].task for n in waiting]):
-        found.setdefault(waiting[place], {})[hit] = task
+    for at, hit, task in await store.existing(tx, [drafts[n].task for n in waiting]):
+        found.setdefault(waiting[at], {})[hit] = task
     for n, hits in found.items():
         answers[n] = compare(drafts[n], hits)
     return [n for n in waiting if n not in found]
-
-
-def compare(draft: Draft, hits: dict[str, TaskRecord]) -> Answer:
-    """Answer a create that met existing tasks: a hit, or a conflict."""
-    by_id, by_key = hits.get("task_id"), hits.get("idempotency_key")
-    existing = by_id or by_key
-    assert existing is not None
-    if by_id is not None and by_key is not None and by_id.id != by_key.id:
-        fields = ["task_id", "idempotency_key"]
-    else:
-        fields = request.conflicts(draft, existing)
-    if fields:
-        return errors.TaskDuplicate(conflict_fields=fields, existing=existing.as_json())
-    # Our own id, made here: this very create was sent twice because its first answer was lost. Only where the caller's
-    # task_id is the id itself, nothing tells a repeat from a hit.
-    made_here = draft.task.task_id is not None or "task_id" not in draft.given
-    repeated = made_here and existing.id == draft.task.id
-    return Created(existing, idempotent_hit=not repeated)
-
-
-def newborn(task: NewTask, row: Row) -> TaskRecord:
-    """Return the record of a task that was just born."""
-    born = row["created_at"]
-    return TaskRecord(
-        task.id, task.task_id or str(task.id), task.tenant, task.name, task.queue, task.priority, task.schedule_type,
-        task.scheduled_at, TaskState(row["state"]), 1, task.max_retries, task.timeout_ms, task.idempotency_key,
-        task.idempotency_scope, None, None, row["due_at"], row["ends_at"], born, born, None, None, None, None,
-        task.payload, None,
-    )  # fmt: skip

@@ -124,9 +124,9 @@ def _queue(row: Row, live: Mapping[str, Any] | None) -> Queue:
     )  # fmt: skip
 
 
-async def holders(tx: Tx, queue: object) -> list[Holder]:
-    """Read who holds the slots of a queue, those whose lease ends first."""
-    rows = await agreed.holders(tx, ids.check_name(queue, "queue"), limit=HOLDERS_MAX)
+async def holders(tx: Tx, queue: object, *, tenant: str) -> list[Holder]:
+    """Read who of a tenant holds slots of a queue, those whose lease ends first."""
+    rows = await agreed.holders(tx, ids.check_name(queue, "queue"), tenant=tenant, limit=HOLDERS_MAX)
     return [Holder(*(row[name] for name in Holder._fields)) for row in rows]
 
 

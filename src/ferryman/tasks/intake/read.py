@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -73,6 +74,22 @@ async def get(tx: Tx, task_id: str | UUID, *, tenant: str) -> TaskRecord | None:
         return await store.get(tx, tenant=tenant, id=task_id, task_id=None)
     name = ids.check_name(task_id, "task_id")
     return await store.get(tx, tenant=tenant, id=request.as_uuid(name), task_id=name)
+
+
+async def ids_of(
+    session: Callable[[], AbstractAsyncContextManager[Tx]], task_ids: Sequence[str | UUID], *, tenant: str
+) -> list[UUID]:
+    """Return the ids of tasks that are given by id or by name; the names are looked up together, if there are any."""
+    known = [each if isinstance(each, UUID) else request.as_uuid(ids.check_name(each, "task_id")) for each in task_ids]
+    names = [str(each) for each, id in zip(task_ids, known, strict=True) if id is None]
+    if not names:
+        return [id for id in known if id is not None]
+    async with session() as tx:
+        found = await store.named(tx, names, tenant=tenant)
+    for name in names:
+        if name not in found:
+            raise errors.TaskNotFound(f"There is no task {name} for tenant {tenant}.", task_id=name)
+    return [found[str(each)] if id is None else id for each, id in zip(task_ids, known, strict=True)]
 
 
 async def page(

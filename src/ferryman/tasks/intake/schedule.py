@@ -9,8 +9,17 @@ from uuid import UUID
 
 from ferryman.kernel import errors, ids, telemetry
 from ferryman.kernel.db import Row, Tx
+from ferryman.tasks import firing, flow
 from ferryman.tasks.joins import cancel_free
-from ferryman.tasks.model import Firing, NewSchedule, ScheduleCreated, ScheduleDraft, ScheduleRecord
+from ferryman.tasks.model import (
+    Created,
+    Firing,
+    NewSchedule,
+    ScheduleCreated,
+    ScheduleDraft,
+    ScheduleRecord,
+    TaskRecord,
+)
 from ferryman.tasks.rules import request, rhythm, standing
 from ferryman.tasks.states import ACTIVE, ENDED, PAUSED, SCHEDULE, ScheduleState
 from ferryman.tasks.store import schedules
@@ -24,11 +33,15 @@ TRIES = 3
 
 
 class Triggered(NamedTuple):
-    """What a firing by hand came to: the task that was born, and those that were cancelled for it."""
+    """What a firing by hand came to: the task that was born, or the one that it met.
+
+    `cancelled` are earlier tasks of the schedule, `displaced` those that made room in the queue.
+    """
 
     task: UUID
-    queue: str
-    cancelled: Sequence[UUID]
+    cancelled: Sequence[UUID] = ()
+    displaced: Sequence[UUID] = ()
+    met: TaskRecord | None = None
 
 
 async def create(tx: Tx, draft: ScheduleDraft) -> ScheduleCreated:
@@ -132,7 +145,7 @@ async def pause(tx: Tx, schedule: ScheduleRecord, *, reason: str | None) -> bool
 
 async def resume(tx: Tx, schedule: ScheduleRecord) -> bool:
     """Let a schedule fire again from now on, in the caller's transaction; False if it was active already."""
-    held, now = await _take(tx, schedule)
+    held, now, _row = await _take(tx, schedule)
     if held.state is not PAUSED:
         return await _settled(tx, schedule, ACTIVE)
     due = rhythm.first(standing.of(held, since=now), now=now, ends_at=held.ends_at)
@@ -146,24 +159,35 @@ async def end(tx: Tx, schedule: ScheduleRecord, *, reason: str | None) -> bool:
     return await schedules.end(tx, schedule.id, tenant=schedule.tenant, reason=reason)
 
 
-async def trigger(tx: Tx, schedule: ScheduleRecord, *, ends_after: timedelta) -> Triggered:
-    """Fire a schedule now, active or paused, in the caller's transaction; when it fires next stays as it is."""
-    held, now = await _take(tx, schedule)
+async def trigger(
+    tx: Tx, schedule: ScheduleRecord, *, ends_after: timedelta, looks: flow.Looks = flow.keyed
+) -> Triggered:
+    """Fire a schedule now, active or paused, in the caller's transaction; when it fires next stays as it is.
+
+    Where a create would be answered with a task that is there, or refused, so is this.
+    """
+    held, now, row = await _take(tx, schedule)
     if held.state is ENDED:
         raise errors.InvalidTransition(
             f"{held.schedule_id} has ended and fires no more.", code=SCHEDULE.code, from_=ENDED, id=str(held.id)
         )
-    firing = schedules.NewFiring(ids.new_id(), held.id, now)
+    new = schedules.NewFiring(ids.new_id(), held.id, now)
+    looked = await firing.look(tx, {held.id: row}, [new], looks)
+    match looked.answers.get(new.id):
+        case errors.FerrymanError() as refusal:
+            raise refusal
+        case Created(task=met):
+            return Triggered(met.id, met=met)
     told = await schedules.fire(
-        tx, [schedules.Advance(held.id, None, None)], [firing], ends_after=ends_after, by_hand=True
+        tx, [schedules.Advance(held.id, None, None)], [new], ends_after=ends_after, by_hand=True
     )
     if not told or not told[0]["tasks"]:
         raise errors.ScheduleBusy(f"A task of {held.schedule_id} has not ended, and its overlap is {held.overlap!r}.")
     cancelled, children = await cancel_free(tx, told[0]["previous"], reason="its schedule was triggered")
-    return Triggered(firing.id, held.queue, [*cancelled, *children])
+    return Triggered(new.id, [*cancelled, *children], looked.displaced)
 
 
-async def _take(tx: Tx, schedule: ScheduleRecord) -> tuple[ScheduleRecord, datetime]:
+async def _take(tx: Tx, schedule: ScheduleRecord) -> schedules.Taken:
     found = await schedules.take(tx, tenant=schedule.tenant, id=schedule.id)
     if found is None:
         raise _missing(schedule.id, schedule.tenant)

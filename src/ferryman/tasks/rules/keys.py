@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 from ferryman.kernel import errors, ids
-from ferryman.tasks.model import Draft, Flow
+from ferryman.tasks.model import Draft, Flow, NewTask
 
 Maker = Callable[[Any], object] | str
 
@@ -78,6 +78,12 @@ def flow(keys: Keys | None, given: Mapping[str, Any], payload: Any, *, name: str
     return Flow(limit, singleton, debounce, quiet)
 
 
+def keyed(task: NewTask, keys: Keys | None, given: Mapping[str, Any], payload: Any) -> NewTask:
+    """Give a task that is to be born its keys, by the payload that it is made of."""
+    made = flow(keys, given, payload, name=task.name)
+    return task if made is None else task._replace(**made._asdict())
+
+
 def _key(given: object, maker: Maker | None, payload: Any, field: str) -> str | None:
     if given is not None:
         return ids.check_key(given, field)
@@ -128,6 +134,6 @@ def flowing(drafts: Sequence[Draft], given: Sequence[Any], keys: Keys | None, *,
     if keys is None and not said:
         return list(drafts)
     return [
-        draft._replace(flow=flow(keys, said, payload, name=draft.task.name))
+        draft._replace(task=keyed(draft.task, keys, said, payload))
         for draft, payload in zip(drafts, given, strict=True)
     ]

@@ -15,7 +15,7 @@ from ferryman.tasks.store.moves import (
     turn,
 )
 from ferryman.tasks.store.presence import beat, leave, workers
-from ferryman.tasks.store.reads import depth, explain, finished, get, list_page, orphans, queues, reasons, record
+from ferryman.tasks.store.reads import depth, explain, finished, get, list_page, named, orphans, queues, reasons, record
 from ferryman.tasks.store.retention import forget, walk
 from ferryman.tasks.store.words import Line, Report, append_log, progress, read_log, report
 
@@ -41,6 +41,7 @@ __all__ = [
     "lapsed",
     "leave",
     "list_page",
+    "named",
     "orphans",
     "progress",
     "promote",

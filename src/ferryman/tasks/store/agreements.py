@@ -54,9 +54,9 @@ async def agreements(tx: Tx, name: str | None = None) -> Sequence[Row]:
     return await many(tx, _LIST, name=name)
 
 
-async def holders(tx: Tx, queue: str, *, limit: int) -> Sequence[Row]:
-    """Read who holds the slots of a queue."""
-    return await many(tx, _HOLDERS, queue=queue, limit=limit)
+async def holders(tx: Tx, queue: str, *, tenant: str, limit: int) -> Sequence[Row]:
+    """Read who of a tenant holds slots of a queue."""
+    return await many(tx, _HOLDERS, queue=queue, tenant=tenant, limit=limit)
 
 
 async def known(tx: Tx, name: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
+from operator import itemgetter
 from typing import Any
 from uuid import UUID
 
@@ -21,7 +22,8 @@ _CREATE_COLUMNS = (
     ("ids", None), ("tenants", "tenant"), ("queues", "queue"), ("names", "name"), ("payloads", None),
     ("priorities", "priority"), ("timeouts", "timeout_ms"), ("retries", "max_retries"), ("schedule_types", None),
     ("scheduled", None), ("ends", None), ("task_ids", None), ("keys", None), ("scopes", None), ("callbacks", None),
-    ("refs", None), ("traces", None), ("backoffs", None),
+    ("refs", None), ("traces", None), ("backoffs", None), ("limit_keys", None), ("singletons", None), ("debounces", None),
+    ("quiets", None),
 )  # fmt: skip
 
 # What `create_alike` carries, once for its whole set.
@@ -29,19 +31,17 @@ SHARED = (
     "tenant", "queue", "name", "priority", "timeout_ms", "max_retries", "schedule_type", "scheduled_at", "ends_at",
     "traceparent", "backoff",
 )  # fmt: skip
-_UNSHARED = tuple(place for place, field in enumerate(NewTask._fields) if field not in {*SHARED, "id", "payload"})
-_SHARED = tuple(place for place, field in enumerate(NewTask._fields) if field in SHARED)
+_unshared = itemgetter(
+    *(place for place, field in enumerate(NewTask._fields) if field not in {*SHARED, "id", "payload"})
+)
+_shared = itemgetter(*(place for place, field in enumerate(NewTask._fields) if field in SHARED))
+_NOTHING = (None,) * (len(NewTask._fields) - len(SHARED) - 2)
 
 
 def alike(tasks: Sequence[NewTask]) -> bool:
     """Tell whether these differ in nothing but id and payload, and have nothing that `create_alike` does not carry."""
-    first = tasks[0]
-    form = [first[place] for place in _SHARED]
-    return all(
-        all(task[place] is None for place in _UNSHARED)
-        and (task is first or [task[place] for place in _SHARED] == form)
-        for task in tasks
-    )
+    form = _shared(tasks[0])
+    return all(_unshared(task) == _NOTHING and _shared(task) == form for task in tasks)
 
 
 def _bell(ring: Inside | None) -> dict[str, str | None]:

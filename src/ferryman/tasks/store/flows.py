@@ -7,10 +7,9 @@ from datetime import timedelta
 from uuid import UUID
 
 from ferryman.kernel.db import Row, Tx, load, many, one
-from ferryman.tasks.model import Draft, TaskRecord
+from ferryman.tasks.model import NewTask, TaskRecord
 from ferryman.tasks.store.reads import record
 
-_CREATE = load("ferryman.tasks", "tasks/create_flowing")
 _STANDING = load("ferryman.tasks", "tasks/standing")
 _POSTPONE = load("ferryman.tasks", "tasks/postpone")
 _RETRY = load("ferryman.tasks", "tasks/retry")
@@ -19,28 +18,16 @@ _LINE = load("ferryman.tasks", "queues/line")
 _OLDEST = load("ferryman.tasks", "queues/oldest")
 _NEWEST = load("ferryman.tasks", "queues/newest")
 
-# The columns in the order of a new task's fields, then those of its flow.
-_COLUMNS = (
-    "ids", "tenants", "queues", "names", "payloads", "priorities", "timeouts", "retries", "schedule_types", "scheduled",
-    "ends", "task_ids", "keys", "scopes", "callbacks", "refs", "traces", "backoffs",
-    "limit_keys", "singletons", "debounces", "quiets",
-)  # fmt: skip
 
-
-async def create(tx: Tx, drafts: Sequence[Draft], *, ends_after: timedelta) -> Sequence[Row]:
-    """Give birth to tasks under flow control; those that met an existing one are not in the answer."""
-    rows = [(*draft.task, *(draft.flow or (None,) * 4)) for draft in drafts]
-    columns = dict(zip(_COLUMNS, (list(column) for column in zip(*rows, strict=True)), strict=True))
-    return await many(tx, _CREATE, ends_after=ends_after, **columns)
-
-
-async def standing(tx: Tx, drafts: Sequence[Draft]) -> list[tuple[int, str, TaskRecord]]:
-    """Read what these drafts would meet by singleton or debounce: their place, by what, and the task that is there."""
-    flows = [
-        (draft.task.tenant, draft.flow.singleton, draft.flow.debounce) for draft in drafts if draft.flow is not None
-    ]
-    tenants, singletons, debounces = (list(column) for column in zip(*flows, strict=True))
-    rows = await many(tx, _STANDING, tenants=tenants, singletons=singletons, debounces=debounces)
+async def standing(tx: Tx, tasks: Sequence[NewTask]) -> list[tuple[int, str, TaskRecord]]:
+    """Read what these tasks would meet by singleton or debounce: their place, by what, and the task that is there."""
+    rows = await many(
+        tx,
+        _STANDING,
+        tenants=[task.tenant for task in tasks],
+        singletons=[task.singleton for task in tasks],
+        debounces=[task.debounce for task in tasks],
+    )
     return [(row["nth"] - 1, row["hit"], record(row)) for row in rows]
 
 

@@ -140,9 +140,12 @@ def ended(row: Row) -> Ended:
     )
 
 
-async def promote(tx: Tx, *, limit: int) -> tuple[int, list[str], float | None]:
-    """Let in what has come due: how many, in which lanes, and in how many seconds the next will be due."""
-    row = await one(tx, _PROMOTE, limit=limit)
+async def promote(tx: Tx, *, limit: int, aside: Sequence[UUID] = ()) -> tuple[int, list[str], float | None]:
+    """Let in what has come due: how many, in which lanes, and in how many seconds the next will be due.
+
+    The next of tasks and schedules, but for the schedules that were put aside.
+    """
+    row = await one(tx, _PROMOTE, limit=limit, aside=list(aside))
     assert row is not None
     return row["count"], row["lanes"], row["next_seconds"]
 
@@ -155,9 +158,11 @@ async def renew(
     return {row["id"]: row["renewed"] for row in rows}
 
 
-async def reclaim(tx: Tx, *, owner: UUID, held: Collection[UUID]) -> int:
-    """Hand back what is leased to an owner that does not know of it."""
-    return len(await many(tx, _RECLAIM, owner=owner, held=list(held)))
+async def reclaim(tx: Tx, *, owner: UUID, held: Collection[UUID]) -> tuple[int, int]:
+    """Hand back what is leased to an owner that does not know of it: how many were, and how many were busy."""
+    row = await one(tx, _RECLAIM, owner=owner, held=list(held))
+    assert row is not None
+    return row["moved"], row["busy"]
 
 
 async def lapsed(tx: Tx, limit: int, *, kinds: Sequence[str] = ()) -> Sequence[Row]:

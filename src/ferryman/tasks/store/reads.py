@@ -10,6 +10,7 @@ from ferryman.tasks.model import TaskRecord
 from ferryman.tasks.states import TaskState
 
 _GET = load("ferryman.tasks", "tasks/get")
+_NAMED = load("ferryman.tasks", "tasks/named")
 _LIST = load("ferryman.tasks", "tasks/list")
 _FINISHED = load("ferryman.tasks", "tasks/finished")
 _REASONS = load("ferryman.tasks", "tasks/reasons")
@@ -30,6 +31,11 @@ async def get(tx: Tx, *, tenant: str, id: UUID | None, task_id: str | None) -> T
     """Read one task of a tenant."""
     row = await one(tx, _GET, tenant=tenant, id=id, task_id=task_id)
     return None if row is None else record(row)
+
+
+async def named(tx: Tx, task_ids: Collection[str], *, tenant: str) -> dict[str, UUID]:
+    """Read which tasks of a tenant these names stand for."""
+    return {row["task_id"]: row["id"] for row in await many(tx, _NAMED, task_ids=list(task_ids), tenant=tenant)}
 
 
 async def explain(tx: Tx, *, tenant: str, id: UUID | None, task_id: str | None) -> str | None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from ferryman.kernel.db import Row, Tx, load, many, one
-from ferryman.tasks.model import Firing, NewSchedule, ScheduleRecord
+from ferryman.tasks.model import Firing, NewSchedule, NewTask, ScheduleRecord
 from ferryman.tasks.states import ScheduleState, TaskState
 
 _CLOCK = load("ferryman.tasks", "schedules/clock")
@@ -21,6 +21,7 @@ _TAKE = load("ferryman.tasks", "schedules/take")
 _LIST = load("ferryman.tasks", "schedules/list")
 _FIRINGS = load("ferryman.tasks", "schedules/firings")
 _DUE = load("ferryman.tasks", "schedules/due")
+_LIVE = load("ferryman.tasks", "schedules/live")
 _FIRE = load("ferryman.tasks", "schedules/fire")
 _PAUSE = load("ferryman.tasks", "schedules/pause")
 _RESUME = load("ferryman.tasks", "schedules/resume")
@@ -28,13 +29,14 @@ _END = load("ferryman.tasks", "schedules/end")
 
 
 class Advance(NamedTuple):
-    """What one schedule does: from which time, to which (None: it ends), and what it does not fire."""
+    """What one schedule does: from which time, to which (None: it ends), and what it does not fire, with reasons."""
 
     id: UUID
     was: datetime | None
     next: datetime | None
     missed: int = 0
     skipped: int = 0
+    reasons: tuple[dict[str, Any], ...] = ()
 
 
 class NewFiring(NamedTuple):
@@ -43,6 +45,23 @@ class NewFiring(NamedTuple):
     id: UUID
     schedule: UUID
     fire_time: datetime
+
+
+class Taken(NamedTuple):
+    """A schedule that is held, what time it is, and the row itself."""
+
+    schedule: ScheduleRecord
+    now: datetime
+    row: Row
+
+
+def fired(row: Row, firing: NewFiring) -> NewTask:
+    """Return the task that a firing of a schedule is to make, for a look at what it would meet."""
+    return NewTask(
+        firing.id, row["tenant"], row["queue"], row["name"], row["payload"] or "null", row["priority"], row["timeout_ms"],
+        row["max_retries"], row["schedule_type"], firing.fire_time, None, None, None, None, None, None, None, None,
+        row["limit_key"], row["singleton"], row["debounce"], row["quiet"],
+    )  # fmt: skip
 
 
 def record(row: Row) -> ScheduleRecord:
@@ -72,7 +91,8 @@ async def declare(tx: Tx, schedules: Sequence[tuple[NewSchedule, datetime]]) -> 
 
 def _word(schedule: NewSchedule, next_run_at: datetime) -> dict[str, Any]:
     told = {**schedule._asdict(), "id": str(schedule.id), "next_run_at": next_run_at.isoformat()}
-    return told | {"ends_at": None if schedule.ends_at is None else schedule.ends_at.isoformat()}
+    quiet = None if schedule.quiet is None else f"{schedule.quiet.total_seconds()} s"
+    return told | {"ends_at": None if schedule.ends_at is None else schedule.ends_at.isoformat(), "quiet": quiet}
 
 
 async def existing(tx: Tx, schedule: NewSchedule) -> dict[str, ScheduleRecord]:
@@ -97,10 +117,10 @@ async def get(
     return None if row is None else (record(row), row["now"])
 
 
-async def take(tx: Tx, *, tenant: str, id: UUID) -> tuple[ScheduleRecord, datetime] | None:
+async def take(tx: Tx, *, tenant: str, id: UUID) -> Taken | None:
     """Read one schedule of a tenant and hold it, and what time it is."""
     row = await one(tx, _TAKE, tenant=tenant, id=id)
-    return None if row is None else (record(row), row["now"])
+    return None if row is None else Taken(record(row), row["now"], row)
 
 
 async def list_page(
@@ -122,6 +142,11 @@ async def due(tx: Tx, *, aside: Collection[UUID], limit: int) -> Sequence[Row]:
     return await many(tx, _DUE, aside=list(aside), limit=limit)
 
 
+async def live(tx: Tx, ids: Collection[UUID]) -> set[UUID]:
+    """Find which of these schedules have a task that has not ended."""
+    return {row["schedule"] for row in await many(tx, _LIVE, ids=list(ids))}
+
+
 async def fire(
     tx: Tx,
     advances: Sequence[Advance],
@@ -139,6 +164,7 @@ async def fire(
         nexts=[each.next for each in advances],
         missed=[each.missed for each in advances],
         skipped=[each.skipped for each in advances],
+        reasons=[json.dumps(each.reasons) if each.reasons else None for each in advances],
         tasks=[each.id for each in firings],
         schedules=[each.schedule for each in firings],
         times=[each.fire_time for each in firings],

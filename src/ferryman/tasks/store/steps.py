@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
+from datetime import timedelta
 from typing import NamedTuple
 from uuid import UUID
 
@@ -47,6 +48,7 @@ async def remember(tx: Tx, kept: Sequence[Kept], *, owner: UUID) -> set[UUID]:
         _REMEMBER,
         tasks=[each.call.task for each in kept],
         epochs=[each.call.epoch for each in kept],
+        kinds=[each.call.kind for each in kept],
         names=[each.call.name for each in kept],
         nths=[each.call.nth for each in kept],
         positions=[each.call.position for each in kept],
@@ -165,9 +167,9 @@ async def park(tx: Tx, outcomes: Sequence[Outcome]) -> Parked:
     )
 
 
-async def stuck(tx: Tx, limit: int) -> Sequence[Row]:
-    """Find parked tasks that wait for nothing any more."""
-    return await many(tx, _STUCK, limit=limit)
+async def stuck(tx: Tx, limit: int, *, span: int = 5000, pace: timedelta = timedelta(0)) -> Sequence[Row]:
+    """Find parked tasks that wait for nothing any more, in the next `span` rows of the walk; then it rests for `pace`."""
+    return await many(tx, _STUCK, limit=limit, span=span, pace=pace)
 
 
 async def wake(tx: Tx, ids: Collection[UUID]) -> list[UUID]:

@@ -25,8 +25,9 @@ from ferryman.tasks.work.lanes import LOOK_MAX, Lanes, named
 from ferryman.tasks.work.run import Runner
 from ferryman.tasks.work.settle import settle
 
-# Somebody else stands at the gate: not for long.
+# Somebody else stands at the gate: not for long, as a rule; who comes in vain again and again comes less often.
 BUSY_SECONDS = 0.01
+BUSY_SECONDS_MAX = 0.1
 SLOTS_MAX = 10_000
 
 
@@ -54,7 +55,10 @@ class TaskCrew:
         self.lanes = Lanes(queues)
         self.look: Callable[[], None] = _nobody
         self._slots: dict[UUID, tuple[str, str]] = {}  # what was claimed through gates, and in which lane it is
-        self._timers: set[str] = set()
+        self._busy_seconds = BUSY_SECONDS
+        self._timers: dict[
+            str, asyncio.TimerHandle
+        ] = {}  # by queue: when the first of its lanes may start something again
         self.run = runner.run
         self.hand_back = runner.hand_back
         self.spoil = runner.spoil
@@ -168,14 +172,25 @@ class TaskCrew:
         """Look again when the gate is likely to be free, and when a rate allows the next start."""
         loop = asyncio.get_running_loop()
         if busy:
-            loop.call_later(BUSY_SECONDS * random.uniform(0.5, 1.5), self.look)
+            loop.call_later(self._busy_seconds * random.uniform(0.5, 1.5), self.look)
+            self._busy_seconds = min(BUSY_SECONDS_MAX, 2 * self._busy_seconds)
+        else:
+            self._busy_seconds = BUSY_SECONDS
         for each in looked:
-            if each.open_seconds is not None and each.queue not in self._timers:
-                self._timers.add(each.queue)
-                loop.call_later(max(0.001, each.open_seconds), self._open, each.queue)
+            if each.open_seconds is not None:
+                self._open_at(each.queue, loop.time() + max(0.001, each.open_seconds))
+
+    def _open_at(self, queue: str, when: float) -> None:
+        """Look at a queue's lanes when the first of them may start something: tenants may have rates of their own."""
+        timer = self._timers.get(queue)
+        if timer is not None and timer.when() <= when:
+            return
+        if timer is not None:
+            timer.cancel()
+        self._timers[queue] = asyncio.get_running_loop().call_at(when, self._open, queue)
 
     def _open(self, queue: str) -> None:
-        self._timers.discard(queue)
+        self._timers.pop(queue, None)
         self.lanes.gates.freed(queue)
         self.look()
 
@@ -199,6 +214,11 @@ class TaskCrew:
         if after.cancelled:
             self._doorbell.ring("cancel", map(str, after.cancelled))
             self._doorbell.ring("done", map(str, after.cancelled))
+        if fenced:
+            # Perhaps a try whose answer was lost has settled them: whom it woke and cancelled is not known here. Polls would
+            # find all of it within their interval, but a cancelled child's worker only when it renews.
+            for topic in ("ready", "cancel", "done"):
+                self._doorbell.ring(topic)
         return busy
 
     async def _park(self, line: Line, outcomes: Sequence[Outcome]) -> set[UUID]:
@@ -230,12 +250,12 @@ class TaskCrew:
         """Look at the index at the next turn."""
         self.lanes.unsure = True
 
-    async def reclaim(self, line: Line, held: Collection[UUID]) -> int:
-        """Hand back what is leased to this worker but not held by it."""
-        count = await store.reclaim(line, owner=self._owner, held=held)
+    async def reclaim(self, line: Line, held: Collection[UUID]) -> int | None:
+        """Hand back what is leased to this worker but not held by it; None while somebody writes some of it."""
+        count, busy = await store.reclaim(line, owner=self._owner, held=held)
         if count:
             self._doorbell.ring("ready")
-        return count
+        return None if busy else count
 
     async def renew(self, line: Line, ids: Sequence[UUID], epochs: Sequence[int]) -> dict[UUID, bool]:
         """Renew leases; what is not in the answer was refused, and what is false is being written by somebody else."""

@@ -59,7 +59,8 @@ class Sweep:
 
     async def once(self) -> float:
         """Let in one set; return how many seconds until the next look."""
-        count, lanes, next_seconds = await store.promote(self._line, limit=SET)
+        aside = self._scheduler.aside() if self._scheduler is not None else ()
+        count, lanes, next_seconds = await store.promote(self._line, limit=SET, aside=aside)
         if lanes:
             self._doorbell.ring("ready", lanes)
         pause = self._poll if next_seconds is None else min(self._poll, max(0.001, next_seconds))
@@ -68,10 +69,8 @@ class Sweep:
         return 0.0 if count == SET else pause
 
     async def _fire(self, scheduler: Scheduler) -> float:
-        if await scheduler.once():
-            return 0.0
-        # Others hold what is due, for a moment; what cannot be fired here is looked at again as if nothing were due.
-        return self._poll if scheduler.put_aside else min(self._poll, BUSY_SECONDS)
+        # When none went on, others hold what is due, for a moment; or it was put aside, and the next look passes over it.
+        return 0.0 if await scheduler.once() else min(self._poll, BUSY_SECONDS)
 
     async def _rest(self, pause: float) -> None:
         try:

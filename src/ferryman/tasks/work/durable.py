@@ -12,7 +12,8 @@ from ferryman.kernel import errors, ids, payload, retry
 from ferryman.tasks.joins import CHILD
 from ferryman.tasks.model import Claimed, NewTask
 from ferryman.tasks.rules import request
-from ferryman.tasks.work.memory import EVENT, SLEEP, STEP, Child, Memory
+from ferryman.tasks.work.memory import EVENT, SLEEP, STEP, Memory
+from ferryman.tasks.work.offspring import Child
 from ferryman.tasks.work.scribe import Scribe
 
 Result = TypeVar("Result")
@@ -25,8 +26,8 @@ RETRIES_MAX = 1000
 class Drafts(Protocol):
     """Who can check the request for a child."""
 
-    def __call__(self, task: str | Function, *, tenant: str, **fields: Any) -> tuple[NewTask, Callable[[Any], str]]:
-        """Return the row that it asks for, without its payload, and what checks a payload and makes text of it."""
+    def __call__(self, task: str | Function, *, tenant: str, **fields: Any) -> tuple[NewTask, Callable[[Any], NewTask]]:
+        """Return the row that it asks for, without its payload, and what checks a payload and makes the whole row of it."""
 
 
 class Desk:
@@ -140,13 +141,13 @@ class Durable:
         """Create a task of this one's own; await it, or several by `join`, for the result.
 
         A child is created once, however often this handler is tried, and does not outlive its parent. The payload is given
-        whole, or as keyword arguments; one that does not fit is refused where the child is awaited. `name` tells children of
-        parallel branches apart.
+        whole, or as keyword arguments; one that does not fit is refused where the child is awaited, and so is a child whose
+        queue is full or whose singleton lives. `name` tells children of parallel branches apart.
         """
         memory, desk = self._remembering()
         if given is not None and arguments:
             raise errors.TaskInvalidPayload("Give the payload whole or as keyword arguments, not both.")
-        like, text = desk.drafts(
+        like, whole = desk.drafts(
             task,
             tenant=self.tenant,
             queue=queue,
@@ -157,7 +158,7 @@ class Durable:
         )
         call = memory.call(CHILD, like.name if name is None else ids.check_name(name, "name"))
         value = arguments if given is None else given
-        return memory.child(call, lambda: like._replace(payload=text(value)), None if isinstance(task, str) else task)
+        return memory.child(call, lambda: whole(value), None if isinstance(task, str) else task)
 
     def join(self, children: Sequence[Child[Result]]) -> Coroutine[Any, Any, list[Result]]:
         """Wait until all these children have ended, without holding a worker; return their results in order.

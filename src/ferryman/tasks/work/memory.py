@@ -26,7 +26,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import datetime
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from ferryman.kernel import errors, payload, retry
@@ -34,11 +34,11 @@ from ferryman.tasks.joins import CHILD, child_id
 from ferryman.tasks.model import Answer, Asked, Birth, Call, Claimed, Kept, NewTask, Park
 from ferryman.tasks.rules import ending
 from ferryman.tasks.store.steps import DONE, FAILED, OPEN, Key
+from ferryman.tasks.work.offspring import Child, refusal
 from ferryman.tasks.work.revive import revived
 from ferryman.tasks.work.scribe import Scribe
 
 Function = Callable[..., Any]
-Result = TypeVar("Result")
 
 STEP, SLEEP, EVENT = "step", "sleep", "event"
 ROUNDS = 8
@@ -68,37 +68,6 @@ class _Wait(NamedTuple):
     until: datetime | None = None
     name: str | None = None
     children: tuple[UUID, ...] = ()
-
-
-class Child(Generic[Result]):
-    """A task that this one has created; awaiting it waits for its result."""
-
-    __slots__ = ("_memory", "answer", "born", "function", "id")
-
-    born: asyncio.Future[None]
-
-    def __init__(self, memory: Memory, id: UUID, function: Any) -> None:
-        """Belong to one attempt of the parent."""
-        self._memory = memory
-        self.id = id
-        self.function = function
-        self.answer = Answer(OPEN)
-
-    def __await__(self) -> Generator[Any, None, Result]:
-        """Wait for its end."""
-        [result] = yield from self._memory.join([self]).__await__()
-        return result  # type: ignore[no-any-return]
-
-    def result(self) -> Result:
-        """Return what it returned; raise what became of it instead."""
-        if self.answer.state == DONE:
-            return revived(self.function, self.answer.result)  # type: ignore[no-any-return]
-        why = payload.decode(self.answer.result or "{}")
-        code, reason = why.get("code") or f"TASK_{str(why.get('state')).upper()}", why.get("reason")
-        said = f": {reason}" if reason else ""
-        raise errors.TaskChildFailed(
-            f"The child {self.id} {why.get('state')} with {code}{said}.", task_id=str(self.id), code=code, reason=reason
-        )
 
 
 class Memory:
@@ -261,7 +230,16 @@ class Memory:
             if births and self._caught:
                 await self._scribe.remember(self._forgiven())
             if births:
-                await self._scribe.bear(births)
+                refused = await self._scribe.bear(births)
+                for child, call, _ in unborn:
+                    if child.id in refused:
+                        child.answer = self._refused(call, refused[child.id])
+
+    def _refused(self, call: Call, error: errors.FerrymanError) -> Answer:
+        """Note that a child could not be born: like a failed step, it is tried again unless the handler goes on without it."""
+        answer = Answer(FAILED, refusal(error))
+        self._caught.append(Kept(call, FAILED, answer.result))
+        return answer
 
     def _delivered(self, delivery: asyncio.Task[None]) -> None:
         self._delivery = None

@@ -7,7 +7,7 @@ schedule and its time, which the database keeps unique.
 
 A schedule that cannot be reckoned or written (its time zone is unknown on this machine) must not hold up the others: the set
 is made smaller until it stands alone, and then it is put aside here for a while. Elsewhere it may fire; if it does not,
-it is overdue, and W16 raises the alarm.
+it is overdue, and W16 raises the alarm. So it is with one whose key an open transaction holds: it is waited for a moment only.
 """
 
 from __future__ import annotations
@@ -21,17 +21,21 @@ from ferryman.kernel import errors, faults, ids, retry, telemetry
 from ferryman.kernel.db import Row, Tx
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.pool import Line
+from ferryman.tasks import firing, flow
 from ferryman.tasks.joins import cancel_free
 from ferryman.tasks.rules import rhythm
 from ferryman.tasks.states import CANCELLED
 from ferryman.tasks.store import schedules
 from ferryman.tasks.store.schedules import Advance, NewFiring
+from ferryman.tasks.work import births
 from ferryman.tasks.work.lanes import named
 
 log = telemetry.logger("schedules")
 
 SET = 100
 TASKS = 500
+# How long a firing waits for a key that an open transaction holds.
+KEY_PATIENCE = "set local lock_timeout = '500ms'"
 OVERTAKEN = "its schedule fired again"
 ASIDE = retry.Backoff(base=timedelta(seconds=5), cap=timedelta(minutes=5))
 FORGET_SECONDS = 60.0  # after its time it was looked at again; what did not fail then was helped elsewhere
@@ -40,8 +44,13 @@ FORGET_SECONDS = 60.0  # after its time it was looked at again; what did not fai
 class Scheduler:
     """Fire what is due, a set at a time."""
 
-    def __init__(self, line: Line, doorbell: Doorbell, *, ends_after: timedelta) -> None:
+    def __init__(
+        self, line: Line, doorbell: Doorbell, *, ends_after: timedelta, looks: flow.Looks = flow.keyed
+    ) -> None:
         """Fire over a line that nobody else uses meanwhile; tasks that still wait after `ends_after` are cancelled (T21)."""
+        self._looks = looks
+        self._looking = False
+        self._displaced: Sequence[UUID] = ()
         self._line = line
         self._doorbell = doorbell
         self._ends_after = ends_after
@@ -49,31 +58,37 @@ class Scheduler:
         self._held: list[UUID] = []
         self._aside: dict[UUID, tuple[int, float]] = {}  # how often it failed, until when it is left alone
 
-    @property
-    def put_aside(self) -> bool:
-        """Whether something that is due cannot be fired here."""
-        return bool(self._aside)
+    def aside(self) -> list[UUID]:
+        """Return the schedules that cannot be fired here and are left alone for now."""
+        now = time.monotonic()
+        return [id for id, (_tries, until) in self._aside.items() if until > now]
 
     async def once(self) -> int:
         """Fire one set; return how many schedules went on."""
         now = time.monotonic()
         self._aside = {id: (tries, until) for id, (tries, until) in self._aside.items() if until + FORGET_SECONDS > now}
         try:
-            told, cancelled = await self._fire([id for id, (_tries, until) in self._aside.items() if until > now])
-        except errors.FerrymanError:
-            raise  # the database is away, or does not let us in: no schedule's fault
+            told, cancelled = await self._fire(self.aside())
+        except errors.FerrymanError as error:
+            if not (self._looking and isinstance(error, errors.DatabaseUnavailable)):
+                raise  # the database is away, or does not let us in: no schedule's fault
+            return self._divide(error)
         except Exception as error:
             if not self._held:
                 raise
-            if len(self._held) == 1:
-                self._leave(self._held[0], error)
-            self._room = max(1, self._room // 2)
-            return len(self._held)
+            return self._divide(error)
         self._room = min(SET, self._room * 2)
         self._ring(told, cancelled)
         for row in told:
             self._aside.pop(row["id"], None)
         return len(told)
+
+    def _divide(self, error: Exception) -> int:
+        """Make the next set smaller; leave alone what stands alone already."""
+        if len(self._held) == 1:
+            self._leave(self._held[0], error)
+        self._room = max(1, self._room // 2)
+        return len(self._held)
 
     async def _fire(self, aside: Sequence[UUID]) -> tuple[Sequence[Row], list[UUID]]:
         async with self._line.transaction() as tx:
@@ -84,7 +99,7 @@ class Scheduler:
 
     async def fire(self, tx: Tx, *, aside: Sequence[UUID] = ()) -> tuple[Sequence[Row], list[UUID]]:
         """Fire one set in a transaction; answer with the schedules that went on, and with the tasks cancelled for it."""
-        self._held = []
+        self._held, self._looking, self._displaced = [], False, ()
         due = await schedules.due(tx, aside=aside, limit=self._room)
         if due:
             await faults.apoint("fire.held")
@@ -92,11 +107,25 @@ class Scheduler:
         self._held = [each.id for each in advances]
         if not advances:
             return (), []
+        advances, firings = await self._look(tx, due, advances, firings)
         told = await schedules.fire(tx, advances, firings, ends_after=self._ends_after)
         previous = [id for row in told for id in row["previous"]]
         cancelled, children = await cancel_free(tx, previous, reason=OVERTAKEN) if previous else ([], [])
         await faults.apoint("fire.written")
         return told, [*cancelled, *children]
+
+    async def _look(
+        self, tx: Tx, due: Sequence[Row], advances: list[Advance], firings: list[NewFiring]
+    ) -> tuple[list[Advance], list[NewFiring]]:
+        """Take out what may not be born; sets in which nothing has to look pay nothing."""
+        rows = {row["id"]: row for row in due}
+        if not any(self._looks(schedules.fired(rows[each.schedule], each)) for each in firings):
+            return advances, firings
+        self._looking = True
+        await tx.fetch(KEY_PATIENCE)
+        looked = await firing.look(tx, rows, firings, self._looks)
+        self._displaced = looked.displaced
+        return firing.without(advances, firings, looked.answers)
 
     def _planned(self, due: Sequence[Row]) -> tuple[list[Advance], list[NewFiring]]:
         """Reckon what is due as far as one statement has room for; the rest is due still."""
@@ -120,11 +149,18 @@ class Scheduler:
         log.error("the schedule %s cannot be fired here: %s", id, error, extra={"schedule": str(id), "tries": tries})
 
     def _ring(self, told: Sequence[Row], cancelled: Sequence[UUID]) -> None:
-        lanes = {named(row["queue"], row["tenant"]) for row in told if row["tasks"]}
-        for row in told:
+        fired = [row for row in told if row["tasks"]]
+        for row in fired:
             telemetry.created("task", row["queue"], len(row["tasks"]))
+        lanes = {
+            named(row["queue"], row["tenant"], keyed=row["limit_key"] is not None) for row in fired if not row["waits"]
+        }
         if lanes:
             self._doorbell.ring("ready", lanes)
+        if any(row["waits"] for row in fired):
+            self._doorbell.ring("due")
+        for topic, named_ids in births.displaced(self._displaced).items():
+            self._doorbell.ring(topic, named_ids)
         if cancelled:
             hints = [str(id) for id in cancelled]
             self._doorbell.ring("cancel", hints)

@@ -7,13 +7,16 @@ Every call carries the fence of its claim, and the statement locks the task's ro
 have come before it. A stale holder's call is refused, and its handler is told. A row that somebody else is writing at that
 moment is passed over, and its call goes with a later set: nobody else waits for it. While the database is away a set is kept
 and sent again; a repeat meets its own rows. A set that PostgreSQL refuses is halved until the bad call stands alone.
+
+Children that must look before they are born (tasks/flow.py) go in sets of their own over another line: they may have to wait
+for a key that an open transaction holds, and nobody else's steps wait with them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import TypeVar
 from uuid import UUID
@@ -21,11 +24,14 @@ from uuid import UUID
 from ferryman.kernel import errors, faults, telemetry
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.gather import Again, Gather
-from ferryman.kernel.loop import RECONNECT
+from ferryman.kernel.patience import outlast
 from ferryman.kernel.pool import Line
-from ferryman.tasks import store
-from ferryman.tasks.model import Answer, Asked, Birth, Call, Kept
+from ferryman.tasks import flow, store
+from ferryman.tasks.birth import TRIES, newborn
+from ferryman.tasks.model import Answer, Asked, Birth, Call, Draft, Kept
+from ferryman.tasks.rules.request import NOTHING
 from ferryman.tasks.store import steps
+from ferryman.tasks.work import births as bells
 from ferryman.tasks.work.lanes import named
 
 log = logging.getLogger("ferryman.tasks")
@@ -33,24 +39,41 @@ log = logging.getLogger("ferryman.tasks")
 Thing = TypeVar("Thing")
 Value = TypeVar("Value")
 Memory = dict[steps.Key, Answer]
+Refused = Mapping[UUID, errors.FerrymanError]  # by the id that the child would have had
 
 
 class Outlasting(errors.TaskWaitTooLong):
     """A task cannot wait for longer than it may live."""
 
 
+class Overtaken(Exception):
+    """Somebody else's task came in at the last moment under a child's key."""
+
+
 class Scribe:
     """Write and read the durable calls of one worker."""
 
-    def __init__(self, line: Line, doorbell: Doorbell, *, owner: UUID, ends_after: timedelta) -> None:
-        """Write over one line, under the worker's boot id."""
+    def __init__(
+        self,
+        line: Line,
+        doorbell: Doorbell,
+        *,
+        owner: UUID,
+        ends_after: timedelta,
+        flows: Line | None = None,
+        looks: flow.Looks = flow.keyed,
+    ) -> None:
+        """Write over one line, under the worker's boot id; children that must look are born over the line `flows`."""
         self._line = line
+        self._flows = flows or line
+        self._looks = looks
         self._doorbell = doorbell
         self._owner = owner
         self._ends_after = ends_after
         self._kept: Gather[Sequence[Kept], None] = Gather(self._remember)
         self._asked: Gather[Asked, Answer] = Gather(self._wait)
-        self._born: Gather[Sequence[Birth], None] = Gather(self._bear)
+        self._born: Gather[Sequence[Birth], Refused] = Gather(self._bear)
+        self._flowing: Gather[Sequence[Birth], Refused] = Gather(self._bear_flowing)
         self._recalled: Gather[UUID, Memory] = Gather(self._recall)
 
     def remember(self, kept: Sequence[Kept]) -> Awaitable[None]:
@@ -61,9 +84,10 @@ class Scribe:
         """Ask whether a sleep or a wait is over, and write that it was asked."""
         return self._asked.put(asked)
 
-    def bear(self, births: Sequence[Birth]) -> Awaitable[None]:
-        """Create children of one task."""
-        return self._born.put(births)
+    def bear(self, births: Sequence[Birth]) -> Awaitable[Refused]:
+        """Create children of one task; answer with those that were refused."""
+        looking = any(self._looks(birth.task) for birth in births)
+        return self._flowing.put(births) if looking else self._born.put(births)
 
     def recall(self, task: UUID) -> asyncio.Future[Memory]:
         """Read what a task remembers of earlier claims."""
@@ -71,7 +95,7 @@ class Scribe:
 
     async def close(self) -> None:
         """Let go of whatever is not written: its worker is gone, and what comes later would be refused."""
-        for gathered in (self._kept, self._asked, self._born, self._recalled):
+        for gathered in (self._kept, self._asked, self._born, self._flowing, self._recalled):
             await gathered.stop()
 
     # Sets
@@ -98,8 +122,8 @@ class Scribe:
 
         return await self._fenced(things, ask, lambda asked: asked.call)
 
-    async def _bear(self, things: list[Sequence[Birth]]) -> list[Exception | None]:
-        async def ask(some: Sequence[Sequence[Birth]]) -> dict[int, None]:
+    async def _bear(self, things: list[Sequence[Birth]]) -> list[Refused | Exception]:
+        async def ask(some: Sequence[Sequence[Birth]]) -> dict[int, Refused]:
             births = [birth for each in some for birth in each]
             async with self._line.transaction() as tx:
                 held = await steps.bear(tx, births, owner=self._owner)
@@ -110,9 +134,48 @@ class Scribe:
             faults.point("step.committed")
             if born:
                 self._doorbell.ring("ready", {named(task.queue, task.tenant) for task in born})
-            return {n: None for n, each in enumerate(some) if each[0].call.task in held}
+            return {n: {} for n, each in enumerate(some) if each[0].call.task in held}
 
         return await self._fenced(things, ask, lambda births: births[0].call)
+
+    async def _bear_flowing(self, things: list[Sequence[Birth]]) -> list[Refused | Exception]:
+        async def ask(some: Sequence[Sequence[Birth]]) -> dict[int, Refused]:
+            for _ in range(TRIES):
+                try:
+                    return await self._admit(some)
+                except Overtaken:
+                    continue
+            raise errors.TaskDuplicate("A task with this key exists and cannot be shown.")
+
+        return await self._fenced(things, ask, lambda births: births[0].call)
+
+    async def _admit(self, some: Sequence[Sequence[Birth]]) -> dict[int, Refused]:
+        """Let children look, and those be born that may; the looks come first: parents are held last, and never waited for."""
+        births = [birth for each in some for birth in each]
+        async with self._flows.transaction() as tx:
+            admitted = await flow.admit(tx, [Draft(birth.task, NOTHING) for birth in births])
+            refused = {
+                births[n].task.id: answer
+                for n, answer in admitted.answers.items()
+                if isinstance(answer, errors.FerrymanError)
+            }
+            coming = [birth for birth in births if birth.task.id not in refused]
+            held = await steps.bear(tx, coming, owner=self._owner) if coming else set()
+            there = {births[n].task.id for n in admitted.answers}  # sent twice: it was born the first time
+            born = {each.task.id: each.task for each in coming if each.call.task in held and each.task.id not in there}
+            rows = await store.create(tx, list(born.values()), ends_after=self._ends_after) if born else ()
+            if len(rows) < len(born):
+                raise Overtaken
+            faults.point("step.before")
+        faults.point("step.committed")
+        rings = bells.count((newborn(born[row["id"]], row), 1) for row in rows) | bells.displaced(admitted.displaced)
+        for topic, hints in rings.items():
+            self._doorbell.ring(topic, hints)
+        return {
+            n: {birth.task.id: refused[birth.task.id] for birth in each if birth.task.id in refused}
+            for n, each in enumerate(some)
+            if each[0].call.task in held or all(birth.task.id in refused for birth in each)
+        }
 
     async def _recall(self, ids: list[UUID]) -> list[Memory | Exception]:
         found = await self._patiently(lambda: steps.recall(self._line, ids))
@@ -161,15 +224,12 @@ class Scribe:
 
     async def _patiently(self, attempt: Callable[[], Awaitable[Value]]) -> Value:
         """Try again while the database is away: whoever waits is ended by its timeout or its lease, not by us."""
-        failures = 0
-        while True:
-            try:
-                return await attempt()
-            except errors.DatabaseUnavailable as error:
-                failures += 1
-                if failures == 1:
-                    log.warning("durable calls wait for the database", extra={"reason": error.message})
-                await asyncio.sleep(RECONNECT.delay(failures).total_seconds())
+        return await outlast(attempt, told=_wait)
+
+
+def _wait(failures: int, error: errors.DatabaseUnavailable) -> None:
+    if failures == 1:
+        log.warning("durable calls wait for the database", extra={"reason": error.message})
 
 
 def _apart(asked: Sequence[Asked]) -> Iterable[list[int]]:

@@ -20,6 +20,7 @@ from ferryman.kernel.lease import MARGIN
 from ferryman.kernel.loop import Pump
 from ferryman.kernel.pool import Line
 from ferryman.tasks import store
+from ferryman.tasks.flow import Looks, keyed
 from ferryman.tasks.model import Claimed, Outcome
 from ferryman.tasks.ports import Owners
 from ferryman.tasks.work.crew import TaskCrew
@@ -64,10 +65,12 @@ class Worker:
         terms: Terms,
         boot_id: UUID,
         home: object = None,
+        looks: Looks = keyed,
     ) -> None:
         """Hold leases under the boot id of the process; `line` makes connections, `session` borrows one from the pool.
 
-        `home` is the app it works for: inside a handler that app's doors serve the tenant of the running task.
+        `home` is the app it works for: inside a handler that app's doors serve the tenant of the running task. `looks` knows
+        which tasks must look before they are stored.
         """
         self.boot_id = boot_id
         self._handlers = handlers
@@ -77,8 +80,11 @@ class Worker:
         self._hushes: Sequence[Callable[[], None]] = ()
         self._own: Mapping[str, asyncio.Task[None]] = {}
         self._words = Words(session, doorbell)
-        self._lines = [line() for _ in range(terms.lanes + 2)]
-        self._scribe = Scribe(self._lines[1], doorbell, owner=self.boot_id, ends_after=terms.ends_after)
+        self._lines = [line() for _ in range(terms.lanes + 3)]
+        self._scribe = Scribe(
+            self._lines[1], doorbell,
+            owner=self.boot_id, ends_after=terms.ends_after, flows=self._lines[2], looks=looks,
+        )  # fmt: skip
         self._runner = self._make_runner(drafts, home)
         self._crew = TaskCrew(
             self._runner, owners, doorbell,
@@ -86,14 +92,14 @@ class Worker:
         )  # fmt: skip
         self.pump: Pump[Claimed, Outcome] = Pump(
             self._crew,
-            self._lines[2:],
+            self._lines[3:],
             domain="task",
             concurrency=terms.concurrency,
             claim_max=terms.claim_max,
             poll=terms.poll.total_seconds(),
         )
         self._crew.look = self.pump.look
-        scheduler = Scheduler(self._lines[0], doorbell, ends_after=terms.ends_after)
+        scheduler = Scheduler(self._lines[0], doorbell, ends_after=terms.ends_after, looks=looks)
         self._sweep = Sweep(self._lines[0], doorbell, poll=terms.poll.total_seconds(), scheduler=scheduler)
         self._keeper = Keeper(
             line,

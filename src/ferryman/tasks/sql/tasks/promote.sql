@@ -36,7 +36,8 @@ told as (
 select (select count(*) from due) as count,
        array(select distinct queue || chr(31) || tenant || case when limit_key is null then '' else chr(31) end from (
            select queue, tenant, limit_key from promoted union all select queue, tenant, limit_key from woken) as lane) as lanes,
-       -- Not above 0 when a schedule is due: no task is, after this. `least` passes over what is null.
+       -- Not above 0 when a schedule is due: no task is, after this. `least` passes over what is null. Those that cannot be fired
+       -- here for now stay due: they would hide when the next is.
        least(
            (select extract(epoch from task.wake_at - clock.now)::float8
             from ferryman.tasks as task
@@ -46,6 +47,7 @@ select (select count(*) from due) as count,
            (select extract(epoch from schedule.next_run_at - clock.now)::float8
             from ferryman.schedules as schedule
             where schedule.next_run_at is not null
+              and schedule.id <> all(:aside::uuid[])
             order by schedule.next_run_at
             limit 1)) as next_seconds
 from clock

@@ -1,0 +1,46 @@
+"""What every birth has in common, whoever asks for it: the order of keys, what was met, the record of the newborn (T12)."""
+
+from __future__ import annotations
+
+from ferryman.kernel import errors
+from ferryman.kernel.db import Row
+from ferryman.tasks.model import Created, Draft, NewTask, TaskRecord
+from ferryman.tasks.rules import request
+from ferryman.tasks.states import TaskState
+
+# A create that meets a task which is deleted before it can be read is sent again; retention is not that fast twice.
+TRIES = 3
+
+
+def place(task: NewTask) -> tuple[str, str, str]:
+    """Return where a task stands in the order in which keys are taken."""
+    return task.idempotency_key or "", task.idempotency_scope or "", task.task_id or ""
+
+
+def compare(draft: Draft, hits: dict[str, TaskRecord]) -> Created | errors.TaskDuplicate:
+    """Answer a create that met existing tasks: a hit, or a conflict."""
+    by_id, by_key = hits.get("task_id"), hits.get("idempotency_key")
+    existing = by_id or by_key
+    assert existing is not None
+    if by_id is not None and by_key is not None and by_id.id != by_key.id:
+        fields = ["task_id", "idempotency_key"]
+    else:
+        fields = request.conflicts(draft, existing)
+    if fields:
+        return errors.TaskDuplicate(conflict_fields=fields, existing=existing.as_json())
+    # Our own id, made here: this very create was sent twice because its first answer was lost. Only where the caller's
+    # task_id is the id itself, nothing tells a repeat from a hit.
+    made_here = draft.task.task_id is not None or "task_id" not in draft.given
+    repeated = made_here and existing.id == draft.task.id
+    return Created(existing, idempotent_hit=not repeated)
+
+
+def newborn(task: NewTask, row: Row) -> TaskRecord:
+    """Return the record of a task that was just born."""
+    born = row["created_at"]
+    return TaskRecord(
+        task.id, task.task_id or str(task.id), task.tenant, task.name, task.queue, task.priority, task.schedule_type,
+        task.scheduled_at, TaskState(row["state"]), 1, task.max_retries, task.timeout_ms, task.idempotency_key,
+        task.idempotency_scope, None, None, row["due_at"], row["ends_at"], born, born, None, None, None, None,
+        task.payload, None, None, None, None, None, task.limit_key,
+    )  # fmt: skip

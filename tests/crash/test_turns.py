@@ -1,0 +1,158 @@
+"""R1 and R2 for turns: workers are killed at every named point and frozen past their lease; each turn still ends once."""
+
+import asyncio
+import json
+import os
+import signal
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from ferryman import Ferryman
+from ferryman.agents.watch import AGENT_INVARIANTS
+from ferryman.kernel import invariants
+from ferryman.kernel.pool import Database
+from tests.crash import cargo, judge
+from tests.crash.conftest import Launch
+from tests.crash.test_zombies import frozen
+from tests.crash.yard import PATIENCE_SECONDS, Line, until
+
+# Both pumps of a worker pass these points, that of turns and that of their tools' tasks: hits near the beginning of a life meet
+# one or the other. Several lives per test, each with another point.
+LIVES = {
+    "claims": ["claim.sent=kill@2", "claim.sent=kill@5", "claim.committed=kill@1", "claim.committed=kill@4"],
+    "handlers": [
+        "handler.started=kill@2",
+        "handler.started=kill@7",
+        "handler.returned=kill@2",
+        "handler.returned=kill@6",
+    ],
+    "settles": ["settle.before=kill@1", "settle.before=kill@3", "settle.inside=kill@1", "settle.inside=kill@3"],
+    "commits": ["settle.committed=kill@1", "settle.committed=kill@3", "step.before=kill@2", "step.committed=kill@2"],
+}
+TURNS = 6
+
+
+async def send(url: str, count: int, instruction: Any = "sail") -> list[str]:
+    """Ask as many agents for a turn each."""
+    async with Ferryman(url) as app:
+        turns = []
+        for n in range(count):
+            await app.agents.create(f"sailor-{n}", profile="sailor")
+            turns.append(str((await app.agents.send(f"sailor-{n}", instruction)).id))
+        return turns
+
+
+async def all_ended(url: str) -> None:
+    """Wait until no message is live."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        live = await judge.read(
+            url,
+            """select message.id, message.message_type, message.status, head.status as head, head.turn_epoch
+               from ferryman.agent_inbox as message
+               left join ferryman.agent_state_head as head on head.active_agent_turn_id = message.agent_turn_id
+               where message.archived_at is null""",
+        )
+        if not live:
+            return
+        await asyncio.sleep(0.02)
+        assert time.monotonic() < deadline, f"still live: {[dict(row) for row in live[:5]]}"
+
+
+async def assert_one_story(url: str, turns: Sequence[str], lines: Sequence[Line]) -> None:
+    """Each turn succeeded once, with the words of its remembered steps; nothing holds on, nothing is broken."""
+    rows = await judge.read(
+        url,
+        """select message.id::text, message.turn_status, message.error_code, card.content
+           from ferryman.agent_inbox as message
+           join ferryman.cards as card on card.id = message.deliverable_card_id
+           where message.id = any($1)""",
+        [UUID(turn) for turn in turns],
+    )
+    assert {row["id"]: (row["turn_status"], row["error_code"]) for row in rows} == dict.fromkeys(
+        turns, ("success", None)
+    )
+    steps = await judge.read(
+        url, "select agent_turn_id::text as turn, name, result from ferryman.agent_steps where kind = 'step'"
+    )
+    kept = {(row["turn"], row["name"]): json.loads(row["result"]) for row in steps}
+    for row in rows:
+        look, one, two, steer, aye = json.loads(row["content"])
+        assert (one, two, aye) == ("knot 1", "knot 2", "aye captain")
+        assert (look, steer) == (kept[row["id"], "look"], kept[row["id"], "steer"])
+    said = {(line["turn"], line["step"], line["word"]) for line in lines if line["what"] == "ran"}
+    assert all((turn, name, word) in said for (turn, name), word in kept.items())
+    ends = await judge.read(
+        url, "select subject::text, count(*) as n from ferryman.events where kind = 'agent.task' group by 1"
+    )
+    assert {row["n"] for row in ends} == {1}
+    mates = await judge.read(url, "select count(*) as n from ferryman.agents where profile = 'mate'")
+    assert mates[0]["n"] == len(turns)  # no delegation was made twice
+    db = Database(url)
+    await db.open()
+    try:
+        async with db.session() as tx:
+            assert await invariants.check(tx, AGENT_INVARIANTS) == []
+    finally:
+        await db.close()
+    assert await cargo.broken(url) == []
+
+
+@pytest.mark.contract("R1", "A1", "A9", "A12", "A13")
+@pytest.mark.parametrize("lives", LIVES)
+async def test_turns_survive_the_deaths_of_their_workers(lives: str, database_url: str, ship: Launch) -> None:
+    turns = await send(database_url, TURNS)
+    worker = ship(database_url, lives=[*LIVES[lives], ""], agents=True).start()
+
+    await worker.seen("died", count=len(LIVES[lives]))
+    await all_ended(database_url)
+
+    assert [line["signal"] for line in worker.lines("died")][: len(LIVES[lives])] == [signal.SIGKILL] * len(
+        LIVES[lives]
+    )
+    for point in {plan.partition("=")[0] for plan in LIVES[lives]}:
+        assert worker.strikes(point) == sum(plan.startswith(point) for plan in LIVES[lives])
+    await assert_one_story(database_url, turns, worker.lines())
+
+
+@pytest.mark.contract("R2", "A1", "A2", "K4")
+@pytest.mark.parametrize("point", ["handler.returned", "settle.inside", "step.before"])
+async def test_a_frozen_holder_of_a_turn_is_fenced(point: str, database_url: str, ship: Launch, tmp_path: Path) -> None:
+    [turn] = await send(database_url, 1)
+    zombie = ship(database_url, agents=True).start(
+        FERRYMAN_FAULTS=f"{point}=stop@1", FERRYMAN_FAULTS_LOG=str(tmp_path / "ship0.faults")
+    )
+    await frozen(zombie, point)
+
+    successor = ship(database_url, agents=True).start()
+    await all_ended(database_url)
+    os.kill(zombie.pid, signal.SIGCONT)
+    await zombie.seen("fenced")
+
+    await assert_one_story(database_url, [turn], [*zombie.lines(), *successor.lines()])
+
+
+@pytest.mark.contract("R2", "A18", "K5")
+async def test_a_handler_that_blocks_the_loop_is_taken_from_its_worker(database_url: str, ship: Launch) -> None:
+    worker = ship(database_url, agents=True).start()
+    await worker.seen("working")
+    async with Ferryman(database_url) as app:
+        await app.agents.create("stone-1", profile="stone")
+        turn = await app.agents.send("stone-1", "block", wall_time=1.0)
+        await worker.seen("blocks")
+        witness = ship(database_url, agents=True).start()
+
+        found = await turn.end(timeout=PATIENCE_SECONDS)
+
+        assert found.turn_status in ("partial", "timeout", "failed")
+        assert found.error_code is not None
+        await until(lambda: worker.lines("unblocks"), "the end of the block", also=worker.output)
+        again = await app.agents.send("stone-1", "fine")
+        assert await again.result(timeout=PATIENCE_SECONDS) == "fine"
+        assert worker.alive()
+        assert witness.alive()

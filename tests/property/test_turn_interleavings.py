@@ -1,0 +1,273 @@
+"""R4 for turns: every pair of what can happen to the turns of two agents, in orders of their statements: one end, no deadlock.
+
+Both actors name the agents in opposite orders. The turns belong to a parent that is locked first, and wait for tools' tasks,
+which are locked last: an order of locks that is turned round anywhere shows as a deadlock here.
+"""
+
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+from functools import partial
+from itertools import combinations_with_replacement
+from typing import Any, NamedTuple
+
+import pytest
+
+from ferryman.agents import intake, rules, watch
+from ferryman.agents.ends import Aftermath, Parties
+from ferryman.agents.intake.report import TOOL, ToolEnds, reference
+from ferryman.agents.model import Call, EndedTurn, NewAgent, Order, Report, Stop, Taken, Terms
+from ferryman.agents.ports import TurnOwners
+from ferryman.agents.states import TurnStatus
+from ferryman.agents.store import heads
+from ferryman.agents.work import settle as outcomes
+from ferryman.agents.work import stops
+from ferryman.kernel import ids, invariants
+from ferryman.kernel.db import Tx
+from ferryman.kernel.doorbell import NoDoorbell
+from ferryman.kernel.pool import Database, Session
+from ferryman.tasks.model import Claimed, Draft, NewTask, Outcome
+from ferryman.tasks.ports import Owners
+from ferryman.tasks.states import SUCCEEDED
+from ferryman.tasks.watch import TASK_INVARIANTS
+from ferryman.tasks.work.settle import settle as settle_tasks
+from tests.property.interleave import Driver, driving, orders
+
+SECOND = timedelta(seconds=1)
+TENANT = "default"
+HOLDER, NEWCOMERS = ids.boot_id(), (ids.boot_id(), ids.boot_id())
+# Of all orders of a pair's statements so many are tried, chosen by its name; all of them would take minutes.
+SAMPLE = 2
+
+
+class Parents:
+    """The owner of turns: a row that is locked before any head, and counts the ends it was told."""
+
+    async def lock(self, tx: Tx, refs: Sequence[str]) -> None:
+        await tx.fetch("select from parents where ref = any($1) order by ref for update", list(refs))
+
+    async def settle(self, tx: Tx, ended: Sequence[EndedTurn]) -> None:
+        for each in ended:
+            await tx.fetch("update parents set told = told + 1 where ref = $1", each.callback_ref)
+
+
+TERMS = Terms()
+TASKS = Owners({TOOL: ToolEnds(Parties(TERMS))})
+PARTIES = Parties(TERMS, TurnOwners({"batch": Parents()}), TASKS)
+RULES = {rule.name: rule for rule in watch.rules(PARTIES, NoDoorbell(), sweep=SECOND)}
+
+
+class Scene(NamedTuple):
+    """Two agents in the middle of their turns."""
+
+    taken: list[Taken]
+    calls: list[str]
+    tasks: list[Claimed]
+
+
+Act = Callable[[Session, Scene, int], Awaitable[object]]
+
+
+def ordered(things: Sequence[Any], place: int) -> list[Any]:
+    return list(things) if place == 0 else list(reversed(things))
+
+
+async def delivers(tx: Session, scene: Scene, place: int) -> None:
+    ends = [rules.end_of(taken, TurnStatus.SUCCESS, "done", owner=HOLDER) for taken in scene.taken]
+    await outcomes.settle(tx, ordered(ends, place), PARTIES, owner=HOLDER, after=Aftermath())
+
+
+async def suspends(tx: Session, scene: Scene, place: int) -> None:
+    waiting = [rules.suspension_of(taken, [call_of(taken)[0]], owner=HOLDER) for taken in scene.taken]
+    await outcomes.settle(tx, ordered(waiting, place), PARTIES, owner=HOLDER, after=Aftermath())
+
+
+async def hands_back(tx: Session, scene: Scene, place: int) -> None:
+    turns = ordered(scene.taken, place)
+    await heads.release(tx, [each.id for each in turns], [each.epoch for each in turns], owner=HOLDER)
+
+
+async def renews(tx: Session, scene: Scene, place: int) -> None:
+    turns = ordered(scene.taken, place)
+    given = [each.id for each in turns], [each.epoch for each in turns]
+    await heads.renew(tx, *given, owner=HOLDER, lease=TERMS.lease, margin=5 * SECOND)
+
+
+async def stops_them(tx: Session, scene: Scene, place: int) -> None:
+    asked = [
+        Stop(tenant=TENANT, agent_id=taken.agent_id, turn=taken.id, id=ids.new_id())
+        for taken in ordered(scene.taken, place)
+    ]
+    await intake.stop(tx, asked, after=Aftermath())
+    await stops.sweep(tx, PARTIES, after=Aftermath())
+
+
+async def enqueues(tx: Session, scene: Scene, place: int) -> None:
+    more = [
+        Order(tenant=TENANT, agent_id=taken.agent_id, turn=ids.new_id(), instruction="more")
+        for taken in ordered(scene.taken, place)
+    ]
+    await intake.enqueue(tx, more, PARTIES, after=Aftermath())
+
+
+async def claims(tx: Session, _scene: Scene, place: int) -> None:
+    await heads.claim(
+        tx, owner=NEWCOMERS[place], profiles=["writer"], targets=["default"], kinds=["batch"], room=10, terms=TERMS
+    )
+
+
+async def reports(tx: Session, scene: Scene, place: int) -> None:
+    said = [
+        Report(
+            tenant=TENANT, tool_call_id=str(call), id=ids.new_id(), card_id=ids.new_id(), content={"status": "success"}
+        )
+        for call in ordered(scene.calls, place)
+    ]
+    await intake.report(tx, said, PARTIES, after=Aftermath())
+
+
+async def tools_end(tx: Session, scene: Scene, place: int) -> None:
+    ended = [
+        Outcome(task.id, task.epoch, HOLDER, SUCCEEDED, result="1", callback=TOOL, callback_ref=task.callback_ref)
+        for task in scene.tasks
+    ]
+    await settle_tasks(tx, TASKS, ordered(ended, place))
+
+
+def by_rule(name: str) -> Act:
+    async def act(tx: Session, _scene: Scene, place: int) -> None:
+        found = list(await RULES[name].find(tx, 10))
+        if found:
+            await RULES[name].act(tx, ordered(found, place))
+
+    return act
+
+
+RUNNING: dict[str, Act] = {
+    "deliver": delivers, "suspend": suspends, "hand back": hands_back, "renew": renews, "stop": stops_them,
+    "reap": by_rule("W7"), "enqueue": enqueues, "take over": claims,
+}  # fmt: skip
+SUSPENDED: dict[str, Act] = {
+    "result": tools_end, "report": reports, "timeout": by_rule("W2"), "stop": stops_them, "resume": claims,
+    "enqueue": enqueues,
+}  # fmt: skip
+OVERRUN: dict[str, Act] = {
+    "resume": claims, "stop": stops_them, "late result": reports, "overrun": by_rule("A18"), "repair": by_rule("W4"),
+}  # fmt: skip
+STATES = {"running": RUNNING, "suspended": SUSPENDED, "overrun": OVERRUN}
+
+
+def call_of(taken: Taken) -> tuple[Call, str]:
+    name = f"call-{taken.id}"
+    task = Draft(
+        NewTask(
+            ids.new_id(), TENANT, "default", "tool", "{}", 0, 300_000, 3, None, None, None, None, None, None, TOOL,
+            reference(TENANT, taken.agent_id, name), None, None,
+        ),
+        frozenset(),
+    )  # fmt: skip
+    call = Call(tool_call_id=name, tool_name="tool", content={}, card_id=ids.new_id(), timeout=30 * SECOND, task=task)
+    return call, name
+
+
+async def set_scene(db: Database, state: str) -> Scene:
+    """Let two agents have their turns, as far as the state says, and let the time pass that makes every rule want them."""
+    names = [str(ids.new_id()) for _ in range(2)]
+    async with db.transaction() as tx:
+        await tx.fetch("update ferryman.clock_shift set shift = '0'")
+        for name in names:
+            await tx.fetch("insert into parents values ($1, 0)", name)
+        await intake.create(tx, [NewAgent(TENANT, name, "writer") for name in names])
+        asked = [
+            Order(
+                tenant=TENANT, agent_id=name, turn=ids.new_id(), instruction="x", callback="batch", callback_ref=name,
+                wall_time=timedelta(seconds=400),
+            )
+            for name in names
+        ]  # fmt: skip
+        await intake.enqueue(tx, asked, PARTIES, after=Aftermath())
+        taken = await heads.claim(
+            tx, owner=HOLDER, profiles=["writer"], targets=["default"], kinds=["batch"], room=10, terms=TERMS
+        )
+        calls: list[str] = []
+        tasks: list[Claimed] = []
+        if state in ("suspended", "overrun"):
+            made = [call_of(each) for each in taken]
+            calls = [name for _, name in made]
+            waiting = [
+                rules.suspension_of(each, [call], owner=HOLDER) for each, (call, _) in zip(taken, made, strict=True)
+            ]
+            await outcomes.settle(tx, waiting, PARTIES, owner=HOLDER, after=Aftermath())
+            tasks = await run_tools(tx)
+        if state == "overrun":
+            await tools_end(tx, Scene(taken, calls, tasks), 0)
+        passed = {"running": 310, "suspended": 31, "overrun": 401}[state]
+        await tx.fetch("update ferryman.clock_shift set shift = make_interval(secs => $1)", float(passed))
+    return Scene(taken, calls, tasks)
+
+
+async def run_tools(tx: Session) -> list[Claimed]:
+    from ferryman.tasks import store
+
+    claimed, _, _ = await store.turn(
+        tx, (), owner=HOLDER, lanes=[("default", TENANT, 10)], names=["tool"], kinds=[TOOL], lease=timedelta(hours=1),
+        margin=5 * SECOND,
+    )  # fmt: skip
+    return claimed
+
+
+async def sound(db: Database, scene: Scene) -> None:
+    """Each turn has one history: at most one end, told to its parent as often; every invariant holds."""
+    async with db.transaction() as tx:
+        broken = await invariants.check(tx, [*watch.AGENT_INVARIANTS, *TASK_INVARIANTS])
+        assert broken == []
+        for taken in scene.taken:
+            rows = await tx.fetch(
+                "select count(*) as ends, (select told from parents where ref = $2) as told from ferryman.events"
+                " where subject = $1 and kind = 'agent.task'",
+                taken.id,
+                taken.agent_id,
+            )
+            assert (rows[0]["ends"], rows[0]["told"]) in ((0, 0), (1, 1))
+
+
+async def clear(db: Database) -> None:
+    """Take the agents of the last run out of the way of the next one's rules."""
+    async with db.transaction() as tx:
+        await tx.fetch("select set_config('session_replication_role', 'replica', true)")
+        for table in ("agent_state_head", "agent_inbox", "turn_waiting_tools", "turn_resume_ledger", "tasks", "events"):
+            await tx.fetch(f"delete from ferryman.{table}")
+
+
+@pytest.mark.contract("R4", "A1", "A12", "A16")
+@pytest.mark.parametrize("state", list(STATES))
+async def test_two_at_once_leave_one_history(db: Database, database_url: str, state: str) -> None:
+    acts = STATES[state]
+    async with db.session() as tx:
+        await tx.fetch("create table parents (ref text primary key, told integer not null)")
+    async with driving(database_url) as driver:
+        steps = {name: await count(db, driver, state, act) for name, act in acts.items()}
+        for one, other in combinations_with_replacement(acts, 2):
+            every = list(orders(steps[one], steps[other]))
+            for order in random.Random(f"{state}{one}{other}").sample(every, min(SAMPLE, len(every))):
+                scene = await set_scene(db, state)
+                try:
+                    await driver.run((partial(run, acts[one], scene, 0), partial(run, acts[other], scene, 1)), order)
+                    await sound(db, scene)
+                except BaseException as error:
+                    error.add_note(f"{state}: {one} and {other} in the order {order}")
+                    raise
+                await clear(db)
+        assert driver.blocked > 0  # they did meet
+
+
+async def run(act: Act, scene: Scene, place: int, tx: Session) -> object:
+    return await act(tx, scene, place)
+
+
+async def count(db: Database, driver: Driver, state: str, act: Act) -> int:
+    """Return how many steps an act takes when it is alone."""
+    scene = await set_scene(db, state)
+    steps = await driver.count(0, partial(run, act, scene, 0))
+    await clear(db)
+    return steps
