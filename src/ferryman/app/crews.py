@@ -14,6 +14,9 @@ from ferryman.agents.work.profiles import Profiles
 from ferryman.agents.work.turns import TurnWorker
 from ferryman.agents.work.worker import Capacity
 from ferryman.app.registry import Registry
+from ferryman.batches.ends import BatchEnds
+from ferryman.batches.work.forks import Forks
+from ferryman.batches.work.part import BatchWorker
 from ferryman.kernel import telemetry
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.pool import Line
@@ -33,9 +36,16 @@ class Home(Protocol):
     profiles: Profiles
     streams: Streams
 
+    ends: BatchEnds
+
     @property
     def parties(self) -> Parties:
         """Whom the ends of turns concern."""
+
+
+def batches(home: Home, *, line: Callable[[], Line]) -> list[BatchWorker]:
+    """Return the part of a worker that dispatches the tasks of batches, if agents are registered."""
+    return [BatchWorker(home.ends, home.doorbell, line=line())] if home.profiles.profiles else []
 
 
 def turns(home: Home, agreed: Terms, *, line: Callable[[], Line], boot_id: UUID) -> list[TurnWorker]:
@@ -51,6 +61,7 @@ def turns(home: Home, agreed: Terms, *, line: Callable[[], Line], boot_id: UUID)
             home.streams,
             drafts=partial(draft, home.handlers),
             delegates=Delegation,
+            forks=Forks(home.ends.terms, home.profiles.profiles),
             line=line,
             capacity=Capacity(agreed.concurrency, agreed.claim_max, agreed.lanes, agreed.poll, targets),
             boot_id=boot_id,

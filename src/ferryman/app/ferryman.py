@@ -14,6 +14,7 @@ from ferryman.agents.ports import SettlesTurns
 from ferryman.agents.work.profiles import Profiles
 from ferryman.app import wiring
 from ferryman.app.agents import Agents
+from ferryman.app.batches import Batches
 from ferryman.app.handle import Handle
 from ferryman.app.profiles import Declares
 from ferryman.app.queues import Queues
@@ -256,6 +257,15 @@ class Ferryman(Declares):
     def agents(self) -> Agents:
         """The door to agents and their turns."""
         return self._open.agents
+
+    @property
+    def batches(self) -> Batches:
+        """The door to batches."""
+        return self._open.batches
+
+    async def fork_join(self, tasks: Sequence[Mapping[str, Any]], **asked: Any) -> Mapping[str, Any]:
+        """Ask several agents for turns at once, and wait for what became of all of them (see `batches.fork`)."""
+        return await (await self.batches.fork(tasks, **asked)).result()
 
     @property
     def schedules(self) -> Schedules:

@@ -17,17 +17,20 @@ from ferryman.agents import watch as agents_watch
 from ferryman.agents.ends import Parties
 from ferryman.agents.intake.delegate import DelegateEnds
 from ferryman.agents.intake.report import ToolEnds
-from ferryman.agents.ports import SettlesTurns, TurnOwners
+from ferryman.agents.ports import SettlesTurns
 from ferryman.agents.rules import DELEGATE, TOOL
 from ferryman.agents.work.profiles import Profiles
 from ferryman.app import crews
 from ferryman.app import tasks as doors
 from ferryman.app.agents import Agents
+from ferryman.app.batches import Batches
 from ferryman.app.fit import Fit
 from ferryman.app.queues import Queues
 from ferryman.app.registry import Registry
 from ferryman.app.schedules import Schedules
-from ferryman.app.terms import switches, turn_terms
+from ferryman.app.terms import batch_terms, switches, turn_terms
+from ferryman.batches import watch as batches_watch
+from ferryman.batches.ends import BatchEnds
 from ferryman.kernel import db, errors, events, ids, lease, migrate, part, payload, telemetry, watchdog
 from ferryman.kernel.doorbell import Doorbell, NoDoorbell
 from ferryman.kernel.doorbell_pg import PostgresDoorbell
@@ -67,8 +70,10 @@ class Opened:
     queues: Queues
     schedules: Schedules
     agents: Agents
+    batches: Batches
     profiles: Profiles
     streams: Streams
+    ends: BatchEnds
 
     @property
     def parties(self) -> Parties:
@@ -173,10 +178,13 @@ async def open_app(
     )
     profiles, streams = profiles or Profiles(), Streams(settings.nats_url)
     delegated = DelegateEnds(Parties(turn_terms(settings)))
+    ends = BatchEnds(
+        batch_terms(settings), turn_terms(settings), tasks=owners, others={DELEGATE: delegated, **(turn_owners or {})}
+    )
     agents = Agents(
         database,
         bell,
-        Parties(turn_terms(settings), TurnOwners({DELEGATE: delegated, **(turn_owners or {})}), owners),
+        ends.parties,
         line=partial(Line, url, schema=settings.schema, patience=PATIENCE),
         tenant=settings.tenant,
         profiles=profiles,
@@ -184,7 +192,8 @@ async def open_app(
     )
     agreed = Queues(database, bell, lambda: tasks.tenant)
     opened = Opened(
-        settings, url, handlers, owners, database, bell, tasks, agreed, schedules, agents, profiles, streams
+        settings, url, handlers, owners, database, bell, tasks, agreed, schedules, agents,
+        Batches(database, bell, ends, profiles, tenant=settings.tenant), profiles, streams, ends,
     )  # fmt: skip
     try:
         await tasks.flows.open()
@@ -320,7 +329,7 @@ async def _work(opened: Opened, stop: asyncio.Event, ground: Line, agreed: Terms
             home=opened.database,
             looks=opened.tasks.flows.looks,
         )
-        parts: list[part.Part] = [tasks, *crews.turns(opened, agreed, line=line, boot_id=boot_id)]
+        parts: list[part.Part] = [tasks, *crews.turns(opened, agreed, line=line, boot_id=boot_id), *crews.batches(opened, line=line)]
         await part.run(parts, stop, grace=agreed.grace, beside={"watchdog": watching})
         fit.confirm()
     finally:
@@ -352,6 +361,7 @@ def rules(opened: Opened) -> list[watchdog.Rule]:
             interval=worker.watchdog_interval,
         ),
         *agents_watch.rules(opened.agents.parties, opened.doorbell, sweep=worker.lease_sweep),
+        *batches_watch.rules(opened.ends, opened.doorbell, sweep=worker.lease_sweep),
         watch.retention(kept=opened.settings.tasks.retention, failed_kept=opened.settings.tasks.retention_failed),
         *watch.leavings(kept=opened.settings.tasks.retention),
         watchdog.W16,
@@ -388,6 +398,7 @@ def invariants() -> tuple[Invariant, ...]:
         *watch.TASK_INVARIANTS,
         *watch.SCHEDULE_INVARIANTS,
         *agents_watch.AGENT_INVARIANTS,
+        *batches_watch.BATCH_INVARIANTS,
     )
 
 

@@ -180,17 +180,16 @@ class Calls:
 
     async def fork(self, mark: Mark, arguments: Mapping[str, Any]) -> Answer:
         """Fork a batch, or return what it came to."""
-        if mark.key in self._memory.answers:
-            return self._memory.answers[mark.key]
+        if mark.id in self._memory.answers:
+            return self._memory.answers[mark.id]
         await self._memory.held()
         self._allow()
-        taken, id = self._memory.taken, call_id(self._memory.taken.id, mark)
+        taken, id = self._memory.taken, mark.id
         try:
             start, wait = self._desk.forks(taken, id, arguments, policy=self._profile, step=self._memory.last_step)
         except errors.BatchRefused as refused:
             return await self._refused(mark, arguments, refused.details["code"], refused.message)
         return await self._ask(
-            mark,
             Call(
                 tool_call_id=id,
                 tool_name=mark.name,
