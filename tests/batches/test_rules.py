@@ -96,9 +96,7 @@ def test_the_moves_are_those_of_the_contract() -> None:
     assert {(str(a), str(b)) for a, b in BATCH_TASK.legal} == ends | more
 
 
-MIXES = [
-    mix for size in range(1, len(TaskStatus) + 1) for mix in combinations_with_replacement(list(TaskStatus), size)
-]
+MIXES = [mix for size in range(1, len(TaskStatus) + 1) for mix in combinations_with_replacement(list(TaskStatus), size)]
 
 
 @pytest.mark.contract("B7", "B13")

@@ -63,9 +63,7 @@ class BatchHandle:
 class Batches:
     """Fork batches from outside of an agent, ask about them, end them."""
 
-    def __init__(
-        self, db: Database, doorbell: Doorbell, ends: BatchEnds, profiles: Profiles, *, tenant: str
-    ) -> None:
+    def __init__(self, db: Database, doorbell: Doorbell, ends: BatchEnds, profiles: Profiles, *, tenant: str) -> None:
         """Serve one tenant."""
         self._db = db
         self._doorbell = doorbell

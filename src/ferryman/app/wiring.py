@@ -329,7 +329,11 @@ async def _work(opened: Opened, stop: asyncio.Event, ground: Line, agreed: Terms
             home=opened.database,
             looks=opened.tasks.flows.looks,
         )
-        parts: list[part.Part] = [tasks, *crews.turns(opened, agreed, line=line, boot_id=boot_id), *crews.batches(opened, line=line)]
+        parts: list[part.Part] = [
+            tasks,
+            *crews.turns(opened, agreed, line=line, boot_id=boot_id),
+            *crews.batches(opened, line=line),
+        ]
         await part.run(parts, stop, grace=agreed.grace, beside={"watchdog": watching})
         fit.confirm()
     finally:

@@ -90,9 +90,7 @@ async def _terminate(tx: Tx, left: Sequence[Live], parties: Parties, *, after: A
             await agents.stop(tx, stops, after=after)
 
 
-async def tell(
-    tx: Tx, closed: Sequence[Closed], parties: Parties, terms: Terms, *, after: Aftermath
-) -> None:
+async def tell(tx: Tx, closed: Sequence[Closed], parties: Parties, terms: Terms, *, after: Aftermath) -> None:
     """Give the parents of closed batches their results (B9); a batch that was told of is not told of again."""
     owing = await batches.told(tx, [each.id for each in closed])
     found = await tasks.of(tx, owing)
@@ -163,9 +161,7 @@ class BatchEnds:
         return Rings(after.targets, after.stops, after.bells)
 
 
-async def absorb(
-    tx: Tx, ended: Sequence[EndedTurn], parties: Parties, terms: Terms, *, after: Aftermath
-) -> int:
+async def absorb(tx: Tx, ended: Sequence[EndedTurn], parties: Parties, terms: Terms, *, after: Aftermath) -> int:
     """Set the tasks of children that have ended (B6); their batches are held. Unknown and repeated ends change nothing."""
     known = [(each, found) for each in ended if (found := rules.referred(each.callback_ref)) is not None]
     if not known:
@@ -191,7 +187,9 @@ async def _views(tx: Tx, ended: Sequence[EndedTurn]) -> dict[UUID, dict[str, Any
     """Read what children delivered: the summary, the first fields, and of one that a tool ended what the tool said."""
     wanted: dict[str, set[UUID]] = defaultdict(set)
     for each in ended:
-        wanted[each.tenant] |= {card for card in (each.deliverable_card_id, each.tool_result_card_id) if card is not None}
+        wanted[each.tenant] |= {
+            card for card in (each.deliverable_card_id, each.tool_result_card_id) if card is not None
+        }
     contents: dict[UUID, Any] = {}
     for tenant in sorted(wanted):
         if wanted[tenant]:

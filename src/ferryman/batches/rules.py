@@ -12,7 +12,6 @@ from uuid import UUID
 from ferryman.agents.model import Accepted, Answer, Busy, Failed, Rejected
 from ferryman.batches.model import Asked, Fork, Terms, View
 from ferryman.batches.states import FAILURES, PARTIAL, SUCCESS, TERMINAL, TIMEOUT, BatchStatus, TaskStatus
-from ferryman.batches.states import FAILED as TASK_FAILED
 from ferryman.kernel import errors, payload, retry
 
 # Who is told of a child's end.
@@ -171,7 +170,7 @@ def verdict(tasks: Collection[TaskStatus], *, fail_fast: bool) -> BatchStatus | 
     if SUCCESS in met:
         return BatchStatus.PARTIAL
     for told, means in (
-        (TASK_FAILED, BatchStatus.FAILED), (TIMEOUT, BatchStatus.TIMEOUT), (PARTIAL, BatchStatus.PARTIAL)
+        (TaskStatus.FAILED, BatchStatus.FAILED), (TIMEOUT, BatchStatus.TIMEOUT), (PARTIAL, BatchStatus.PARTIAL)
     ):  # fmt: skip
         if told in met:
             return means
@@ -289,7 +288,7 @@ def content(batch: UUID, told: Mapping[str, Any]) -> dict[str, Any]:
     return made
 
 
-# Dispatch (B5)
+# What a dispatch is answered (B5)
 
 
 def dispatch_error(answer: Answer) -> str | None:

@@ -149,10 +149,20 @@ def _there(task: Asked, where: str, there: Mapping[str, AgentRecord], caller: Ca
     )  # fmt: skip
 
 
-def _derived(profile: str, caller: Caller, *, origin: str | None = None, output: UUID | None = None, **more: str) -> Target:
+def _derived(
+    profile: str,
+    caller: Caller,
+    *,
+    worker_target: str,
+    when_busy: str,
+    origin: str | None = None,
+    output: UUID | None = None,
+) -> Target:
     # A profile's name may have dots, an agent's id not.
     name = f"{profile.lower().replace('.', '_')[:150]}_{ids.new_id().hex}"
-    agent = NewAgent(caller.tenant, name, profile, derived_from=origin or caller.agent_id, **more)
+    agent = NewAgent(
+        caller.tenant, name, profile, worker_target, when_busy, derived_from=origin or caller.agent_id
+    )  # fmt: skip
     return Target(agent_id=name, profile=profile, agent=agent, output=output)
 
 
@@ -165,7 +175,9 @@ async def _inherited(
     found = await batches.visible(tx, sorted(named), caller) if named else {}
     for index, task in enumerate(tasks):
         if task.context_box is not None and task.context_box not in found:
-            raise rules.refusal(f"tasks[{index}].context_box_id", f"there is no box {task.context_box} that the caller may see.")
+            raise rules.refusal(
+                f"tasks[{index}].context_box_id", f"there is no box {task.context_box} that the caller may see."
+            )
     if outputs:
         # A clone may read what its origin wrote, by the policy that lets the caller ask for it.
         found |= await batches.visible(tx, sorted(outputs), Caller(tenant=caller.tenant))

@@ -114,9 +114,7 @@ async def get(tx: Tx, ids: Collection[UUID], *, tenant: str) -> list[BatchRecord
     return [BatchRecord(*row) for row in await many(tx, _GET, ids=list(ids), tenant=tenant)]  # type: ignore[misc]
 
 
-async def listed(
-    tx: Tx, *, tenant: str, status: str | None, before: UUID | None, limit: int
-) -> list[BatchRecord]:
+async def listed(tx: Tx, *, tenant: str, status: str | None, before: UUID | None, limit: int) -> list[BatchRecord]:
     """Read a page of batches, newest first."""
     rows = await many(tx, _LIST, tenant=tenant, status=status, before=before, limit=limit)
     return [BatchRecord(*row) for row in rows]  # type: ignore[misc]

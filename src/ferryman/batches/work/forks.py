@@ -13,7 +13,7 @@ from ferryman.agents.intake import report
 from ferryman.agents.model import Call, Report, Suspension, Taken
 from ferryman.batches import rules
 from ferryman.batches.intake.fork import Policy, Profile, fork
-from ferryman.batches.model import Caller, Fork, Refused, Terms
+from ferryman.batches.model import Caller, Fork, Forked, Refused, Terms
 from ferryman.kernel import ids
 from ferryman.kernel.db import Tx
 
@@ -53,7 +53,7 @@ class Forking:
             return
         refused = []
         for suspension, call in calls:
-            answer = await call.start._fork(tx)
+            answer = await call.start.fork(tx)
             if isinstance(answer, Refused):
                 refused.append(_refusal(suspension, call, answer))
             else:
@@ -61,7 +61,8 @@ class Forking:
         if refused:
             await report(tx, refused, parties, after=after)
 
-    async def _fork(self, tx: Tx) -> Any:
+    async def fork(self, tx: Tx) -> Forked | Refused:
+        """Make the batch; a repeat of the call is the same one."""
         return await fork(
             tx,
             self._asked,
