@@ -7,6 +7,7 @@ import pytest
 
 from ferryman.agents import intake
 from ferryman.agents.model import NewAgent, Order, Report
+from ferryman.agents.store import cards
 from ferryman.kernel import errors, ids
 from tests.agents.house import TENANT, House
 
@@ -68,6 +69,29 @@ async def test_an_order_that_cannot_be_taken_in_is_answered_with_a_code(house: H
     assert told == [("rejected", code) for code, _ in cases]
     assert all(getattr(each, "reason", "").endswith(".") for each in answers)
     assert await stored(house) == before
+
+
+@pytest.mark.contract("A8", "K12")
+async def test_a_box_of_another_tenant_or_of_another_turn_is_refused(house: House) -> None:
+    taken = await house.begin()
+    await house.agent("bob")
+    foreign = ids.new_id()
+    async with house.db.transaction() as tx:
+        await cards.box(tx, {foreign: []}, tenant="other")
+    mine = {"context_box": taken.context_box_id, "instruction": None}
+
+    answers = [
+        await house.answer("bob", instruction=None, context_box=foreign),
+        await house.answer("bob", output_box=foreign),
+        await house.answer("bob", output_box=ids.new_id()),
+        await house.answer("bob", output_box=taken.output_box_id),
+        await house.answer("bob", **mine),
+    ]
+
+    codes = ["box_unknown", "box_unknown", "box_unknown", "output_box_taken", None]
+    assert [each.code for each in answers] == codes
+    await house.settle(house.success(taken))
+    assert (await house.answer("bob", output_box=taken.output_box_id)).status == "accepted"
 
 
 @pytest.mark.contract("A12", "K13", "R6")

@@ -25,7 +25,7 @@ async def test_a_database_with_a_worker_is_healthy(database_url: str) -> None:
     assert ran.code == 0, ran.out
     assert ran.json["healthy"] is True
     assert "bad" not in {each["verdict"] for each in ran.json["readings"]}
-    assert "All 23 that were checked hold." in readings(ran)["invariants"]["says"]
+    assert "All 31 that were checked hold." in readings(ran)["invariants"]["says"]
     assert told.out.rstrip().endswith("Healthy.")
     assert "deep ones were left out" in told.out
 

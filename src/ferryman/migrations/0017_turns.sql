@@ -4,7 +4,7 @@
 -- The turns of an agent, newest first: what people ask for. None of its columns changes in a turn's life.
 create index agent_inbox_turns on ferryman.agent_inbox (tenant, agent_id, created_at) where agent_turn_id = id;
 
--- What a turn is doing (K22). Its tenant is looked up in the log, which has an index on subjects.
+-- What a turn is doing (K22).
 create function ferryman.explained_turns(id uuid) returns jsonb
 language sql stable as $$
     select jsonb_build_object(
@@ -20,10 +20,9 @@ language sql stable as $$
             when head.status = 'dispatched' then 'It waits for a worker.'
             when message.merged_into is not null then format('It goes along with the turn %s.', message.merged_into)
             else 'It waits for the turns before it.' end)
-    from (select event.tenant from ferryman.events as event where event.subject = explained_turns.id limit 1) as known
-    join ferryman.agent_inbox as message on message.tenant = known.tenant and message.id = explained_turns.id
+    from ferryman.agent_inbox as message
     left join ferryman.agent_state_head as head on head.active_agent_turn_id = message.id
-    where message.agent_turn_id = message.id
+    where message.id = explained_turns.id and message.agent_turn_id = message.id
 $$;
 
 -- Why a turn does not run.
@@ -34,9 +33,8 @@ language sql stable as $$
     ),
     message as materialized (
         select each.*
-        from (select event.tenant from ferryman.events as event where event.subject = reasons_turns.id limit 1) as known
-        join ferryman.agent_inbox as each on each.tenant = known.tenant and each.id = reasons_turns.id
-        where each.archived_at is null and each.status = 'queued'
+        from ferryman.agent_inbox as each
+        where each.id = reasons_turns.id and each.archived_at is null and each.status = 'queued'
     )
     select 'waiting_for_call',
            format('It waits for %s (%s) until %s%s.', waited.tool_name, waited.tool_call_id, ferryman.spelled(waited.deadline_at),

@@ -93,7 +93,7 @@ class DelegateEnds:
             )
             for each in ended
         ]
-        await report(tx, reports, self._parties, after=after)
+        await report(tx, reports, self._parties, after=after, locked=True)
         return sorted(after.targets)
 
 

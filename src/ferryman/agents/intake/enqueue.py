@@ -9,7 +9,7 @@ from ferryman.agents import rules
 from ferryman.agents.ends import Aftermath, Parties, dispatch
 from ferryman.agents.model import Accepted, Answer, Order, Rejected, Stop, TurnRecord
 from ferryman.agents.states import IDLE
-from ferryman.agents.store import heads, inbox
+from ferryman.agents.store import cards, heads, inbox
 from ferryman.kernel import ids
 from ferryman.kernel.db import Row, Tx
 
@@ -26,6 +26,8 @@ async def enqueue(tx: Tx, orders: Sequence[Order], parties: Parties, *, after: A
         if refused is not None:
             answers[place] = refused
     sound = {place: order for place, order in enumerate(orders) if place not in answers}
+    await _check_boxes(tx, sound, answers)
+    sound = {place: order for place, order in sound.items() if place not in answers}
     agents = {(order.tenant, order.agent_id) for order in sound.values()}
     known = await heads.lock(tx, agents) if agents else {}
     merges = await _place(tx, sound, known, answers, after=after)
@@ -39,6 +41,20 @@ async def enqueue(tx: Tx, orders: Sequence[Order], parties: Parties, *, after: A
         epochs = await dispatch(tx, idle, parties, after=after) if idle else {}
         await _tell(tx, accepted, born, epochs, answers)
     return [answers[place] for place in range(len(orders))]
+
+
+async def _check_boxes(tx: Tx, orders: dict[int, Order], answers: dict[int, Answer]) -> None:
+    """Refuse boxes that are not the tenant's own, and an output box that another turn writes into (A8, K12)."""
+    given = {(order.tenant, box) for order in orders.values() for box in (order.context_box, order.output_box) if box}
+    known = await cards.known(tx, given) if given else {}
+    for place, order in orders.items():
+        for box in (order.context_box, order.output_box):
+            if box is not None and box not in known:
+                answers[place] = Rejected("box_unknown", f"There is no box {box}.")
+        # The turn itself may have it: this order is a repeat then.
+        taken = order.output_box is not None and known.get(order.output_box, False)
+        if taken and not await inbox.get(tx, [order.turn], tenant=order.tenant):
+            answers[place] = Rejected("output_box_taken", f"Another turn writes into the box {order.output_box}.")
 
 
 async def _place(

@@ -17,10 +17,12 @@ TOOL, reference = rules.TOOL, rules.reference
 GIVEN_UP = "its result came too late"
 
 
-async def report(tx: Tx, reports: Sequence[Report], parties: Parties, *, after: Aftermath) -> list[Answer]:
+async def report(
+    tx: Tx, reports: Sequence[Report], parties: Parties, *, after: Aftermath, locked: bool = False
+) -> list[Answer]:
     """Take results in, and answer for each: accepted, with or without effect, or rejected.
 
-    Whoever holds heads already (a tool's end, which locked them first) may call this too: locking again costs nothing.
+    Whoever holds the heads already (a tool's end, which locked them first) says so: locking again would cost a trip.
     """
     answers: dict[int, Answer] = {}
     for place, each in enumerate(reports):
@@ -39,6 +41,8 @@ async def report(tx: Tx, reports: Sequence[Report], parties: Parties, *, after: 
         else:
             sound[place] = (each, awaited)
     if sound:
+        if not locked:
+            await heads.lock(tx, {(each.tenant, awaited.agent_id) for each, awaited in sound.values()})
         await _receive(tx, sound, answers, parties, after=after)
     dropped = sum(not isinstance(each, Accepted) or not each.effect for each in answers.values())
     if dropped:
@@ -54,7 +58,6 @@ async def _receive(
     *,
     after: Aftermath,
 ) -> None:
-    await heads.lock(tx, {(each.tenant, awaited.agent_id) for each, awaited in sound.values()})
     born = await waits.report(tx, list(sound.values()))
     messages = [(each.tenant, each.id) for each, _ in sound.values() if each.id in born]
     received = await waits.receive(tx, messages) if messages else waits.Received(set(), set(), [])
@@ -97,5 +100,5 @@ class ToolEnds:
             )
             for each in ended
         ]
-        await report(tx, reports, self._parties, after=after)
+        await report(tx, reports, self._parties, after=after, locked=True)
         return [woken(target) for target in sorted(after.targets)]

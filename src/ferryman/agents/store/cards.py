@@ -15,6 +15,7 @@ _GET = load(_HERE, "cards/get")
 _BOX = load(_HERE, "boxes/create")
 _APPEND = load(_HERE, "boxes/append")
 _READ = load(_HERE, "boxes/read")
+_KNOWN = load(_HERE, "boxes/known")
 
 
 def _card(card: Card) -> dict[str, object]:
@@ -57,6 +58,12 @@ async def append(tx: Tx, written: Sequence[tuple[Card, int]]) -> set[UUID]:
         cards=words({**_card(card), "epoch": epoch, "nth": nth} for nth, (card, epoch) in enumerate(written)),
     )
     return {row["id"] for row in rows}
+
+
+async def known(tx: Tx, boxes: Collection[tuple[str, UUID]]) -> dict[UUID, bool]:
+    """Tell of those boxes (tenant, id) that exist whether a live turn writes into them, or will."""
+    rows = await many(tx, _KNOWN, tenants=[tenant for tenant, _ in boxes], ids=[id for _, id in boxes])
+    return {row["id"]: row["taken"] for row in rows}
 
 
 async def read(tx: Tx, boxes: Collection[tuple[str, UUID]]) -> dict[UUID, list[CardRecord]]:

@@ -140,7 +140,7 @@ class Memory:
             place = position_in(call.tool_call_id)
             if place is not None:
                 self._place(key, place)
-            if call.result is not None:
+            if call.result is not None and call.tool_call_id not in self.answers:
                 self.answers[call.tool_call_id] = read(call)
 
     def _place(self, key: Key, position: int) -> None:

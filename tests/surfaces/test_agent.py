@@ -1,0 +1,74 @@
+"""`ferryman agent`, and what `explain` says of a turn."""
+
+import asyncio
+from uuid import UUID
+
+import pytest
+
+from ferryman import Client, Ferryman, Turn
+from tests.surfaces import ferry
+
+pytestmark = pytest.mark.contract("A17", "S3", "K22")
+
+
+def make(url: str) -> Ferryman:
+    app = Ferryman(url)
+
+    @app.tool(external=True)
+    def outside() -> None: ...
+
+    @app.agent
+    async def clerk(turn: Turn) -> object:
+        await turn.step("think", asyncio.sleep, 0)
+        return await turn.call_tool("outside")
+
+    return app
+
+
+async def test_agents_are_made_asked_watched_explained_and_stopped(database_url: str) -> None:
+    url = database_url
+    app = make(url)
+
+    async def run(*words: str) -> ferry.Ran:
+        return await asyncio.to_thread(ferry.run, *words, url=url)
+
+    made = await run("agent", "create", "cleo", "clerk")
+    unknown = await run("agent", "send", "nobody", "do it")
+    sent = await run("agent", "send", "cleo", "do it", "--json")
+    turn = sent.json["turn"]
+    waits = await run("explain", turn, "--json")
+    async with app, app.worker():
+        async with asyncio.timeout(20):
+            while not (calls := [e for e in await app.agents.timeline(UUID(turn)) if e.kind == "call"]):
+                await asyncio.sleep(0.02)
+        explained = await run("explain", turn)
+        drawn = await run("agent", "timeline", turn)
+        stopped = await run("agent", "stop", turn)
+        listed = await run("agent", "turns", "cleo", "--json")
+    shown = await run("agent", "show", "cleo")
+    ended = await run("explain", turn)
+
+    assert made.out == "cleo is a clerk, idle.\n"
+    assert (unknown.code, "There is no agent nobody" in unknown.err) == (1, True)
+    assert [each["code"] for each in waits.json["reasons"]][:2] == ["no_workers", "in_line"]
+    assert calls[0].details["tool_call_id"] in explained.out
+    assert "somebody outside answers" in explained.out
+    assert "step think" in drawn.out
+    assert "call outside" in drawn.out
+    assert stopped.out.startswith("accepted")
+    assert [each["id"] for each in listed.json["turns"]] == [turn]
+    assert "stopped" in shown.out
+    assert "It has ended as failed, stopped." in ended.out
+
+
+def test_plain_code_reaches_agents(database_url: str) -> None:
+    with Client(make(database_url)) as client:
+        agent = client.agents.ensure("cleo", "clerk")
+        turn = client.agents.send("cleo", "do it")
+        queued = client.agents.send("cleo", "and that")
+
+        assert client.agents.cancel(queued.id).status == "accepted"
+        assert [each.id for each in client.agents.turns("cleo")] == [queued.id, turn.id]
+        assert (agent.profile, client.agents.get("cleo").status) == ("clerk", "dispatched")
+        assert [each.name for each in turn.timeline()] == ["dispatched"]
+        assert [each.agent_id for each in client.agents.list()] == ["cleo"]
