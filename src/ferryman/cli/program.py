@@ -18,6 +18,7 @@ COMMANDS = {
     "schedule": "Create schedules, ask about them, pause and trigger them.",
     "queue": "Ask about queues, agree on their limits, pause and resume them.",
     "agent": "Ask about agents and their turns, send them messages, stop them.",
+    "batch": "Fork batches of agents' turns, watch them fill in, end them.",
     "explain": "Say why something is not running, and what ends it.",
     "events": "Show what happens, as it happens.",
     "doctor": "Look at everything that is worth knowing at 3 a.m.",
