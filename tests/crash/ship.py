@@ -66,6 +66,16 @@ def sail(app: Ferryman, history: History) -> None:
         return f"aye {turn.instruction}"
 
     @app.agent
+    async def oar(turn: Turn) -> dict[str, str]:
+        history.write("stroke", turn=str(turn.id))
+        return {"summary": f"stroke {turn.instruction}"}
+
+    @app.agent
+    async def admiral(turn: Turn) -> Any:
+        tasks = [{"target_strategy": "new", "target_ref": "oar", "instruction": str(n)} for n in range(turn.instruction)]
+        return await turn.fork_join(tasks, deadline_seconds=120)
+
+    @app.agent
     async def stone(turn: Turn) -> str:
         if turn.instruction == "block":
             history.write("blocks")

@@ -49,6 +49,9 @@ REGISTRY: Mapping[str, str] = {
     "fire.held": "A worker holds schedules that are due and has fired nothing.",
     "fire.written": "Schedules have fired in an open transaction that has not committed.",
     "fire.committed": "Schedules have fired; no doorbell has rung for their tasks.",
+    "batch.dispatched": "Tasks of batches were asked for as turns in an open transaction that has not committed.",
+    "batch.sent": "Tasks of batches were dispatched; no doorbell has rung for their turns.",
+    "batch.closed": "A batch was closed and its parent told in an open transaction that has not committed.",
     "watchdog.found": "A watchdog's rule has locked what it found and has done nothing about it.",
     "watchdog.acted": "A watchdog's rule has acted; its transaction has not committed.",
 }

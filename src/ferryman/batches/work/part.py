@@ -16,7 +16,7 @@ from ferryman.batches.ends import BatchEnds, cancel
 from ferryman.batches.store import batches
 from ferryman.batches.work.dispatch import dispatch
 from ferryman.batches.work.forks import PENDING
-from ferryman.kernel import errors, telemetry
+from ferryman.kernel import errors, faults, telemetry
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.pool import Line
 
@@ -98,6 +98,8 @@ class BatchWorker:
             after = Aftermath()
             async with self._line.transaction() as tx:
                 done = await dispatch(tx, self._ends.parties, self._ends.terms, after=after, careful=True)
+        if done.taken:
+            faults.point("batch.sent")
         after.ring(self._doorbell)
         return done.more
 
