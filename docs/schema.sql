@@ -591,6 +591,27 @@ CREATE FUNCTION ferryman.explained_tasks(id uuid) RETURNS jsonb
     where task.id = explained_tasks.id
 $$;
 
+CREATE FUNCTION ferryman.explained_turns(id uuid) RETURNS jsonb
+    LANGUAGE sql STABLE
+    AS $$
+    select jsonb_build_object(
+        'domain', 'turn', 'id', message.id, 'tenant', message.tenant, 'name', message.agent_id, 'agent_id', message.agent_id,
+        'state', coalesce(message.turn_status, head.status, message.status), 'turn_epoch', head.turn_epoch,
+        'doing', case
+            when message.turn_status is not null then format('It has ended as %s%s.', message.turn_status, ', ' || message.error_code)
+            when head.status = 'running' and head.ready_at is null then 'It runs.'
+            when head.status = 'running' then 'It was given up by its worker and waits for another.'
+            when head.status = 'suspended' and head.waiting_tool_count = 0 then 'It has its results and waits for a worker.'
+            when head.status = 'suspended' then format('It waits for %s.',
+                case head.waiting_tool_count when 1 then 'one call' else head.waiting_tool_count || ' calls' end)
+            when head.status = 'dispatched' then 'It waits for a worker.'
+            when message.merged_into is not null then format('It goes along with the turn %s.', message.merged_into)
+            else 'It waits for the turns before it.' end)
+    from ferryman.agent_inbox as message
+    left join ferryman.agent_state_head as head on head.active_agent_turn_id = message.id
+    where message.id = explained_turns.id and message.agent_turn_id = message.id
+$$;
+
 CREATE FUNCTION ferryman.full_limits(id uuid) RETURNS TABLE(whose text, slots bigint, held bigint, others bigint)
     LANGUAGE sql STABLE
     AS $$
@@ -955,6 +976,43 @@ CREATE FUNCTION ferryman.reasons_tasks_workers(id uuid) RETURNS TABLE(code text,
            null, '{}'
     from task
     where task.ends_at <= ferryman.clock()
+$$;
+
+CREATE FUNCTION ferryman.reasons_turns(id uuid) RETURNS TABLE(code text, says text, until timestamp with time zone, about jsonb)
+    LANGUAGE sql STABLE
+    AS $$
+    with head as materialized (
+        select each.* from ferryman.agent_state_head as each where each.active_agent_turn_id = reasons_turns.id
+    ),
+    message as materialized (
+        select each.*
+        from ferryman.agent_inbox as each
+        where each.id = reasons_turns.id and each.archived_at is null and each.status = 'queued'
+    )
+    select 'waiting_for_call',
+           format('It waits for %s (%s) until %s%s.', waited.tool_name, waited.tool_call_id, ferryman.spelled(waited.deadline_at),
+                  case when waited.task_id is null then '; somebody outside answers' else format('; the task %s does it', waited.task_id) end),
+           waited.deadline_at,
+           jsonb_strip_nulls(jsonb_build_object('tool', waited.tool_name, 'tool_call_id', waited.tool_call_id, 'task', waited.task_id))
+    from head
+    join ferryman.turn_waiting_tools as waited on waited.tenant = head.tenant and waited.agent_turn_id = head.active_agent_turn_id
+    where waited.wait_status = 'waiting'
+    union all
+    select 'agent_busy', format('Its agent %s is doing the turn %s.', busy.agent_id, busy.active_agent_turn_id), null,
+           jsonb_build_object('turn', busy.active_agent_turn_id, 'status', busy.status)
+    from message
+    join ferryman.agent_state_head as busy on busy.tenant = message.tenant and busy.agent_id = message.agent_id
+    where busy.active_agent_turn_id is not null
+    union all
+    select 'no_workers', 'No worker is alive.', null, '{}'
+    from head
+    where head.ready_at is not null
+      and not exists (select from ferryman.workers as worker where worker.seen_until > ferryman.clock())
+    union all
+    select 'in_line', format('Any worker that knows the profile %s and serves the target %s takes it.', head.profile, head.worker_target),
+           null, jsonb_build_object('profile', head.profile, 'target', head.worker_target)
+    from head
+    where head.ready_at is not null
 $$;
 
 CREATE FUNCTION ferryman.reasons_watchdog(id uuid) RETURNS TABLE(code text, says text, until timestamp with time zone, about jsonb)
@@ -1400,6 +1458,95 @@ UNION ALL
 
 COMMENT ON VIEW ferryman.bounds_agents IS 'Every turn, message and waited-for call that is live, the rule that ends it, and by when.';
 
+CREATE TABLE ferryman.pmo_batch_tasks (
+    id uuid NOT NULL,
+    tenant text NOT NULL,
+    batch_id uuid NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    updated_at timestamp with time zone NOT NULL,
+    ends_at timestamp with time zone NOT NULL,
+    next_retry_at timestamp with time zone NOT NULL,
+    dispatched_at timestamp with time zone,
+    finished_at timestamp with time zone,
+    current_turn_epoch bigint,
+    task_index integer NOT NULL,
+    attempt_count integer DEFAULT 0 NOT NULL,
+    agent_turn_id uuid NOT NULL,
+    current_agent_turn_id uuid,
+    context_box_id uuid NOT NULL,
+    output_box_id uuid,
+    error_box_id uuid,
+    retryable boolean DEFAULT true NOT NULL,
+    status text DEFAULT 'pending'::text NOT NULL,
+    agent_id text NOT NULL,
+    profile text NOT NULL,
+    payload_hash text NOT NULL,
+    error_detail text,
+    metadata jsonb DEFAULT '{}'::jsonb NOT NULL,
+    CONSTRAINT pmo_batch_tasks_finished_at_present CHECK (((status = ANY (ARRAY['success'::text, 'failed'::text, 'canceled'::text, 'timeout'::text, 'partial'::text])) = (finished_at IS NOT NULL))),
+    CONSTRAINT pmo_batch_tasks_status_known CHECK ((status = ANY (ARRAY['pending'::text, 'dispatched'::text, 'success'::text, 'failed'::text, 'canceled'::text, 'timeout'::text, 'partial'::text]))),
+    CONSTRAINT pmo_batch_tasks_task_index_check CHECK ((task_index >= 0))
+)
+WITH (fillfactor='80', autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
+
+COMMENT ON COLUMN ferryman.pmo_batch_tasks.ends_at IS 'The deadline of its batch, which ends it whatever happens.';
+
+COMMENT ON COLUMN ferryman.pmo_batch_tasks.agent_turn_id IS 'The child''s turn: made once, kept through every try of a dispatch.';
+
+CREATE TABLE ferryman.pmo_batches (
+    id uuid NOT NULL,
+    tenant text NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    updated_at timestamp with time zone NOT NULL,
+    deadline_at timestamp with time zone NOT NULL,
+    finished_at timestamp with time zone,
+    parent_told_at timestamp with time zone,
+    parent_turn_epoch bigint,
+    task_count integer NOT NULL,
+    recursion_depth integer NOT NULL,
+    parent_agent_turn_id uuid,
+    parent_step_id uuid,
+    budget_id uuid,
+    fail_fast boolean DEFAULT false NOT NULL,
+    status text DEFAULT 'running'::text NOT NULL,
+    reason text,
+    parent_agent_id text,
+    parent_tool_call_id text,
+    parent_channel_id text,
+    traceparent text,
+    metadata jsonb DEFAULT '{}'::jsonb NOT NULL,
+    CONSTRAINT pmo_batches_finished_at_present CHECK (((status = ANY (ARRAY['success'::text, 'failed'::text, 'timeout'::text, 'partial'::text])) = (finished_at IS NOT NULL))),
+    CONSTRAINT pmo_batches_status_known CHECK ((status = ANY (ARRAY['running'::text, 'success'::text, 'failed'::text, 'timeout'::text, 'partial'::text]))),
+    CONSTRAINT pmo_batches_task_count_check CHECK ((task_count > 0))
+);
+
+COMMENT ON COLUMN ferryman.pmo_batches.parent_told_at IS 'When the parent got its result: with the end of the batch, or by W12.';
+
+COMMENT ON COLUMN ferryman.pmo_batches.parent_agent_id IS 'Null: the batch was forked from outside of an agent.';
+
+CREATE VIEW ferryman.bounds_batches AS
+ SELECT 'batch'::text AS domain,
+    batch.id,
+    batch.tenant,
+    batch.status AS state,
+    'W10'::text AS rule,
+    batch.deadline_at AS ends_by,
+    (batch.deadline_at + ((2)::double precision * ferryman.slack())) AS terminal_by
+   FROM ferryman.pmo_batches batch
+  WHERE (batch.finished_at IS NULL)
+UNION ALL
+ SELECT 'batch_task'::text AS domain,
+    task.id,
+    task.tenant,
+    task.status AS state,
+    'W10'::text AS rule,
+    task.ends_at AS ends_by,
+    (task.ends_at + ((2)::double precision * ferryman.slack())) AS terminal_by
+   FROM ferryman.pmo_batch_tasks task
+  WHERE (task.finished_at IS NULL);
+
+COMMENT ON VIEW ferryman.bounds_batches IS 'Every batch and batch task that is live, the rule that ends it, and by when.';
+
 CREATE TABLE ferryman.schedules (
     id uuid NOT NULL,
     next_run_at timestamp with time zone,
@@ -1509,7 +1656,16 @@ UNION ALL
     bounds_agents.rule,
     bounds_agents.ends_by,
     bounds_agents.terminal_by
-   FROM ferryman.bounds_agents;
+   FROM ferryman.bounds_agents
+UNION ALL
+ SELECT bounds_batches.domain,
+    bounds_batches.id,
+    bounds_batches.tenant,
+    bounds_batches.state,
+    bounds_batches.rule,
+    bounds_batches.ends_by,
+    bounds_batches.terminal_by
+   FROM ferryman.bounds_batches;
 
 COMMENT ON VIEW ferryman.bounds IS 'Every live object, the rule that ends it, and by when.';
 
@@ -1700,6 +1856,32 @@ UNION ALL
 
 COMMENT ON VIEW ferryman.overdue_agents IS 'Live turns, messages and calls past the time by which a rule should have acted on them.';
 
+CREATE VIEW ferryman.overdue_batches AS
+ WITH edge AS MATERIALIZED (
+         SELECT ferryman.late_before() AS late_before
+        )
+ SELECT 'batch'::text AS domain,
+    batch.id,
+    batch.tenant,
+    batch.status AS state,
+    'W10'::text AS rule,
+    batch.deadline_at AS ends_by
+   FROM ferryman.pmo_batches batch
+  WHERE ((batch.finished_at IS NULL) AND (batch.deadline_at > '-infinity'::timestamp with time zone) AND (batch.deadline_at < ( SELECT edge.late_before
+           FROM edge)))
+UNION ALL
+ SELECT 'batch'::text AS domain,
+    batch.id,
+    batch.tenant,
+    batch.status AS state,
+    'W12'::text AS rule,
+    batch.finished_at AS ends_by
+   FROM ferryman.pmo_batches batch
+  WHERE ((batch.parent_told_at IS NULL) AND (batch.finished_at > '-infinity'::timestamp with time zone) AND (batch.finished_at < ( SELECT edge.late_before
+           FROM edge)));
+
+COMMENT ON VIEW ferryman.overdue_batches IS 'Batches past the time by which a rule should have ended them, or told their parents.';
+
 CREATE VIEW ferryman.overdue_tasks AS
  WITH edge AS MATERIALIZED (
          SELECT ferryman.late_before() AS late_before
@@ -1761,7 +1943,15 @@ UNION ALL
     overdue_agents.state,
     overdue_agents.rule,
     overdue_agents.ends_by
-   FROM ferryman.overdue_agents;
+   FROM ferryman.overdue_agents
+UNION ALL
+ SELECT overdue_batches.domain,
+    overdue_batches.id,
+    overdue_batches.tenant,
+    overdue_batches.state,
+    overdue_batches.rule,
+    overdue_batches.ends_by
+   FROM ferryman.overdue_batches;
 
 COMMENT ON VIEW ferryman.overdue IS 'Live objects past the time by which a rule should have acted on them; empty by invariant.';
 
@@ -1965,6 +2155,15 @@ ALTER TABLE ONLY ferryman.migrations
 ALTER TABLE ONLY ferryman.paused_names
     ADD CONSTRAINT paused_names_pkey PRIMARY KEY (name);
 
+ALTER TABLE ONLY ferryman.pmo_batch_tasks
+    ADD CONSTRAINT pmo_batch_tasks_batch_id_task_index_key UNIQUE (batch_id, task_index);
+
+ALTER TABLE ONLY ferryman.pmo_batch_tasks
+    ADD CONSTRAINT pmo_batch_tasks_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY ferryman.pmo_batches
+    ADD CONSTRAINT pmo_batches_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY ferryman.queues
     ADD CONSTRAINT queues_pkey PRIMARY KEY (name, tenant);
 
@@ -2013,6 +2212,8 @@ CREATE INDEX agent_inbox_look ON ferryman.agent_inbox USING btree (look_at) WHER
 
 CREATE INDEX agent_inbox_open ON ferryman.agent_inbox USING btree (tenant, agent_id, created_at, id) WHERE (archived_at IS NULL);
 
+CREATE INDEX agent_inbox_turns ON ferryman.agent_inbox USING btree (tenant, agent_id, created_at) WHERE (agent_turn_id = id);
+
 CREATE INDEX agent_state_head_leased ON ferryman.agent_state_head USING btree (leased_until) WHERE (leased_until IS NOT NULL);
 
 CREATE INDEX agent_state_head_ready ON ferryman.agent_state_head USING btree (ready_at) WHERE (ready_at IS NOT NULL);
@@ -2032,6 +2233,20 @@ CREATE INDEX events_subject ON ONLY ferryman.events USING btree (subject, id);
 CREATE INDEX events_default_subject_id_idx ON ferryman.events_default USING btree (subject, id);
 
 CREATE INDEX execution_edges_source ON ferryman.execution_edges USING btree (tenant, source_turn_id) WHERE (source_turn_id IS NOT NULL);
+
+CREATE INDEX pmo_batch_tasks_dispatched ON ferryman.pmo_batch_tasks USING btree (dispatched_at) WHERE (status = 'dispatched'::text);
+
+CREATE INDEX pmo_batch_tasks_pending ON ferryman.pmo_batch_tasks USING btree (tenant, batch_id, task_index) WHERE ((status = 'pending'::text) AND retryable);
+
+CREATE INDEX pmo_batches_deadline ON ferryman.pmo_batches USING btree (deadline_at) WHERE (finished_at IS NULL);
+
+CREATE INDEX pmo_batches_forked ON ferryman.pmo_batches USING btree (tenant, parent_agent_id, id) WHERE (parent_agent_id IS NOT NULL);
+
+CREATE INDEX pmo_batches_listed ON ferryman.pmo_batches USING btree (tenant, id);
+
+CREATE INDEX pmo_batches_parent ON ferryman.pmo_batches USING btree (parent_agent_turn_id) WHERE ((finished_at IS NULL) AND (parent_agent_turn_id IS NOT NULL));
+
+CREATE INDEX pmo_batches_untold ON ferryman.pmo_batches USING btree (finished_at) WHERE ((finished_at IS NOT NULL) AND (parent_told_at IS NULL));
 
 CREATE INDEX schedules_due ON ferryman.schedules USING btree (next_run_at) WHERE (next_run_at IS NOT NULL);
 
@@ -2101,6 +2316,14 @@ CREATE TRIGGER events_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON ferryma
 
 CREATE TRIGGER events_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON ferryman.events_default FOR EACH STATEMENT EXECUTE FUNCTION ferryman.refuse_rewriting();
 
+CREATE TRIGGER pmo_batch_tasks_status_births BEFORE INSERT ON ferryman.pmo_batch_tasks FOR EACH ROW WHEN (((new.status = 'pending'::text) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('BATCH_TASK_INVALID_TRANSITION', 'status', 'id');
+
+CREATE TRIGGER pmo_batch_tasks_status_moves BEFORE UPDATE OF status ON ferryman.pmo_batch_tasks FOR EACH ROW WHEN (((((((((((((old.status = 'dispatched'::text) AND (new.status = 'canceled'::text)) OR ((old.status = 'dispatched'::text) AND (new.status = 'failed'::text))) OR ((old.status = 'dispatched'::text) AND (new.status = 'partial'::text))) OR ((old.status = 'dispatched'::text) AND (new.status = 'pending'::text))) OR ((old.status = 'dispatched'::text) AND (new.status = 'success'::text))) OR ((old.status = 'dispatched'::text) AND (new.status = 'timeout'::text))) OR ((old.status = 'pending'::text) AND (new.status = 'canceled'::text))) OR ((old.status = 'pending'::text) AND (new.status = 'dispatched'::text))) OR ((old.status = 'pending'::text) AND (new.status = 'failed'::text))) OR ((old.status = 'pending'::text) AND (new.status = 'timeout'::text))) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('BATCH_TASK_INVALID_TRANSITION', 'status', 'id');
+
+CREATE TRIGGER pmo_batches_status_births BEFORE INSERT ON ferryman.pmo_batches FOR EACH ROW WHEN (((new.status = 'running'::text) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('BATCH_INVALID_TRANSITION', 'status', 'id');
+
+CREATE TRIGGER pmo_batches_status_moves BEFORE UPDATE OF status ON ferryman.pmo_batches FOR EACH ROW WHEN (((((((old.status = 'running'::text) AND (new.status = 'failed'::text)) OR ((old.status = 'running'::text) AND (new.status = 'partial'::text))) OR ((old.status = 'running'::text) AND (new.status = 'success'::text))) OR ((old.status = 'running'::text) AND (new.status = 'timeout'::text))) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('BATCH_INVALID_TRANSITION', 'status', 'id');
+
 CREATE TRIGGER schedules_state_births BEFORE INSERT ON ferryman.schedules FOR EACH ROW WHEN (((new.state = 'active'::text) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('SCHEDULE_INVALID_TRANSITION', 'state', 'id');
 
 CREATE TRIGGER schedules_state_moves BEFORE UPDATE OF state ON ferryman.schedules FOR EACH ROW WHEN (((((((old.state = 'active'::text) AND (new.state = 'ended'::text)) OR ((old.state = 'active'::text) AND (new.state = 'paused'::text))) OR ((old.state = 'paused'::text) AND (new.state = 'active'::text))) OR ((old.state = 'paused'::text) AND (new.state = 'ended'::text))) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('SCHEDULE_INVALID_TRANSITION', 'state', 'id');
@@ -2116,6 +2339,9 @@ CREATE TRIGGER turn_resume_ledger_status_moves BEFORE UPDATE OF status ON ferrym
 CREATE TRIGGER turn_waiting_tools_wait_status_births BEFORE INSERT ON ferryman.turn_waiting_tools FOR EACH ROW WHEN (((new.wait_status = 'waiting'::text) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('WAIT_INVALID_TRANSITION', 'wait_status', 'tool_call_id');
 
 CREATE TRIGGER turn_waiting_tools_wait_status_moves BEFORE UPDATE OF wait_status ON ferryman.turn_waiting_tools FOR EACH ROW WHEN ((((((((old.wait_status = 'received'::text) AND (new.wait_status = 'applied'::text)) OR ((old.wait_status = 'received'::text) AND (new.wait_status = 'dropped'::text))) OR ((old.wait_status = 'waiting'::text) AND (new.wait_status = 'dropped'::text))) OR ((old.wait_status = 'waiting'::text) AND (new.wait_status = 'expired'::text))) OR ((old.wait_status = 'waiting'::text) AND (new.wait_status = 'received'::text))) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('WAIT_INVALID_TRANSITION', 'wait_status', 'tool_call_id');
+
+ALTER TABLE ONLY ferryman.pmo_batch_tasks
+    ADD CONSTRAINT pmo_batch_tasks_batch_id_fkey FOREIGN KEY (batch_id) REFERENCES ferryman.pmo_batches(id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY ferryman.task_logs
     ADD CONSTRAINT task_logs_task_fkey FOREIGN KEY (task) REFERENCES ferryman.tasks(id) ON DELETE CASCADE;

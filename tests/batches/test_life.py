@@ -125,7 +125,9 @@ async def test_a_dispatch_that_goes_wrong_is_tried_five_times_again(yard: Yard) 
         assert await yard.dispatch(careful=True)
         put_off = (await yard.tasks_of(batch))[1]
         assert (put_off.status, put_off.attempt_count) == ("pending", attempt)
-        due = await yard.value("select next_retry_at - ferryman.clock() from ferryman.pmo_batch_tasks where id = $1", put_off.id)
+        due = await yard.value(
+            "select next_retry_at - ferryman.clock() from ferryman.pmo_batch_tasks where id = $1", put_off.id
+        )
         assert timedelta(seconds=delay - 1) < due <= timedelta(seconds=delay * 1.1)
         assert (await yard.dispatch(careful=True)).taken == 0
         await yard.travel(delay * 1.1 + 0.1)
@@ -166,10 +168,11 @@ async def test_each_end_of_a_child_is_that_of_its_task(yard: Yard, status: TurnS
     assert json.loads(first.metadata)["result_view"]["deliverable_card_id"]
 
 
-def _ended(yard: Yard, ref: str | None, turn: Any, **more: Any) -> EndedTurn:
-    fields = {"code": None, "error": None, "output_box_id": None, "deliverable_card_id": None, "tool_result_card_id": None}
+def _ended(ref: str | None, turn: Any, **more: Any) -> EndedTurn:
+    names = ("code", "error", "output_box_id", "deliverable_card_id", "tool_result_card_id")
+    fields: dict[str, Any] = {**dict.fromkeys(names), **more}
     return EndedTurn(
-        id=turn, tenant=TENANT, agent_id="x", status=TurnStatus.SUCCESS, callback="batch", callback_ref=ref, **{**fields, **more}
+        id=turn, tenant=TENANT, agent_id="x", status=TurnStatus.SUCCESS, callback="batch", callback_ref=ref, **fields
     )  # fmt: skip
 
 
@@ -180,18 +183,18 @@ async def test_unknown_and_repeated_ends_change_nothing(yard: Yard) -> None:
     ref = rules.reference(batch, mine.id)
     before = await yard.tasks_of(batch)
     strangers = [
-        _ended(yard, ref, uuid4()),
-        _ended(yard, rules.reference(batch, uuid4()), child.id),
-        _ended(yard, None, child.id),
-        _ended(yard, "nonsense", child.id),
+        _ended(ref, uuid4()),
+        _ended(rules.reference(batch, uuid4()), child.id),
+        _ended(None, child.id),
+        _ended("nonsense", child.id),
     ]
     async with yard.db.transaction() as tx:
-        await absorb(tx, strangers, yard.parties, yard.ends.terms, after=yard.after)
+        await absorb(tx, strangers, yard.parties, yard.owner.terms, after=yard.after)
     assert await yard.tasks_of(batch) == before
     await yard.finish(child)
     done = await yard.tasks_of(batch)
     async with yard.db.transaction() as tx:
-        await absorb(tx, [_ended(yard, ref, child.id)], yard.parties, yard.ends.terms, after=yard.after)
+        await absorb(tx, [_ended(ref, child.id)], yard.parties, yard.owner.terms, after=yard.after)
     assert await yard.tasks_of(batch) == done
 
 
@@ -200,11 +203,11 @@ async def test_a_child_without_a_deliverable_says_so(yard: Yard) -> None:
     batch, [child, other] = await yard.running(structured_output="tool_result")
     [mine, theirs] = await yard.tasks_of(batch)
     ends = [
-        _ended(yard, rules.reference(batch, mine.id), child.id, tool_result_card_id=uuid4()),
-        _ended(yard, rules.reference(batch, theirs.id), other.id, deliverable_card_id=uuid4()),
+        _ended(rules.reference(batch, mine.id), child.id, tool_result_card_id=uuid4()),
+        _ended(rules.reference(batch, theirs.id), other.id, deliverable_card_id=uuid4()),
     ]
     async with yard.db.transaction() as tx:
-        await absorb(tx, ends, yard.parties, yard.ends.terms, after=yard.after)
+        await absorb(tx, ends, yard.parties, yard.owner.terms, after=yard.after)
     first, second = [json.loads(each.metadata)["result_view"] for each in await yard.tasks_of(batch)]
     assert (first["error_code"], first["tool_result_error"]) == ("missing_deliverable_card_id", "tool_result_not_found")
     assert second["error_code"] == "deliverable_read_failed"
@@ -264,7 +267,7 @@ async def test_a_parent_that_is_gone_is_told_nothing(yard: Yard) -> None:
 async def test_a_batch_of_256_is_whole_and_in_order(db: Database) -> None:
     yard = Yard(db, terms=Terms(dispatch_concurrency=100))
     caller = await yard.parent()
-    batch = await yard.fork(*[task(instruction=str(n)) for n in range(256)], caller=caller)
+    await yard.fork(*[task(instruction=str(n)) for n in range(256)], caller=caller)
     assert [(await yard.dispatch()).taken for _ in range(4)] == [100, 100, 56, 0]
     children = await yard.children()
     for start in (0, 64, 128, 192):

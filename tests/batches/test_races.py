@@ -1,7 +1,7 @@
 """Ends that come at one moment, on connections of their own: one winner, nothing lost, no deadlock (B13)."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ from ferryman.batches.work.dispatch import dispatch
 from ferryman.kernel.pool import Database
 from tests.batches.yard import Yard, task
 
-Act = Callable[[Yard], Awaitable[Any]]
+Act = Callable[[Yard], Coroutine[Any, Any, Any]]
 
 
 async def _both(yard: Yard, batch: Any, first: Act, second: Act) -> None:
@@ -30,13 +30,13 @@ async def _waiting(yard: Yard, count: int) -> None:
     """Wait until so many stand in line for a lock."""
     sql = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
     async with asyncio.timeout(20):
-        while await yard.value(sql) < count:
+        while await yard.value(sql) < count:  # noqa: ASYNC110 - another process, PostgreSQL, is watched
             await asyncio.sleep(0.005)
 
 
 async def _expire(yard: Yard, batch: Any) -> None:
     async with yard.db.transaction() as tx:
-        await expire(tx, [batch], yard.parties, yard.ends.terms, after=yard.after)
+        await expire(tx, [batch], yard.parties, yard.owner.terms, after=yard.after)
 
 
 @pytest.mark.contract("B13", "B7")
@@ -108,7 +108,7 @@ async def test_a_dispatch_and_a_deadline_do_not_leave_a_child_behind(db: Databas
     more = await yard.fork(deadline_seconds=5)
     await yard.travel(6)
     async with db.transaction() as tx:
-        await dispatch(tx, yard.parties, yard.ends.terms, after=yard.after)
+        await dispatch(tx, yard.parties, yard.owner.terms, after=yard.after)
         expiring = asyncio.create_task(_expire(yard, more))
         await _waiting(yard, 1)
     await expiring

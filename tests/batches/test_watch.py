@@ -100,7 +100,9 @@ async def _lose(yard: Yard, batch: UUID) -> None:
 
 @pytest.mark.contract("W11", "B5", "B8")
 @pytest.mark.parametrize(("fail_fast", "deadline"), [(True, 900), (False, 62)])
-async def test_a_child_that_was_never_there_fails_when_somebody_waits(yard: Yard, fail_fast: bool, deadline: int) -> None:
+async def test_a_child_that_was_never_there_fails_when_somebody_waits(
+    yard: Yard, fail_fast: bool, deadline: int
+) -> None:
     batch = await yard.fork(task(), fail_fast=fail_fast, deadline_seconds=deadline)
     await yard.dispatch()
     await _lose(yard, batch)
@@ -119,7 +121,9 @@ async def test_the_deadline_tells_the_lost_from_the_stopped(yard: Yard) -> None:
     batch = await yard.fork(task(), task(), deadline_seconds=70)
     await yard.dispatch()
     await _lose(yard, batch)
-    await yard.write("update ferryman.pmo_batch_tasks set dispatched_at = dispatched_at + interval '60 s' where task_index = 1")
+    await yard.write(
+        "update ferryman.pmo_batch_tasks set dispatched_at = dispatched_at + interval '60 s' where task_index = 1"
+    )
     await yard.travel(71)
     await yard.tick_batches("W10")
     assert [(each.status, each.error_detail) for each in await yard.tasks_of(batch)] == [
@@ -136,7 +140,8 @@ async def test_a_parent_that_was_not_told_is_told_once(yard: Yard) -> None:
         "update ferryman.pmo_batches set status = 'success', finished_at = ferryman.clock() where id = $1", batch
     )
     await yard.write(
-        "update ferryman.pmo_batch_tasks set status = 'success', finished_at = ferryman.clock() where batch_id = $1", batch
+        "update ferryman.pmo_batch_tasks set status = 'success', finished_at = ferryman.clock() where batch_id = $1",
+        batch,
     )
     assert (await yard.tick_batches("W12")).acted("W12") == 1
     assert (await yard.tick_batches("W12")).acted() == 0

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
 from ferryman.agents import rules as turn_rules
-from ferryman.agents.ends import Aftermath
 from ferryman.agents.model import Outcome, Taken
 from ferryman.agents.model import Terms as TurnTerms
 from ferryman.agents.states import TurnStatus
@@ -40,8 +38,8 @@ class Yard(House):
 
     def __init__(self, db: Database, *, terms: Terms | None = None, turn_terms: TurnTerms | None = None) -> None:
         super().__init__(db, terms=turn_terms)
-        self.ends = BatchEnds(terms or Terms(), self.parties.terms, tasks=self.tasks)
-        self.parties = self.ends.parties
+        self.owner = BatchEnds(terms or Terms(), self.parties.terms, tasks=self.tasks)
+        self.parties = self.owner.parties
 
     # Coming in
 
@@ -52,7 +50,7 @@ class Yard(House):
         id, structured = asked.pop("id", None), asked.pop("structured_output", "digest")
         async with self.db.transaction() as tx:
             return await fork(
-                tx, rules.read(asked, self.ends.terms), caller or Caller(tenant=TENANT), self.ends.terms,
+                tx, rules.read(asked, self.owner.terms), caller or Caller(tenant=TENANT), self.owner.terms,
                 profiles=PROFILES, policy=policy, id=id, structured_output=structured,
             )  # fmt: skip
 
@@ -68,11 +66,11 @@ class Yard(House):
 
     async def dispatch(self, room: int | None = None, *, careful: bool = False) -> Pass:
         async with self.db.transaction() as tx:
-            return await dispatch(tx, self.parties, self.ends.terms, after=self.after, room=room, careful=careful)
+            return await dispatch(tx, self.parties, self.owner.terms, after=self.after, room=room, careful=careful)
 
     async def cancel_batch(self, batch: UUID) -> int:
         async with self.db.transaction() as tx:
-            return len(await cancel(tx, [batch], self.parties, self.ends.terms, reason="canceled", after=self.after))
+            return len(await cancel(tx, [batch], self.parties, self.owner.terms, reason="canceled", after=self.after))
 
     # Children
 
@@ -114,7 +112,7 @@ class Yard(House):
 
     async def result(self, id: UUID) -> dict[str, Any]:
         record = await self.batch(id)
-        return rules.result(record.status, await self.tasks_of(id), limit=self.ends.terms.card_limit)
+        return rules.result(record.status, await self.tasks_of(id), limit=self.owner.terms.card_limit)
 
     async def told(self, call: str = CALL) -> list[dict[str, Any]]:
         """Return what the parent got: never more than one."""
@@ -125,10 +123,10 @@ class Yard(House):
 
     async def counts(self) -> list[int]:
         tables = ("pmo_batches", "pmo_batch_tasks", "boxes", "cards", "agents", "execution_edges", "events")
-        return [await self.value(f"select count(*) from ferryman.{table}") for table in tables]  # noqa: S608
+        return [await self.value(f"select count(*) from ferryman.{table}") for table in tables]
 
     async def tick_batches(self, *names: str) -> watchdog.Report:
-        every = watch.rules(self.ends, NoDoorbell(), sweep=SECOND)
+        every = watch.rules(self.owner, NoDoorbell(), sweep=SECOND)
         chosen = [rule for rule in every if not names or rule.name in names]
         assert len(chosen) == len(names or every)
         async with self.db.session() as ground:
@@ -150,5 +148,3 @@ def caller_of(taken: Taken, call: str = CALL, **more: Any) -> Caller:
 
 def seconds(value: float) -> timedelta:
     return timedelta(seconds=value)
-
-

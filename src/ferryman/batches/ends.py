@@ -54,7 +54,7 @@ async def conclude(tx: Tx, batch_ids: Collection[UUID], parties: Parties, terms:
 async def close(
     tx: Tx, closings: Sequence[Closing], parties: Parties, terms: Terms, *, after: Aftermath
 ) -> list[Closed]:
-    """End batches that are held and running, stop what they have under way, tell their parents; answer with those that ended."""
+    """End batches that are held and running, stop what is under way, tell their parents; answer with those that ended."""
     closed = await batches.close(tx, closings)
     if not closed:
         return []

@@ -51,7 +51,7 @@ class Fork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who forks: an agent's turn that waits for the join, or somebody outside (no agent; then every box of the tenant is seen)."""
+    """Who forks: an agent's turn that waits for the join, or somebody outside, who sees every box of the tenant."""
 
     tenant: str
     agent_id: str | None = None

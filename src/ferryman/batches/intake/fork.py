@@ -49,7 +49,7 @@ class Policy(Protocol):
         """Tell whether it may ask an agent, known by its id or its profile."""
 
 
-async def fork(  # noqa: PLR0913 - who asks, what for, and what is known here
+async def fork(
     tx: Tx,
     asked: Fork,
     caller: Caller,
@@ -184,7 +184,7 @@ async def _inherited(
     return found
 
 
-# Making (B3, B4)
+# Then it is made: contexts, agents, the batch
 
 
 def _task(asked: Asked, target: Target, index: int) -> NewBatchTask:
@@ -225,8 +225,8 @@ async def _pack(
             "task_index": task.index,
         }
         own = [
-            _card(caller.tenant, task.turn, "task.instruction", "user", author, given.instruction),
-            _card(caller.tenant, task.turn, "meta.parent_pointer", "system", rules.AUTHOR, pointer),
+            _card(caller.tenant, task.turn, "task.instruction", given.instruction, role="user", author=author),
+            _card(caller.tenant, task.turn, "meta.parent_pointer", pointer, role="system", author=rules.AUTHOR),
         ]
         inherited = [boxes[box] for box in (target.output, given.context_box) if box is not None]
         # The instruction comes last of its kind: a turn reads the newest.
@@ -236,5 +236,5 @@ async def _pack(
     await agents.cards.pack(tx, facts, contents, tenant=caller.tenant)
 
 
-def _card(tenant: str, turn: UUID, type: str, role: str, author: str, content: Any) -> Card:
+def _card(tenant: str, turn: UUID, type: str, content: Any, *, role: str, author: str) -> Card:
     return Card(tenant=tenant, id=ids.new_id(), type=type, role=role, author=author, content=content, turn=turn)

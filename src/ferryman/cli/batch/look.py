@@ -61,7 +61,9 @@ async def list_page(
     if screen.json:
         screen.document({"batches": [batch_json(each) for each in page]})
         return
-    rows = ((each.id, each.status, each.task_count, each.created_at, _took(each), each.parent_agent_id) for each in page)
+    rows = (
+        (each.id, each.status, each.task_count, each.created_at, _took(each), each.parent_agent_id) for each in page
+    )
     screen.table(("batch", "status", "tasks", "created", "took", "forked by"), rows)
     if not page:
         screen.say("There are none.")

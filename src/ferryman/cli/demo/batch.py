@@ -45,7 +45,9 @@ async def forking(stage: Stage) -> None:
     await stage.app.agents.ensure("bea", "buyer")
     result, took = await _ask(stage, {})
     for each in result["results"]:
-        stage.tale.tell(f"{each['task_index']}: {each['status']:<9} {each.get('summary', each.get('error', ''))}", mark="  ")
+        stage.tale.tell(
+            f"{each['task_index']}: {each['status']:<9} {each.get('summary', each.get('error', ''))}", mark="  "
+        )
     met = Counter(each["status"] for each in result["results"])
     stage.tale.hold(
         result["status"] == "partial" and met == {"success": SHOPS - 1, "failed": 1},
