@@ -149,10 +149,15 @@ async def latency(url: str, count: int) -> dict[str, float]:
         await app.agents.create("caller-1", profile="caller")
         await (await app.agents.send("caller-1", 20)).result(timeout=60)
         count = min(count, 190)
+        alone = []
+        for number in range(50):
+            begun = time.perf_counter()
+            await (await app.tasks.create("nothing", number=number)).result()
+            alone.append(time.perf_counter() - begun)
         meter = await Meter.start(app, count)
         took = sorted(await (await app.agents.send("caller-1", count)).result(timeout=300))
         figures = {"resume_p50_ms": 1000 * statistics.median(took), "resume_p99_ms": 1000 * took[int(0.99 * len(took))]}
-        return figures | meter.figures("call")
+        return figures | meter.figures("call") | {"task_p50_ms": 1000 * statistics.median(alone)}
 
 
 async def crowd(url: str, count: int) -> dict[str, float]:

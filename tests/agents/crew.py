@@ -51,5 +51,5 @@ async def output(app: Ferryman, turn: TurnHandle) -> list[tuple[str, Any]]:
 async def until(test: Callable[[], Any], seconds: float = SECONDS) -> None:
     """Wait until something is so."""
     async with asyncio.timeout(seconds):
-        while not (await made if asyncio.iscoroutine(made := test()) else made):
+        while not (await made if asyncio.iscoroutine(made := test()) else made):  # noqa: ASYNC110 - many things are waited for
             await asyncio.sleep(0.01)

@@ -193,3 +193,27 @@ def test_the_declared_statuses_are_those_of_the_source() -> None:
     assert {str(state) for state in MESSAGE.terminal} == {"consumed", "error", "skipped"}
     assert {str(state) for state in WAIT.terminal} == {"applied", "expired", "dropped"}
     assert {str(state) for state in RESUME.terminal} == {"applied", "dropped"}
+
+
+@pytest.mark.contract("K4", "K5")
+async def test_a_turn_that_somebody_is_writing_is_busy_for_its_holder_and_stale_for_everybody_else(
+    house: House,
+) -> None:
+    taken = await house.begin()
+    other = await house.begin("bob")
+    strangers = [taken._replace(epoch=taken.epoch + 1), taken._replace(tenant="other")]
+
+    async def settled(outcome: Any, owner: Any = OWNER) -> tuple[set[Any], set[Any]]:
+        async with house.db.transaction() as tx:
+            return await settle.settle(tx, [outcome], house.parties, owner=owner, after=Aftermath())
+
+    async with house.db.transaction() as writer:
+        await writer.fetch("select from ferryman.agent_state_head where agent_id = 'ann' for update")
+        for make in (house.success, lambda turn, **more: house.waits(turn, f"call-{turn.epoch}", **more)):
+            assert await settled(make(taken)) == (set(), {taken.id})
+            assert [await settled(make(each)) for each in strangers] == [(set(), set())] * 2
+            assert await settled(make(taken, owner=OTHER), OTHER) == (set(), set())
+        # Nobody else waits for it.
+        assert await settled(house.success(other)) == ({other.id}, set())
+    assert await settled(house.success(taken)) == ({taken.id}, set())
+    assert await settled(house.success(taken)) == (set(), set())

@@ -432,3 +432,25 @@ async def test_no_tenant_answers_anothers_call_or_reads_its_turn(house: House) -
         [asked] = await intake.enqueue(tx, [order], house.parties, after=house.after)
     assert (answer.code, asked.code) == ("call_unknown", "agent_unknown")
     assert (await house.head())["waiting_tool_count"] == 1
+
+
+@pytest.mark.contract("A17", "A15")
+async def test_the_steps_of_a_turn_are_remembered_once_with_what_they_cost(house: House) -> None:
+    from ferryman.agents.model import Step
+    from ferryman.agents.store import steps
+
+    taken = await house.begin()
+    first = Step(
+        turn=taken.id, epoch=taken.epoch, owner=OWNER, id=ids.new_id(), kind="llm", name="think", result={"said": "hm"},
+        seconds=2.0, input_tokens=10, output_tokens=20, cost=0.5, tool_call_ids=("c1",),
+    )  # fmt: skip
+    async with house.db.transaction() as tx:
+        assert await steps.remember(tx, [first]) == {taken.id}
+        assert await steps.remember(tx, [first]) == {taken.id}
+        [step] = await intake.read.steps(tx, taken.id, tenant=TENANT)
+
+    assert (step.name, step.status, json.loads(step.result or "")) == ("think", "completed", {"said": "hm"})
+    assert (step.input_tokens, step.output_tokens, float(step.cost), step.tool_call_ids) == (10, 20, 0.5, ["c1"])
+    assert step.ended_at is not None
+    assert step.ended_at - step.started_at == timedelta(seconds=2)
+    assert [each[0] for each in await house.events(taken.id)].count("agent.step") == 1

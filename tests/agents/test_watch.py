@@ -14,9 +14,11 @@ from uuid import UUID
 import pytest
 
 from ferryman.agents import intake
+from ferryman.agents.intake.report import TOOL, reference
 from ferryman.agents.model import Terms
-from ferryman.kernel import watchdog
+from ferryman.kernel import ids, watchdog
 from ferryman.kernel.pool import Database
+from ferryman.tasks.model import Draft, NewTask
 from tests.agents.house import OTHER, OWNER, TENANT, House
 
 DAY = timedelta(days=1)
@@ -218,6 +220,48 @@ async def test_a_result_and_a_timeout_meet_and_one_counts(house: House) -> None:
     await house.report("c1")
     assert (await house.tick("W2")).acted() == 0
     assert await house.value("select wait_status from ferryman.turn_waiting_tools") == "received"
+
+
+@pytest.mark.contract("W2", "A16", "K6")
+@pytest.mark.parametrize("end", ["timeout", "stop"])
+async def test_a_tools_task_that_nobody_waits_for_any_more_is_cancelled(house: House, end: str) -> None:
+    taken = await house.begin()
+    ref = reference(TENANT, "ann", "c1")
+    row = NewTask(
+        ids.new_id(), TENANT, "default", "tool", "{}", 0, 300_000, 3, None, None, None, None, None, None, TOOL, ref, None, None
+    )  # fmt: skip
+    await house.settle(house.waits(taken, "c1", task=Draft(row, frozenset())))
+    if end == "stop":
+        await house.stop(taken.id)
+        await house.carry_out_stops()
+    else:
+        await house.travel(31)
+        await house.tick("W2")
+
+    assert await house.value("select state from ferryman.tasks") == "cancelled"
+    # Its own end is owed to the turn, which has had its answer: no second one.
+    assert await house.value("select count(*) from ferryman.turn_resume_ledger") == (0 if end == "stop" else 1)
+    assert await house.broken() == []
+
+
+@pytest.mark.contract("W16", "K21")
+async def test_what_no_rule_has_ended_in_time_is_listed_as_overdue(house: House) -> None:
+    await house.begin("running")
+    await house.suspend("c1", agent_id="suspended")
+    await house.agent("dispatched")
+    await house.enqueue("dispatched")
+    await house.travel(29)
+    assert await house.rows("select * from ferryman.overdue_agents") == []
+
+    await house.travel(400)
+
+    listed = await house.rows("select domain, rule from ferryman.overdue_agents")
+    assert {tuple(row.values()) for row in listed} == {
+        ("agent", "W6"),
+        ("agent", "W7"),
+        ("agent", "W2"),
+        ("wait", "W2"),
+    }
 
 
 @pytest.mark.contract("W3")
@@ -435,8 +479,6 @@ async def test_one_bad_row_does_not_stop_a_rule(house: House) -> None:
 @pytest.mark.contract("W21", "K21", "W16")
 async def test_everything_live_is_listed_with_its_rule_and_ends_within_it(house: House) -> None:
     """All workers have died in every state at once; one watchdog and nobody else brings everything to its end."""
-    await house.agent("dispatched")
-    await house.enqueue("dispatched")
     await house.begin("running")
     await house.suspend(("c1", 50), ("c2", 70), agent_id="suspended")
     resumed = await house.suspend("c3", agent_id="resumed")
@@ -444,6 +486,8 @@ async def test_everything_live_is_listed_with_its_rule_and_ends_within_it(house:
     await house.claim()
     await house.suspend("c4", agent_id="answered")
     await house.report("c4")
+    await house.agent("dispatched")
+    await house.enqueue("dispatched")
     for name in ("dispatched", "running"):
         await house.enqueue(name)
     turns = [row["id"] for row in await house.rows("select id from ferryman.agent_inbox where message_type = 'turn'")]

@@ -6,6 +6,7 @@ from uuid import UUID
 import pytest
 
 from ferryman import Client, Ferryman, Turn
+from ferryman.agents.intake.timeline import Moment
 from tests.surfaces import ferry
 
 pytestmark = pytest.mark.contract("A17", "S3", "K22")
@@ -25,6 +26,15 @@ def make(url: str) -> Ferryman:
     return app
 
 
+async def waiting(app: Ferryman, turn: UUID) -> list[Moment]:
+    """Wait until a turn waits for a call, and return it."""
+    while True:
+        calls = [each for each in await app.agents.timeline(turn) if each.kind == "call"]
+        if calls:
+            return calls
+        await asyncio.sleep(0.02)
+
+
 async def test_agents_are_made_asked_watched_explained_and_stopped(database_url: str) -> None:
     url = database_url
     app = make(url)
@@ -39,8 +49,7 @@ async def test_agents_are_made_asked_watched_explained_and_stopped(database_url:
     waits = await run("explain", turn, "--json")
     async with app, app.worker():
         async with asyncio.timeout(20):
-            while not (calls := [e for e in await app.agents.timeline(UUID(turn)) if e.kind == "call"]):
-                await asyncio.sleep(0.02)
+            calls = await waiting(app, UUID(turn))
         explained = await run("explain", turn)
         drawn = await run("agent", "timeline", turn)
         stopped = await run("agent", "stop", turn)

@@ -67,7 +67,7 @@ class Batches:
         """Serve one tenant."""
         self._db = db
         self._doorbell = doorbell
-        self._ends = ends
+        self.ends = ends
         self._profiles = profiles
         self._tenant = tenant
 
@@ -85,7 +85,7 @@ class Batches:
         `fail_fast` and `deadline_seconds` are those of the source; `id` makes a repeat harmless; `budget` is for all that the
         batch leads to. BATCH_REFUSED says what is wrong, and then nothing was made.
         """
-        read = rules.read({"tasks": tasks, **asked}, self._ends.terms)
+        read = rules.read({"tasks": tasks, **asked}, self.ends.terms)
         batch = id or ids.new_id()
         caller = Caller(
             tenant=self._tenant,
@@ -103,7 +103,7 @@ class Batches:
     async def _fork(self, asked: Fork, caller: Caller, batch: UUID, budget: Budget | None) -> Forked | Refused:
         async with self._db.transaction() as tx:
             answer = await intake.fork(
-                tx, asked, caller, self._ends.terms, profiles=self._profiles.profiles, policy=None, id=batch
+                tx, asked, caller, self.ends.terms, profiles=self._profiles.profiles, policy=None, id=batch
             )
             if budget is not None and isinstance(answer, Forked) and answer.created:
                 await budgets.create(tx, batch, tenant=caller.tenant, **asdict(budget))
@@ -147,7 +147,7 @@ class Batches:
     async def result(self, batch: UUID) -> Mapping[str, Any]:
         """Return what a batch came to, or has come to so far (its status is then `running`)."""
         record = await self.get(batch)
-        return rules.result(record.status, await self.tasks(batch), limit=self._ends.terms.card_limit)
+        return rules.result(record.status, await self.tasks(batch), limit=self.ends.terms.card_limit)
 
     async def wait(self, batch: UUID, *, timeout: timedelta | float | None = None) -> BatchRecord:
         """Wait until a batch has ended; raises TimeoutError after `timeout`."""
@@ -168,7 +168,7 @@ class Batches:
         after = Aftermath()
         with spoken():
             async with self._db.transaction() as tx:
-                closed = await cancel(tx, [batch], self._ends.parties, self._ends.terms, reason=CANCELED, after=after)
+                closed = await cancel(tx, [batch], self.ends.parties, self.ends.terms, reason=CANCELED, after=after)
         after.ring(self._doorbell)
         return bool(closed)
 

@@ -15,10 +15,9 @@ from typing import Any
 
 from ferryman.agents import watch as agents_watch
 from ferryman.agents.ends import Parties
-from ferryman.agents.intake.delegate import DelegateEnds
 from ferryman.agents.intake.report import ToolEnds
 from ferryman.agents.ports import SettlesTurns
-from ferryman.agents.rules import DELEGATE, TOOL
+from ferryman.agents.rules import TOOL
 from ferryman.agents.work.profiles import Profiles
 from ferryman.app import crews
 from ferryman.app import tasks as doors
@@ -28,9 +27,8 @@ from ferryman.app.fit import Fit
 from ferryman.app.queues import Queues
 from ferryman.app.registry import Registry
 from ferryman.app.schedules import Schedules
-from ferryman.app.terms import batch_terms, switches, turn_terms
+from ferryman.app.terms import switches, turn_terms
 from ferryman.batches import watch as batches_watch
-from ferryman.batches.ends import BatchEnds
 from ferryman.kernel import db, errors, events, ids, lease, migrate, part, payload, telemetry, watchdog
 from ferryman.kernel.doorbell import Doorbell, NoDoorbell
 from ferryman.kernel.doorbell_pg import PostgresDoorbell
@@ -73,12 +71,6 @@ class Opened:
     batches: Batches
     profiles: Profiles
     streams: Streams
-    ends: BatchEnds
-
-    @property
-    def parties(self) -> Parties:
-        """Whom the ends of turns concern."""
-        return self.agents.parties
 
     def line(self, patience: timedelta | None = None, **settings: str) -> Line:
         """Make a connection of our own."""
@@ -142,24 +134,18 @@ async def open_app(
     url = await address(settings)
     if settings.database_url is None:
         await migrate.migrate(url, schema=settings.schema)
-    database = Database(url, schema=settings.schema, size=settings.pool.size)
     bell = doorbell or make_doorbell(settings, url)
-    try:
-        await database.open()
-        await check(url, settings.schema)
-        await _hear(bell)
-    except BaseException:
-        await database.close()
-        raise
+    database = await _connect(settings, url, bell)
+    line = partial(Line, url, schema=settings.schema, patience=PATIENCE)
     tasks = doors.Tasks(
         database,
         bell,
         handlers,
         owners,
-        creates=Line(url, schema=settings.schema, patience=PATIENCE),
-        keyed=Line(url, schema=settings.schema, patience=PATIENCE),
-        cancels=Line(url, schema=settings.schema, patience=PATIENCE),
-        flows=Line(url, schema=settings.schema, patience=PATIENCE),
+        creates=line(),
+        keyed=line(),
+        cancels=line(),
+        flows=line(),
         tenant=settings.tenant,
         ends_after=settings.tasks.ends_after,
         payload_limit=settings.tasks.payload_limit,
@@ -172,28 +158,20 @@ async def open_app(
         bell,
         handlers,
         tasks,
-        moves=Line(url, schema=settings.schema, patience=PATIENCE),
+        moves=line(),
         ends_after=settings.tasks.ends_after,
         payload_limit=settings.tasks.payload_limit,
     )
     profiles, streams = profiles or Profiles(), Streams(settings.nats_url)
-    delegated = DelegateEnds(Parties(turn_terms(settings)))
-    ends = BatchEnds(
-        batch_terms(settings), turn_terms(settings), tasks=owners, others={DELEGATE: delegated, **(turn_owners or {})}
-    )
+    ends = crews.ends(settings, owners, turn_owners or {})
     agents = Agents(
-        database,
-        bell,
-        ends.parties,
-        line=partial(Line, url, schema=settings.schema, patience=PATIENCE),
-        tenant=settings.tenant,
-        profiles=profiles,
-        streams=streams,
-    )
+        database, bell, ends.parties, line=line, tenant=settings.tenant, profiles=profiles, streams=streams
+    )  # fmt: skip
+    batches = Batches(database, bell, ends, profiles, tenant=settings.tenant)
     agreed = Queues(database, bell, lambda: tasks.tenant)
     opened = Opened(
         settings, url, handlers, owners, database, bell, tasks, agreed, schedules, agents,
-        Batches(database, bell, ends, profiles, tenant=settings.tenant), profiles, streams, ends,
+        batches, profiles, streams,
     )  # fmt: skip
     try:
         await tasks.flows.open()
@@ -201,6 +179,18 @@ async def open_app(
         await opened.close()
         raise
     return opened
+
+
+async def _connect(settings: Settings, url: str, bell: Doorbell) -> Database:
+    database = Database(url, schema=settings.schema, size=settings.pool.size)
+    try:
+        await database.open()
+        await check(url, settings.schema)
+        await _hear(bell)
+    except BaseException:
+        await database.close()
+        raise
+    return database
 
 
 async def _hear(bell: Doorbell) -> None:
@@ -329,11 +319,7 @@ async def _work(opened: Opened, stop: asyncio.Event, ground: Line, agreed: Terms
             home=opened.database,
             looks=opened.tasks.flows.looks,
         )
-        parts: list[part.Part] = [
-            tasks,
-            *crews.turns(opened, agreed, line=line, boot_id=boot_id),
-            *crews.batches(opened, line=line),
-        ]
+        parts: list[part.Part] = [tasks, *crews.parts(opened, agreed, line=line, boot_id=boot_id)]
         await part.run(parts, stop, grace=agreed.grace, beside={"watchdog": watching})
         fit.confirm()
     finally:
@@ -365,7 +351,7 @@ def rules(opened: Opened) -> list[watchdog.Rule]:
             interval=worker.watchdog_interval,
         ),
         *agents_watch.rules(opened.agents.parties, opened.doorbell, sweep=worker.lease_sweep),
-        *batches_watch.rules(opened.ends, opened.doorbell, sweep=worker.lease_sweep),
+        *batches_watch.rules(opened.batches.ends, opened.doorbell, sweep=worker.lease_sweep),
         watch.retention(kept=opened.settings.tasks.retention, failed_kept=opened.settings.tasks.retention_failed),
         *watch.leavings(kept=opened.settings.tasks.retention),
         watchdog.W16,

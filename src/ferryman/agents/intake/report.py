@@ -22,7 +22,7 @@ async def report(
 ) -> list[Answer]:
     """Take results in, and answer for each: accepted, with or without effect, or rejected.
 
-    Whoever holds the heads already (a tool's end, which locked them first) says so: locking again would cost a trip.
+    With `locked` the caller holds the heads already, as a tool's end does, which locked them first.
     """
     answers: dict[int, Answer] = {}
     for place, each in enumerate(reports):
