@@ -1,6 +1,7 @@
 """fork_join as users see it: from an agent's turn and from outside, with real workers."""
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -201,7 +202,7 @@ async def test_a_budget_holds_over_the_whole_batch(database_url: str) -> None:
 async def test_a_handler_that_is_run_anew_joins_the_same_batch(database_url: str) -> None:
     first, second = an_app(database_url), an_app(database_url)
     async with first:
-        async with first.worker():
+        async with first.worker(grace=timedelta(0)):
             turn = await send(first, "parent", {"tasks": [task("child", "slow")], "deadline_seconds": 600})
             await until(lambda: _sent(first))
         [batch] = await first.batches.list()

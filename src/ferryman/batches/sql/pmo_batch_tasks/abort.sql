@@ -3,13 +3,28 @@
 with clock as materialized (
     select ferryman.clock() as now
 ),
+open as materialized (
+    select task.id
+    from (select given.id from unnest((select :batches::uuid[])) as given (id) limit (select 1000000)) as word
+    cross join lateral (
+        select task.id
+        from ferryman.pmo_batch_tasks as task
+        where task.batch_id = word.id
+          and task.finished_at is null
+        order by task.task_index
+        limit (select 1000000)
+    ) as task
+),
 held as materialized (
     select task.id, task.status as was,
            task.status = 'dispatched' and task.current_turn_epoch is null
            and task.dispatched_at <= clock.now - :warn_after::interval
-           and not exists (select from ferryman.agent_inbox as message where message.id = task.current_agent_turn_id) as lost
-    from clock, unnest((select :batches::uuid[])) as given (id)
-    join ferryman.pmo_batch_tasks as task on task.batch_id = given.id
+           and message.id is null as lost
+    from clock, (select id from open order by id limit (select 1000000)) as open
+    join ferryman.pmo_batch_tasks as task on task.id = open.id
+    left join lateral (
+        select message.id from ferryman.agent_inbox as message where message.id = task.current_agent_turn_id limit 1
+    ) as message on true
     where task.finished_at is null
     order by task.id
     for update of task

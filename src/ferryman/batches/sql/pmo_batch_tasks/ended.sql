@@ -9,6 +9,11 @@ from (
     order by task.dispatched_at
     limit 2000
 ) as task
-join ferryman.agent_inbox as message on message.id = task.current_agent_turn_id
-where message.turn_status is not null
+cross join lateral (
+    select message.*
+    from ferryman.agent_inbox as message
+    where message.id = task.current_agent_turn_id
+      and message.turn_status is not null
+    limit 1
+) as message
 limit :limit
