@@ -73,7 +73,7 @@ async def _plant(yard: Yard, status: TaskStatus) -> tuple[UUID, UUID]:
 
 
 async def _claim(tx: Tx, _batch: UUID, id: UUID) -> bool:
-    return id in {each.id for each in await tasks.claim(tx, room=10, scan=10)}
+    return id in {each.id for each in (await tasks.claim(tx, room=10, scan=10))[0]}
 
 
 async def _accept(tx: Tx, _batch: UUID, id: UUID) -> bool:

@@ -14,7 +14,7 @@ from ferryman.batches.ends import absorb, hold
 from ferryman.batches.model import Caller, Terms
 from ferryman.kernel.pool import Database
 from tests.agents.house import TENANT
-from tests.batches.yard import Yard, task
+from tests.batches.yard import BROKEN_INBOX, REFUSE, Yard, task
 
 
 @pytest.mark.contract("B5", "B6", "B7", "B9")
@@ -104,22 +104,12 @@ async def test_a_dispatch_that_can_never_succeed_fails_its_task(yard: Yard) -> N
     assert len(await yard.told()) == 1
 
 
-BROKEN_INBOX = """
-create function ferryman.refuse_some() returns trigger language plpgsql as $$
-begin
-    if new.agent_id = 'bob' then raise exception 'the inbox of bob is broken'; end if;
-    return new;
-end $$
-"""
-
-
 @pytest.mark.contract("B5", "K18")
 async def test_a_dispatch_that_goes_wrong_is_tried_five_times_again(yard: Yard) -> None:
     await yard.agent("bob")
     batch = await yard.fork(task(), task("bob", strategy="reuse"))
     await yard.write(BROKEN_INBOX)
-    trigger = "create trigger refuse_some before insert on ferryman.agent_inbox for each row"
-    await yard.write(f"{trigger} execute function ferryman.refuse_some()")
+    await yard.write(REFUSE)
 
     for attempt, delay in enumerate((2, 4, 8, 16, 30), 1):
         assert await yard.dispatch(careful=True)

@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from tests.agents.house import OTHER
-from tests.batches.yard import Yard, caller_of, task
+from tests.batches.yard import BROKEN_INBOX, REFUSE, Yard, caller_of, task
 
 
 @pytest.mark.contract("W10", "B8", "B14")
@@ -186,6 +186,16 @@ async def test_what_nobody_rang_for_is_sent_by_the_watchdog(yard: Yard) -> None:
     batch = await yard.fork(task(), task())
     await yard.tick_batches("B5")
     assert await yard.statuses(batch) == ["dispatched", "dispatched"]
+
+
+@pytest.mark.contract("B5", "W23", "K9")
+async def test_one_bad_task_does_not_keep_the_others_from_being_sent(yard: Yard) -> None:
+    await yard.agent("bob")
+    batch = await yard.fork(task(), task("bob", strategy="reuse"), task())
+    await yard.write(BROKEN_INBOX)
+    await yard.write(REFUSE)
+    await yard.tick_batches("B5")
+    assert await yard.statuses(batch) == ["dispatched", "pending", "dispatched"]
 
 
 @pytest.mark.contract("W21", "K21", "B14")

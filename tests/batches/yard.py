@@ -27,6 +27,18 @@ from tests.agents.house import OWNER, SECOND, TENANT, House
 
 PROFILES = {name: SimpleNamespace(worker_target="default", when_busy="enqueue") for name in ("child", "writer")}
 CALL = "call-1"
+# An inbox that fails for one agent.
+BROKEN_INBOX = """
+create function ferryman.refuse_some() returns trigger language plpgsql as $$
+begin
+    if new.agent_id = 'bob' then raise exception 'the inbox of bob is broken'; end if;
+    return new;
+end $$
+"""
+REFUSE = (
+    "create trigger refuse_some before insert on ferryman.agent_inbox for each row"
+    " execute function ferryman.refuse_some()"
+)
 
 
 def task(ref: str = "child", instruction: str = "go", strategy: str = "new", **more: Any) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from ferryman import Ferryman, Turn
+from ferryman import Client, Ferryman, Turn
 from tests.surfaces import ferry
 
 pytestmark = pytest.mark.contract("B10", "B9", "B1", "S3")
@@ -61,3 +61,16 @@ async def test_batches_are_forked_shown_listed_and_canceled(database_url: str) -
     assert wrong.code == 2
     assert "tasks[0].profile_name: is not supported any more" in wrong.err
     assert unknown.code == 4
+
+
+def test_plain_code_reaches_batches(database_url: str) -> None:
+    with Client(make(database_url)) as client:
+        batch = client.batches.fork([_task("clerk", "one", "new")])
+
+        assert (client.batches.get(batch).status, len(client.batches.tasks(batch))) == ("running", 1)
+        assert [each.id for each in client.batches.list()] == [batch]
+        assert client.batches.cancel(batch)
+        assert client.batches.result(batch)["results"] == [
+            {"task_index": 0, "status": "canceled", "output_box_id": str(client.batches.tasks(batch)[0].output_box_id),
+             "error": "canceled"}
+        ]  # fmt: skip

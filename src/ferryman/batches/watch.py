@@ -18,10 +18,13 @@ from ferryman.batches.states import FAILED
 from ferryman.batches.store import batches, tasks
 from ferryman.batches.work.dispatch import dispatch
 from ferryman.batches.work.part import ORPHANED
+from ferryman.kernel import errors, telemetry
 from ferryman.kernel.db import Row, Tx
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.invariants import Invariant, declare
 from ferryman.kernel.watchdog import Rule
+
+log = telemetry.logger("batches")
 
 _HERE = "ferryman.batches"
 QUEUED = "queued"
@@ -55,7 +58,14 @@ class _Rules:
 
     async def send(self, tx: Any, limit: int) -> Sequence[Row]:
         """Send what is due; looking and acting are one, for the look locks."""
-        done = await dispatch(tx, self.parties, self.terms, after=self.after, room=limit, careful=True)
+        try:
+            async with tx.transaction():
+                done = await dispatch(tx, self.parties, self.terms, after=self.after, room=limit)
+        except errors.DatabaseUnavailable:
+            raise
+        except Exception:
+            log.exception("a set of tasks could not be dispatched: each is tried by itself")
+            done = await dispatch(tx, self.parties, self.terms, after=self.after, room=limit, careful=True)
         return [{"id": n} for n in range(done.taken)]
 
     async def expire(self, tx: Tx, found: Sequence[Row]) -> int:

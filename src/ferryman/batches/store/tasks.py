@@ -22,9 +22,11 @@ _WARN = load(_HERE, "pmo_batch_tasks/warn")
 _ENDED = load(_HERE, "pmo_batch_tasks/ended")
 
 
-async def claim(tx: Tx, *, room: int, scan: int) -> list[Claimed]:
-    """Take tasks that are to be sent, fairly, and lock their batches."""
-    return [Claimed(*row) for row in await many(tx, _CLAIM, room=room, scan=scan)]  # type: ignore[misc]
+async def claim(tx: Tx, *, room: int, scan: int) -> tuple[list[Claimed], int]:
+    """Take tasks that are to be sent, fairly, and lock their batches; say also how many were found, held or not."""
+    rows = await many(tx, _CLAIM, room=room, scan=scan)
+    taken = [Claimed(*(row[name] for name in Claimed._fields)) for row in rows if row["id"] is not None]
+    return taken, rows[0]["found"]
 
 
 async def accept(tx: Tx, epochs: Mapping[UUID, int]) -> set[UUID]:

@@ -26,7 +26,7 @@ log = telemetry.logger("batches")
 
 
 class Pass(NamedTuple):
-    """What one pass came to."""
+    """What one pass came to; `more`: there may be something left, of batches that somebody holds if nothing was taken."""
 
     taken: int
     more: bool
@@ -37,9 +37,9 @@ async def dispatch(
 ) -> Pass:
     """Send a set of tasks. `careful` asks for each turn by itself, where asking for all of them failed."""
     room = min(room or terms.dispatch_concurrency, terms.dispatch_concurrency)
-    taken = await tasks.claim(tx, room=room, scan=terms.scan_limit)
+    taken, found = await tasks.claim(tx, room=room, scan=terms.scan_limit)
     if not taken:
-        return Pass(0, more=False)
+        return Pass(0, more=found > 0)
     # Parents' heads as well: a dispatch that is refused may close its batch.
     heads = {(each.tenant, each.agent_id) for each in taken}
     heads |= {(each.tenant, each.parent_agent_id) for each in taken if each.parent_agent_id is not None}
@@ -51,7 +51,7 @@ async def dispatch(
         answers = await agents.enqueue(tx, orders, parties, after=after)
     faults.point("batch.dispatched")
     await _note(tx, list(zip(taken, answers, strict=True)), parties, terms, after=after)
-    return Pass(len(taken), more=len(taken) == room)
+    return Pass(len(taken), more=True)
 
 
 def _order(task: Claimed) -> Order:

@@ -14,7 +14,7 @@ from uuid import UUID
 from ferryman.agents.ends import Aftermath
 from ferryman.batches.ends import BatchEnds, cancel
 from ferryman.batches.store import batches
-from ferryman.batches.work.dispatch import dispatch
+from ferryman.batches.work.dispatch import Pass, dispatch
 from ferryman.batches.work.forks import PENDING
 from ferryman.kernel import errors, faults, telemetry
 from ferryman.kernel.doorbell import Doorbell
@@ -24,6 +24,7 @@ log = telemetry.logger("batches")
 
 ORPHANED = "parent_ended"
 LIMIT = 200
+HELD_SECONDS = 0.02  # how long whoever holds a batch is left to be done with it
 
 
 class BatchWorker:
@@ -78,14 +79,16 @@ class BatchWorker:
                 await asyncio.Event().wait()  # no part of a worker ends by itself
             try:
                 await self._orphans()
-                while not self._stopping and await self._pass():
-                    pass
+                while not self._stopping and (done := await self._pass()).more:
+                    await self._orphans()
+                    if not done.taken:
+                        await asyncio.sleep(HELD_SECONDS)
             except errors.DatabaseUnavailable as error:
                 log.warning("the database is away: the watchdog goes on with batches", extra={"error": error.message})
             except Exception:
                 log.exception("a look at batches failed: the watchdog goes on with them")
 
-    async def _pass(self) -> bool:
+    async def _pass(self) -> Pass:
         """Send one set; where that fails, a smaller one, each by itself."""
         after = Aftermath()
         try:
@@ -101,7 +104,7 @@ class BatchWorker:
         if done.taken:
             faults.point("batch.sent")
         after.ring(self._doorbell)
-        return done.more
+        return done
 
     async def _orphans(self) -> None:
         """End batches whose parents were stopped, and so their children, down the tree (B11)."""

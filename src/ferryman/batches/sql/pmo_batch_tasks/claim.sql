@@ -45,14 +45,15 @@ due as materialized (
     select batches.tenant, batches.batch_id, batches.nth, task.id, task.place
     from clock, batches
     cross join lateral (
-        select task.id, row_number() over (order by task.task_index) as place
+        select task.id, task.task_index, row_number() over (order by task.task_index) as place
         from ferryman.pmo_batch_tasks as task
         where task.status = 'pending' and task.retryable
           and task.tenant = batches.tenant
           and task.batch_id = batches.batch_id
           and task.next_retry_at <= clock.now
         order by task.task_index
-        limit :room
+        -- Twice its share is enough: what small batches leave is taken by the next pass.
+        limit (select 1 + 2 * :room::integer / (1 + count(*)) from batches)
     ) as task
 ),
 -- One task of each batch, then a second of each; of those, one batch of each tenant, then a second of each.
@@ -95,7 +96,10 @@ told as (
            jsonb_build_object('batch_id', sent.batch_id, 'agent_turn_id', sent.agent_turn_id, 'attempt', sent.attempt_count)
     from sent, clock
 )
-select id, batch_id, tenant, agent_id, agent_turn_id, attempt_count, context_box_id, output_box_id, parent_agent_id,
-       parent_agent_turn_id, parent_step_id, parent_channel_id, recursion_depth, budget_id, traceparent
-from sent
-order by batch_id, task_index
+-- One row at least: how many were found, also if all of them are of batches that somebody holds.
+select sent.id, sent.batch_id, sent.tenant, sent.agent_id, sent.agent_turn_id, sent.attempt_count, sent.context_box_id,
+       sent.output_box_id, sent.parent_agent_id, sent.parent_agent_turn_id, sent.parent_step_id, sent.parent_channel_id,
+       sent.recursion_depth, sent.budget_id, sent.traceparent, found.count as found
+from (select count(*)::integer as count from ranked) as found
+left join sent on true
+order by sent.batch_id, sent.task_index
