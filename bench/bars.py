@@ -126,17 +126,18 @@ class Limit:
     figure: str
     most: float
     unit: str
+    least: bool = False  # then it is how little may be
 
     def judge(self, results: Results) -> Verdict | None:
         values = results.rounds(self.figure, OURS).values()
         if not values:
             return None
-        kept = [value <= self.most for value in values]
+        kept = [value >= self.most if self.least else value <= self.most for value in values]
         return Verdict(
             what=self.what,
             ours=statistics.median(values),
             ratio=f"({number(min(values))}..{number(max(values))})",
-            bar=f"<= {self.most:g} {self.unit}",
+            bar=f"{'>=' if self.least else '<='} {self.most:g} {self.unit}",
             verdict=sentence(
                 MET if all(kept) else UNDECIDED if any(kept) else MISSED, None, busy=results.was_busy(self.figure, OURS)
             ),
@@ -216,6 +217,12 @@ def cost(results: Results) -> Checks:
     ]
 
 
+@pytest.mark.contract("P11")
+def commands(results: Results) -> Checks:
+    what, figure = "commands with three capabilities, /s", "commands.rate"
+    return [Limit(what, figure, 500, "/s", least=True), Limit(f"{what} (goal)", figure, 1_500, "/s", least=True)]
+
+
 # No tag: of P9 the agents' turns, and of P13 most of the ways to grow, are not measured here.
 def join(results: Results) -> Checks:
     return [
@@ -251,6 +258,7 @@ BARS: dict[str, Callable[[Results], Checks]] = {
     "P7": workflows,
     "P8": cost,
     "P9": join,
+    "P11": commands,
     "P13": growth,
     "P14": start,
 }

@@ -19,6 +19,7 @@ Figures = dict[str, float]
 DRAIN_WITHIN = 60.0
 SCHEDULE_WITHIN = 60.0
 LATENCY_JOBS = 200
+COMMANDS_IN_FLIGHT = 200
 LEAD = 6.0
 DEEP_ROWS = 1_000_000
 
@@ -38,12 +39,12 @@ def await_starts(stage: Stage, count: int, until: float) -> None:
         time.sleep(0.005)
 
 
-def await_ends(stage: Stage, count: int, until: float) -> float:
+def await_ends(stage: Stage, count: int, until: float, *, done_by: str | None = None) -> float:
     """Return when the database shows `count` completions, as the time at which it did."""
     with stage.server.connect(stage.database) as connection:
         while True:
             asked = time.monotonic()
-            done = connection.execute(stage.card.done.encode()).fetchone()
+            done = connection.execute((done_by or stage.card.done).encode()).fetchone()
             now = time.monotonic()
             if done is not None and int(str(done[0])) >= count:
                 return now
@@ -174,6 +175,29 @@ def steps(stage: Stage) -> Figures:
     return {"rate": count / took, "cpu": (cpu + store) / count * 10_000, "wal": spent.wal / count}
 
 
+def commands(stage: Stage) -> Figures:
+    """Commands with three capabilities each, sent while a worker runs: from the first send until every one is completed."""
+    stage.fresh()
+    count = stage.count("commands")
+    with stage.crew(1) as crew:
+        before, cpu, store = stage.server.counters(stage.database), crew.cpu(), stage.server.cpu()
+        begun = stage.marks.go()
+        sent = stage.client("commands", count, flight=COMMANDS_IN_FLIGHT)["seconds"]
+        ended = await_ends(stage, count, begun + DRAIN_WITHIN, done_by=stage.card.done_commands)
+        # The client's own start is not the product's: from the first mapping that began.
+        took = ended - min(stage.marks.started(count))
+        cpu, store = crew.cpu() - cpu, stage.server.cpu() - store
+        spent = stage.server.counters(stage.database) - before
+        return {
+            "rate": count / took,
+            "sent": count / sent,
+            "cpu_worker": cpu / count * 10_000,
+            "cpu_store": store / count * 10_000,
+            "wal": spent.wal / count,
+            "memory": crew.memory("VmHWM"),
+        }
+
+
 def schedule(stage: Stage, lead: float = LEAD) -> Figures:
     """Jobs that all fall due at one instant, created before it: how late they begin."""
     stage.fresh()
@@ -242,6 +266,7 @@ WORKLOADS: dict[str, Callable[[Stage], Figures]] = {
     "latency": latency,
     "join": join,
     "steps": steps,
+    "commands": commands,
     "schedule": schedule,
     "deep": deep,
     "gates": gates,

@@ -81,6 +81,7 @@ class Sizes:
     schedule: int = 10_000
     join: int = 10
     steps: int = 200
+    commands: int = 100
     gates: int = 10_000
     deep: int = 20_000
 
@@ -94,6 +95,7 @@ class Card:
     can: Sequence[str]
     sizes: Sizes
     done: str
+    done_commands: str
     fill: Mapping[str, str]
     settings: str
 
@@ -117,6 +119,7 @@ class Peer:
 
     name: ClassVar[str]
     done: ClassVar[str]
+    done_commands: ClassVar[str] = ""
     durable: ClassVar[bool] = True
     can: ClassVar[Sequence[str]] = ("enqueue", "bulk", "drain", "latency", "schedule", "startup")
     sizes: ClassVar[Sizes] = Sizes()
@@ -150,6 +153,10 @@ class Peer:
 
     async def create_workflows(self, jobs: range) -> None:
         """Create workflows of STEPS durable steps each; `marks.start` is called first in each."""
+        raise NotImplementedError
+
+    async def command(self, job: int) -> None:
+        """Send a command that starts three capabilities; `marks.start` is called first in its mapping."""
         raise NotImplementedError
 
     async def create_keyed(self, jobs: range, *, keys: int, slots: int) -> None:
@@ -225,6 +232,18 @@ async def _steps(peer: Peer, order: Order) -> dict[str, Any]:
     return {}
 
 
+async def _commands(peer: Peer, order: Order) -> dict[str, Any]:
+    jobs = iter(range(order.count))
+
+    async def loop() -> None:
+        for job in jobs:
+            await peer.command(job)
+
+    begun = time.monotonic()
+    await asyncio.gather(*(loop() for _ in range(order.flight)))
+    return {"seconds": time.monotonic() - begun}
+
+
 async def _keyed(peer: Peer, order: Order) -> dict[str, Any]:
     await peer.create_keyed(range(order.count), keys=order.keys, slots=order.slots)
     return {}
@@ -237,6 +256,7 @@ OPERATIONS: dict[str, Callable[[Peer, Order], Awaitable[dict[str, Any]]]] = {
     "latency": _latency,
     "join": _join,
     "steps": _steps,
+    "commands": _commands,
     "keyed": _keyed,
 }
 

@@ -24,6 +24,8 @@ FIGURES = (
     ("fan out 100 and join, ms", "join.p50"),
     ("10-step workflows, /s", "steps.rate"),
     ("WAL of a 10-step workflow, B", "steps.wal"),
+    ("commands with 3 capabilities, /s", "commands.rate"),
+    ("WAL of a command with 3 capabilities, B", "commands.wal"),
     ("all due at once, jobs", "schedule.jobs"),
     ("last start, ms", "schedule.last"),
     ("last start, ms per 1,000", "schedule.last_per_1000"),

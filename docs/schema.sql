@@ -558,6 +558,33 @@ $_$;
 
 COMMENT ON FUNCTION ferryman.explain(id uuid) IS 'What an object is doing, why it is not running, and what ends it when; null if there is none.';
 
+CREATE FUNCTION ferryman.explained_commands(id uuid) RETURNS jsonb
+    LANGUAGE sql STABLE
+    AS $$
+    select jsonb_build_object(
+        'domain', 'command', 'id', command.id, 'tenant', command.tenant, 'name', command.command_type, 'state', command.status,
+        'tasks', command.tasks, 'open', command.open, 'failed', command.failed, 'error_code', command.error_code,
+        'error_message', command.error_message,
+        'doing', case
+            when command.status = 'COMPLETED' then 'It has ended: all its tasks are completed.'
+            when command.status = 'FAILED' then format('It has ended: %s', command.error_message)
+            when command.status = 'RECEIVED' then 'It waits for its mapping to be run.'
+            else format('It is worked on: %s of its %s tasks and steps are under way.', command.open, greatest(command.tasks, command.open)) end)
+    from ferryman.command_inbox as command
+    where command.id = explained_commands.id
+    union all
+    select jsonb_build_object(
+        'domain', 'async_task', 'id', task.id, 'tenant', task.tenant, 'name', task.task_type, 'state', task.status,
+        'command', task.triggered_by_command_id, 'task', task.task,
+        'doing', case
+            when task.completed_at is not null then 'It has ended.'
+            when task.task is null then 'It waits for a result from outside.'
+            when task.status = 'PENDING' then 'It waits for its time.'
+            else 'Its capability runs as a task, or waits to.' end)
+    from ferryman.async_tasks as task
+    where task.id = explained_commands.id
+$$;
+
 CREATE FUNCTION ferryman.explained_schedules(id uuid) RETURNS jsonb
     LANGUAGE sql STABLE
     AS $$
@@ -610,6 +637,20 @@ CREATE FUNCTION ferryman.explained_turns(id uuid) RETURNS jsonb
     from ferryman.agent_inbox as message
     left join ferryman.agent_state_head as head on head.active_agent_turn_id = message.id
     where message.id = explained_turns.id and message.agent_turn_id = message.id
+$$;
+
+CREATE FUNCTION ferryman.explained_webhook_deliveries(id uuid) RETURNS jsonb
+    LANGUAGE sql STABLE
+    AS $$
+    select jsonb_build_object(
+        'domain', 'delivery', 'id', delivery.id, 'tenant', delivery.tenant, 'webhook', delivery.webhook_id,
+        'event_id', 'evt_' || delivery.event_id, 'state', delivery.state, 'attempt', delivery.attempts,
+        'doing', case when delivery.state = 'delivered' then 'It was delivered.'
+                      when delivery.state = 'dead' then 'It is dead.'
+                      when delivery.leased_until > ferryman.clock() then format('It is being sent, try %s.', delivery.attempts)
+                      else 'It waits to be sent.' end)
+    from ferryman.webhook_deliveries as delivery
+    where delivery.id = explained_webhook_deliveries.id
 $$;
 
 CREATE FUNCTION ferryman.full_limits(id uuid) RETURNS TABLE(whose text, slots bigint, held bigint, others bigint)
@@ -737,6 +778,50 @@ begin
     end if;
     return given::float8 * interval '1 s';
 end
+$$;
+
+CREATE FUNCTION ferryman.reasons_commands(id uuid) RETURNS TABLE(code text, says text, until timestamp with time zone, about jsonb)
+    LANGUAGE sql STABLE
+    AS $$
+    select 'waiting_for_mapping',
+           format('Its mapping is the task %s (%s), which is %s.', part.id, part.name, part.state), part.ends_at,
+           jsonb_build_object('task', part.id, 'state', part.state)
+    from ferryman.command_inbox as command
+    join ferryman.tasks as part on part.id = command.task
+    where command.id = reasons_commands.id and command.status = 'RECEIVED'
+    union all
+    (select 'waiting_for_async_task',
+           case when task.task is null then format('%s waits for a result from outside.', task.task_type)
+                else format('%s is under way as the task %s, which is %s.', task.task_type, task.task, coalesce(part.state, 'gone')) end,
+           task.deadline_at, jsonb_build_object('async_task', task.id, 'task', task.task, 'state', part.state)
+    from ferryman.async_tasks as task
+    left join ferryman.tasks as part on part.id = task.task
+    where (task.triggered_by_command_id = reasons_commands.id or task.id = reasons_commands.id) and task.completed_at is null
+    order by task.id
+    limit 20)
+    union all
+    (select 'waiting_for_follow_up',
+           format('What follows %s is the task %s (%s), which is %s.', task.task_type, part.id, part.name, part.state), part.ends_at,
+           jsonb_build_object('async_task', task.id, 'task', part.id, 'state', part.state)
+    from ferryman.async_tasks as task
+    join ferryman.tasks as part on part.id = task.follow_up
+    where task.triggered_by_command_id = reasons_commands.id and part.finished_at is null
+    order by task.id
+    limit 20)
+    union all
+    select 'nobody_knows_it', format('No living worker knows %s in the queue %s.', part.name, part.queue), null::timestamptz,
+           jsonb_build_object('name', part.name, 'queue', part.queue)
+    from (
+        select command.task as id from ferryman.command_inbox as command
+        where command.id = reasons_commands.id and command.status = 'RECEIVED'
+        union all
+        select task.task from ferryman.async_tasks as task
+        where (task.triggered_by_command_id = reasons_commands.id or task.id = reasons_commands.id) and task.completed_at is null
+    ) as owed
+    join ferryman.tasks as part on part.id = owed.id
+    where part.rank is not null
+      and not exists (select from ferryman.workers as worker
+                      where worker.seen_until >= ferryman.clock() and part.queue = any(worker.queues) and part.name = any(worker.handlers))
 $$;
 
 CREATE FUNCTION ferryman.reasons_schedules(id uuid) RETURNS TABLE(code text, says text, until timestamp with time zone, about jsonb)
@@ -1030,6 +1115,41 @@ CREATE FUNCTION ferryman.reasons_watchdog(id uuid) RETURNS TABLE(code text, says
       and exists (select from ferryman.bounds as bound where bound.id = reasons_watchdog.id and bound.rule = 'W13')
 $$;
 
+CREATE FUNCTION ferryman.reasons_webhook_deliveries(id uuid) RETURNS TABLE(code text, says text, until timestamp with time zone, about jsonb)
+    LANGUAGE sql STABLE
+    AS $$
+    with owed as materialized (
+        select delivery.*, webhook.state as webhook_state, webhook.updated_at as webhook_since, webhook.url,
+               delivery.leased_until > ferryman.clock() as sending
+        from ferryman.webhook_deliveries as delivery
+        join ferryman.webhooks as webhook on webhook.id = delivery.webhook_id
+        where delivery.id = reasons_webhook_deliveries.id
+    )
+    select 'webhook_paused', format('Its webhook is paused since %s.', ferryman.spelled(owed.webhook_since)), null::timestamptz,
+           jsonb_build_object('url', owed.url)
+    from owed
+    where owed.webhook_state = 'paused' and owed.finished_at is null
+    union all
+    select 'webhook_removed', 'Its webhook was removed while it was being sent.', null, jsonb_build_object('url', owed.url)
+    from owed
+    where owed.webhook_state = 'disabled' and owed.finished_at is null
+    union all
+    select 'last_try_failed', format('Try %s failed: %s.', owed.attempts, owed.last_error), null,
+           jsonb_build_object('url', owed.url, 'status', owed.last_status)
+    from owed
+    where owed.last_error is not null
+    union all
+    select 'backing_off', format('It is tried again at %s.', ferryman.spelled(owed.next_at)), owed.next_at, '{}'
+    from owed
+    where owed.finished_at is null and owed.sending is not true and owed.next_at > ferryman.clock()
+    union all
+    select 'due', 'It is due: a worker with relays.webhook_key sends it when its receiver has room.', null,
+           jsonb_build_object('url', owed.url)
+    from owed
+    where owed.finished_at is null and owed.sending is not true and owed.next_at <= ferryman.clock()
+      and owed.webhook_state = 'active'
+$$;
+
 CREATE FUNCTION ferryman.refuse(code text, said text, about jsonb) RETURNS void
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog'
@@ -1057,6 +1177,28 @@ begin
         errcode = 'FM003',
         message = 'CARD_IMMUTABLE',
         hint = 'A card is a fact: write another one.';
+end
+$$;
+
+CREATE FUNCTION ferryman.refuse_cursor() RETURNS trigger
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog'
+    AS $$
+begin
+    perform from ferryman.ingest_cursor_event as event
+    where event.id = new.last_event
+      and event.cursor_id = new.id
+      and event.new_position = new.position
+      and event.kind <> 'no-forward'
+      and event.prev_position is not distinct from case tg_op when 'UPDATE' then old.position end;
+    if not found then
+        raise exception using
+            errcode = 'FM003',
+            message = 'INGEST_CURSOR_REFUSED',
+            detail = jsonb_build_object('id', new.id, 'to', new.position)::text,
+            hint = 'A cursor moves after its event, forward, and by compare-and-set.';
+    end if;
+    return new;
 end
 $$;
 
@@ -1230,6 +1372,28 @@ begin
 end
 $_$;
 
+CREATE FUNCTION ferryman.unite_bounds() RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+declare
+    home oid := (select relnamespace from pg_class where oid = 'ferryman.watchdog'::regclass);
+    whole record;
+begin
+    for whole in
+        select kind.name,
+               string_agg(format('select %s from %s', kind.columns, part.oid::regclass), ' union all ' order by part.relname)
+                   as query
+        from (values ('bounds', 'domain, id, tenant, state, rule, ends_by, terminal_by'),
+                     ('overdue', 'domain, id, tenant, state, rule, ends_by')) as kind (name, columns)
+        join pg_class as part
+            on part.relnamespace = home and part.relkind = 'v' and starts_with(part.relname, kind.name || '_')
+        group by kind.name
+    loop
+        execute format('create or replace view %s.%I as %s', home::regnamespace, whole.name, whole.query);
+    end loop;
+end
+$$;
+
 CREATE FUNCTION ferryman.whole_in(asked jsonb, field text, lowest bigint, highest bigint, place integer) RETURNS bigint
     LANGUAGE plpgsql
     AS $_$
@@ -1390,6 +1554,60 @@ CREATE TABLE ferryman.agents (
     CONSTRAINT agents_when_busy_check CHECK ((when_busy = ANY (ARRAY['enqueue'::text, 'reject'::text, 'interrupt'::text, 'merge'::text])))
 );
 
+CREATE TABLE ferryman.async_tasks (
+    id uuid NOT NULL,
+    deadline_at timestamp with time zone NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    updated_at timestamp with time zone NOT NULL,
+    started_at timestamp with time zone,
+    completed_at timestamp with time zone,
+    triggered_by_command_id uuid,
+    task uuid,
+    follow_up uuid,
+    retry_count integer DEFAULT 0 NOT NULL,
+    max_retries integer DEFAULT 3 NOT NULL,
+    progress numeric(5,2) DEFAULT 0.00 NOT NULL,
+    status text DEFAULT 'PENDING'::text NOT NULL,
+    tenant text DEFAULT 'default'::text NOT NULL,
+    task_type text NOT NULL,
+    message_type text NOT NULL,
+    execution_node text,
+    input_data jsonb,
+    result_data jsonb,
+    error_data jsonb,
+    CONSTRAINT async_tasks_completed_at_present CHECK (((status = ANY (ARRAY['COMPLETED'::text, 'FAILED'::text, 'CANCELLED'::text])) = (completed_at IS NOT NULL))),
+    CONSTRAINT async_tasks_status_known CHECK ((status = ANY (ARRAY['PENDING'::text, 'RUNNING'::text, 'COMPLETED'::text, 'FAILED'::text, 'CANCELLED'::text]))),
+    CONSTRAINT check_completed_has_result CHECK (((status <> 'COMPLETED'::text) OR (result_data IS NOT NULL))),
+    CONSTRAINT check_completed_has_timestamp CHECK (((status <> ALL (ARRAY['COMPLETED'::text, 'FAILED'::text])) OR (completed_at IS NOT NULL))),
+    CONSTRAINT check_failed_has_error CHECK (((status <> 'FAILED'::text) OR (error_data IS NOT NULL))),
+    CONSTRAINT check_max_retries_non_negative CHECK ((max_retries >= 0)),
+    CONSTRAINT check_progress_range CHECK (((progress >= 0.0) AND (progress <= 100.0))),
+    CONSTRAINT check_retry_count_valid CHECK (((retry_count >= 0) AND (retry_count <= max_retries))),
+    CONSTRAINT check_running_has_started CHECK (((status <> 'RUNNING'::text) OR (started_at IS NOT NULL)))
+)
+WITH (fillfactor='80', autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
+
+COMMENT ON COLUMN ferryman.async_tasks.task IS 'The task that runs its capability; null: the result comes from outside.';
+
+COMMENT ON COLUMN ferryman.async_tasks.follow_up IS 'The task that runs what was registered for its result, if anything was.';
+
+CREATE VIEW ferryman.async_task_statistics AS
+ SELECT task.tenant,
+    task.task_type,
+    task.status,
+    count(*) AS count,
+    avg(took.seconds) AS mean_seconds,
+    percentile_cont((0.5)::double precision) WITHIN GROUP (ORDER BY took.seconds) AS p50_seconds,
+    percentile_cont((0.95)::double precision) WITHIN GROUP (ORDER BY took.seconds) AS p95_seconds,
+    max(took.seconds) AS max_seconds,
+    max(task.created_at) AS latest_created_at,
+    max(task.completed_at) AS latest_completed_at
+   FROM (ferryman.async_tasks task
+     CROSS JOIN LATERAL ( SELECT (EXTRACT(epoch FROM (task.completed_at - task.started_at)))::double precision AS seconds) took)
+  GROUP BY task.tenant, task.task_type, task.status;
+
+COMMENT ON VIEW ferryman.async_task_statistics IS 'Async tasks by type and status: how many, and how long those took that have ended.';
+
 CREATE TABLE ferryman.turn_waiting_tools (
     tenant text NOT NULL,
     tool_call_id text NOT NULL,
@@ -1547,6 +1765,347 @@ UNION ALL
 
 COMMENT ON VIEW ferryman.bounds_batches IS 'Every batch and batch task that is live, the rule that ends it, and by when.';
 
+CREATE TABLE ferryman.command_inbox (
+    id uuid NOT NULL,
+    deadline_at timestamp with time zone NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    updated_at timestamp with time zone NOT NULL,
+    started_at timestamp with time zone,
+    finished_at timestamp with time zone,
+    task uuid NOT NULL,
+    tasks integer DEFAULT 0 NOT NULL,
+    open integer DEFAULT 1 NOT NULL,
+    failed integer DEFAULT 0 NOT NULL,
+    retry_count integer DEFAULT 0 NOT NULL,
+    status text NOT NULL,
+    tenant text DEFAULT 'default'::text NOT NULL,
+    scope text NOT NULL,
+    command_type text NOT NULL,
+    session_id text,
+    idempotency_key text,
+    traceparent text,
+    error_code text,
+    error_message text,
+    trouble text,
+    payload jsonb NOT NULL,
+    CONSTRAINT command_inbox_error_message_present CHECK (((status = 'FAILED'::text) = (error_message IS NOT NULL))),
+    CONSTRAINT command_inbox_finished_at_present CHECK (((status = ANY (ARRAY['COMPLETED'::text, 'FAILED'::text])) = (finished_at IS NOT NULL))),
+    CONSTRAINT command_inbox_open_lives CHECK (((open >= 0) AND ((open > 0) = (finished_at IS NULL)))),
+    CONSTRAINT command_inbox_retry_count_valid CHECK ((retry_count >= 0)),
+    CONSTRAINT command_inbox_status_known CHECK ((status = ANY (ARRAY['RECEIVED'::text, 'PROCESSING'::text, 'COMPLETED'::text, 'FAILED'::text])))
+)
+WITH (fillfactor='80', autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
+
+COMMENT ON COLUMN ferryman.command_inbox.task IS 'The task that runs its mapping.';
+
+COMMENT ON COLUMN ferryman.command_inbox.open IS 'Steps under way and async tasks that live; at 0 it has ended.';
+
+COMMENT ON COLUMN ferryman.command_inbox.trouble IS 'What went wrong first, while the rest is still under way.';
+
+CREATE VIEW ferryman.bounds_commands AS
+ SELECT 'command'::text AS domain,
+    command.id,
+    command.tenant,
+    command.status AS state,
+    'W14'::text AS rule,
+    command.deadline_at AS ends_by,
+    (command.deadline_at + ferryman.slack()) AS terminal_by
+   FROM ferryman.command_inbox command
+  WHERE (command.finished_at IS NULL)
+UNION ALL
+ SELECT 'async_task'::text AS domain,
+    task.id,
+    task.tenant,
+    task.status AS state,
+    'W14'::text AS rule,
+    task.deadline_at AS ends_by,
+    (task.deadline_at + ferryman.slack()) AS terminal_by
+   FROM ferryman.async_tasks task
+  WHERE (task.completed_at IS NULL);
+
+COMMENT ON VIEW ferryman.bounds_commands IS 'Every live command and async task, the rule that ends it, and by when.';
+
+CREATE TABLE ferryman.ingest_batch (
+    id uuid NOT NULL,
+    run_id uuid NOT NULL,
+    task_id uuid NOT NULL,
+    slice_id uuid NOT NULL,
+    watermark timestamp with time zone,
+    ends_by timestamp with time zone,
+    committed_at timestamp with time zone,
+    created_at timestamp with time zone NOT NULL,
+    updated_at timestamp with time zone NOT NULL,
+    record_count bigint DEFAULT 0 NOT NULL,
+    requests integer DEFAULT 1 NOT NULL,
+    batch_no integer NOT NULL,
+    has_next boolean,
+    tenant text NOT NULL,
+    status text NOT NULL,
+    before_token text NOT NULL,
+    after_token text,
+    idempotent_key text NOT NULL,
+    error_reason text,
+    stats jsonb DEFAULT '{}'::jsonb NOT NULL,
+    CONSTRAINT ingest_batch_committed_at_present CHECK (((status = 'SUCCEEDED'::text) = (committed_at IS NOT NULL))),
+    CONSTRAINT ingest_batch_ends_by_present CHECK (((status = 'RUNNING'::text) = (ends_by IS NOT NULL))),
+    CONSTRAINT ingest_batch_status_known CHECK ((status = ANY (ARRAY['RUNNING'::text, 'SUCCEEDED'::text, 'FAILED'::text, 'SKIPPED'::text])))
+);
+
+COMMENT ON COLUMN ferryman.ingest_batch.idempotent_key IS 'Its position in the slice: a later attempt meets it too.';
+
+CREATE TABLE ferryman.ingest_plan (
+    id uuid NOT NULL,
+    schedule_instance_id uuid NOT NULL,
+    cursor_id uuid,
+    window_from timestamp with time zone,
+    window_to timestamp with time zone,
+    lower bigint,
+    upper bigint,
+    ends_at timestamp with time zone NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    updated_at timestamp with time zone NOT NULL,
+    finished_at timestamp with time zone,
+    tenant text NOT NULL,
+    plan_key text NOT NULL,
+    source text NOT NULL,
+    endpoint text NOT NULL,
+    operation text NOT NULL,
+    strategy text NOT NULL,
+    status text NOT NULL,
+    expr_hash text NOT NULL,
+    campaign text NOT NULL,
+    expression jsonb NOT NULL,
+    params jsonb NOT NULL,
+    config jsonb NOT NULL,
+    budget jsonb NOT NULL,
+    CONSTRAINT ingest_plan_finished_at_present CHECK (((status = ANY (ARRAY['READY'::text, 'PARTIAL'::text, 'FAILED'::text])) = (finished_at IS NOT NULL))),
+    CONSTRAINT ingest_plan_operation_known CHECK ((operation = ANY (ARRAY['HARVEST'::text, 'BACKFILL'::text, 'UPDATE'::text]))),
+    CONSTRAINT ingest_plan_status_known CHECK ((status = ANY (ARRAY['DRAFT'::text, 'SLICING'::text, 'READY'::text, 'PARTIAL'::text, 'FAILED'::text]))),
+    CONSTRAINT ingest_plan_strategy_known CHECK ((strategy = ANY (ARRAY['TIME'::text, 'ID_RANGE'::text, 'CURSOR_LANDMARK'::text, 'VOLUME_BUDGET'::text, 'HYBRID'::text]))),
+    CONSTRAINT ingest_plan_window_forward CHECK (((window_from < window_to) AND (lower < upper)))
+);
+
+COMMENT ON COLUMN ferryman.ingest_plan.lower IS 'Where it begins, as a number: microseconds of an instant, or an id. Null: its slices have no order.';
+
+CREATE TABLE ferryman.ingest_run (
+    id uuid NOT NULL,
+    task_id uuid NOT NULL,
+    lease_owner uuid NOT NULL,
+    epoch bigint NOT NULL,
+    leased_until timestamp with time zone,
+    planned_at timestamp with time zone NOT NULL,
+    started_at timestamp with time zone,
+    finished_at timestamp with time zone,
+    updated_at timestamp with time zone NOT NULL,
+    attempt integer NOT NULL,
+    tenant text NOT NULL,
+    status text NOT NULL,
+    error_code text,
+    error_reason text,
+    stats jsonb DEFAULT '{}'::jsonb NOT NULL,
+    CONSTRAINT ingest_run_finished_at_present CHECK (((status = ANY (ARRAY['SUCCEEDED'::text, 'FAILED'::text, 'PARTIAL'::text, 'CANCELLED'::text])) = (finished_at IS NOT NULL))),
+    CONSTRAINT ingest_run_leased_until_present CHECK (((status = ANY (ARRAY['PLANNED'::text, 'RUNNING'::text])) = (leased_until IS NOT NULL))),
+    CONSTRAINT ingest_run_status_known CHECK ((status = ANY (ARRAY['PLANNED'::text, 'RUNNING'::text, 'SUCCEEDED'::text, 'FAILED'::text, 'PARTIAL'::text, 'CANCELLED'::text])))
+);
+
+CREATE TABLE ferryman.ingest_slice (
+    id uuid NOT NULL,
+    plan_id uuid NOT NULL,
+    cursor_id uuid,
+    window_from timestamp with time zone,
+    window_to timestamp with time zone,
+    lower bigint,
+    upper bigint,
+    covered bigint,
+    ends_at timestamp with time zone NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    updated_at timestamp with time zone NOT NULL,
+    slice_no integer NOT NULL,
+    estimate integer,
+    depth smallint NOT NULL,
+    priority smallint NOT NULL,
+    tenant text NOT NULL,
+    source text NOT NULL,
+    status text NOT NULL,
+    slice_signature_hash text NOT NULL,
+    reason text,
+    resliced_by uuid[],
+    spec jsonb NOT NULL,
+    params jsonb NOT NULL,
+    CONSTRAINT ingest_slice_covered_inside CHECK (((covered > lower) AND (covered <= upper))),
+    CONSTRAINT ingest_slice_forward CHECK (((window_from < window_to) AND (lower < upper))),
+    CONSTRAINT ingest_slice_status_known CHECK ((status = ANY (ARRAY['PENDING'::text, 'READY'::text, 'FAILED'::text])))
+);
+
+COMMENT ON COLUMN ferryman.ingest_slice.covered IS 'Everything from lower up to here has been fetched.';
+
+COMMENT ON COLUMN ferryman.ingest_slice.resliced_by IS 'The slices that stand in its place.';
+
+CREATE TABLE ferryman.ingest_task (
+    id uuid NOT NULL,
+    plan_id uuid NOT NULL,
+    slice_id uuid NOT NULL,
+    lease_owner uuid,
+    epoch bigint DEFAULT 0 NOT NULL,
+    scheduled_at timestamp with time zone NOT NULL,
+    rank timestamp with time zone,
+    ends_at timestamp with time zone NOT NULL,
+    leased_until timestamp with time zone,
+    claimed_at timestamp with time zone,
+    created_at timestamp with time zone NOT NULL,
+    updated_at timestamp with time zone NOT NULL,
+    finished_at timestamp with time zone,
+    decided_at timestamp with time zone,
+    max_items bigint,
+    max_requests bigint,
+    max_seconds integer NOT NULL,
+    lease_count integer DEFAULT 0 NOT NULL,
+    forgiven integer DEFAULT 0 NOT NULL,
+    attempt integer DEFAULT 0 NOT NULL,
+    used integer DEFAULT 0 NOT NULL,
+    max_attempts integer NOT NULL,
+    max_claims integer NOT NULL,
+    priority smallint NOT NULL,
+    tenant text NOT NULL,
+    source text NOT NULL,
+    endpoint text NOT NULL,
+    operation text NOT NULL,
+    status text NOT NULL,
+    idempotent_key text NOT NULL,
+    slice_signature_hash text NOT NULL,
+    expr_hash text NOT NULL,
+    error_code text,
+    error_reason text,
+    decision text,
+    params jsonb NOT NULL,
+    CONSTRAINT ingest_task_budget_some CHECK (((max_seconds > 0) AND (COALESCE(max_items, (1)::bigint) > 0) AND (COALESCE(max_requests, (1)::bigint) > 0))),
+    CONSTRAINT ingest_task_decision_known CHECK ((decision = ANY (ARRAY['bisect'::text, 'remainder'::text, 'none'::text]))),
+    CONSTRAINT ingest_task_finished_at_present CHECK (((status = ANY (ARRAY['SUCCEEDED'::text, 'FAILED'::text, 'PARTIAL'::text, 'CANCELLED'::text])) = (finished_at IS NOT NULL))),
+    CONSTRAINT ingest_task_lease_owner_present CHECK (((status = ANY (ARRAY['DISPATCHED'::text, 'EXECUTING'::text])) = (lease_owner IS NOT NULL))),
+    CONSTRAINT ingest_task_leased_until_present CHECK (((status = ANY (ARRAY['DISPATCHED'::text, 'EXECUTING'::text])) = (leased_until IS NOT NULL))),
+    CONSTRAINT ingest_task_rank_present CHECK (((status = 'QUEUED'::text) = (rank IS NOT NULL))),
+    CONSTRAINT ingest_task_status_known CHECK ((status = ANY (ARRAY['QUEUED'::text, 'DISPATCHED'::text, 'EXECUTING'::text, 'SUCCEEDED'::text, 'FAILED'::text, 'PARTIAL'::text, 'CANCELLED'::text])))
+);
+
+COMMENT ON COLUMN ferryman.ingest_task.epoch IS 'The fence: the number of its claim.';
+
+COMMENT ON COLUMN ferryman.ingest_task.rank IS 'Its place in the order of claiming: scheduled_at and ten minutes for each step of priority.';
+
+COMMENT ON COLUMN ferryman.ingest_task.forgiven IS 'Claims that were handed back or postponed, and so do not count against max_claims.';
+
+COMMENT ON COLUMN ferryman.ingest_task.used IS 'Runs that ended by their own fault and left something undone; max_attempts of them end the task.';
+
+COMMENT ON COLUMN ferryman.ingest_task.decision IS 'What the planner made of a PARTIAL end.';
+
+CREATE VIEW ferryman.bounds_ingest AS
+ SELECT 'ingest_plan'::text AS domain,
+    plan.id,
+    plan.tenant,
+    plan.status AS state,
+    'I1'::text AS rule,
+    plan.ends_at AS ends_by,
+    (plan.ends_at + ferryman.slack()) AS terminal_by
+   FROM ferryman.ingest_plan plan
+  WHERE (plan.finished_at IS NULL)
+UNION ALL
+ SELECT 'ingest_slice'::text AS domain,
+    slice.id,
+    slice.tenant,
+    slice.status AS state,
+    'I3'::text AS rule,
+    slice.ends_at AS ends_by,
+    (slice.ends_at + ferryman.slack()) AS terminal_by
+   FROM ferryman.ingest_slice slice
+  WHERE (slice.status = 'PENDING'::text)
+UNION ALL
+ SELECT 'ingest_task'::text AS domain,
+    task.id,
+    task.tenant,
+    task.status AS state,
+    'I5'::text AS rule,
+    task.ends_at AS ends_by,
+    (((task.ends_at + make_interval(secs => (task.max_seconds)::double precision)) + '00:11:00'::interval) + ferryman.slack()) AS terminal_by
+   FROM ferryman.ingest_task task
+  WHERE (task.rank IS NOT NULL)
+UNION ALL
+ SELECT 'ingest_task'::text AS domain,
+    task.id,
+    task.tenant,
+    task.status AS state,
+    'W15'::text AS rule,
+    task.leased_until AS ends_by,
+    (((task.ends_at + make_interval(secs => (task.max_seconds)::double precision)) + '00:11:00'::interval) + ferryman.slack()) AS terminal_by
+   FROM ferryman.ingest_task task
+  WHERE (task.leased_until IS NOT NULL)
+UNION ALL
+ SELECT 'ingest_run'::text AS domain,
+    run.id,
+    run.tenant,
+    run.status AS state,
+    'W15'::text AS rule,
+    run.leased_until AS ends_by,
+    (((run.planned_at + make_interval(secs => (task.max_seconds)::double precision)) + '00:11:00'::interval) + ferryman.slack()) AS terminal_by
+   FROM (ferryman.ingest_run run
+     JOIN ferryman.ingest_task task ON ((task.id = run.task_id)))
+  WHERE (run.leased_until IS NOT NULL)
+UNION ALL
+ SELECT 'ingest_batch'::text AS domain,
+    batch.id,
+    batch.tenant,
+    batch.status AS state,
+    'W15'::text AS rule,
+    batch.ends_by,
+    (batch.ends_by + ferryman.slack()) AS terminal_by
+   FROM ferryman.ingest_batch batch
+  WHERE (batch.ends_by IS NOT NULL);
+
+COMMENT ON VIEW ferryman.bounds_ingest IS 'Everything live in ingestion, the rule that ends it, and by when.';
+
+CREATE TABLE ferryman.webhook_deliveries (
+    id uuid NOT NULL,
+    webhook_id uuid NOT NULL,
+    event_id bigint NOT NULL,
+    epoch bigint DEFAULT 0 NOT NULL,
+    next_at timestamp with time zone NOT NULL,
+    ends_at timestamp with time zone NOT NULL,
+    leased_until timestamp with time zone,
+    created_at timestamp with time zone NOT NULL,
+    finished_at timestamp with time zone,
+    lease_owner uuid,
+    retry_of uuid,
+    attempts integer DEFAULT 0 NOT NULL,
+    last_status integer,
+    state text NOT NULL,
+    tenant text NOT NULL,
+    kind text NOT NULL,
+    last_error text,
+    body text NOT NULL,
+    CONSTRAINT webhook_deliveries_ends_at_finite CHECK (isfinite(ends_at)),
+    CONSTRAINT webhook_deliveries_finished_at_present CHECK (((state = ANY (ARRAY['delivered'::text, 'dead'::text])) = (finished_at IS NOT NULL))),
+    CONSTRAINT webhook_deliveries_lease_live CHECK (((leased_until IS NULL) OR (finished_at IS NULL))),
+    CONSTRAINT webhook_deliveries_lease_whole CHECK ((num_nonnulls(leased_until, lease_owner) = ANY (ARRAY[0, 2]))),
+    CONSTRAINT webhook_deliveries_state_known CHECK ((state = ANY (ARRAY['pending'::text, 'delivered'::text, 'dead'::text])))
+);
+
+COMMENT ON COLUMN ferryman.webhook_deliveries.next_at IS 'From when it may be claimed. While it is leased: when the lease ends.';
+
+COMMENT ON COLUMN ferryman.webhook_deliveries.retry_of IS 'The dead delivery that this one tries anew.';
+
+COMMENT ON COLUMN ferryman.webhook_deliveries.body IS 'What is sent, to the byte: each try sends the same.';
+
+CREATE VIEW ferryman.bounds_relays AS
+ SELECT 'delivery'::text AS domain,
+    id,
+    tenant,
+    state,
+    'K10-dead'::text AS rule,
+    GREATEST(ends_at, leased_until) AS ends_by,
+    (GREATEST(ends_at, leased_until) + ferryman.slack()) AS terminal_by
+   FROM ferryman.webhook_deliveries delivery
+  WHERE (finished_at IS NULL);
+
+COMMENT ON VIEW ferryman.bounds_relays IS 'Every delivery that is owed, the rule that ends it, and by when.';
+
 CREATE TABLE ferryman.schedules (
     id uuid NOT NULL,
     next_run_at timestamp with time zone,
@@ -1640,15 +2199,6 @@ UNION ALL
 COMMENT ON VIEW ferryman.bounds_tasks IS 'Every live task and schedule, the rule that ends it, and by when.';
 
 CREATE VIEW ferryman.bounds AS
- SELECT bounds_tasks.domain,
-    bounds_tasks.id,
-    bounds_tasks.tenant,
-    bounds_tasks.state,
-    bounds_tasks.rule,
-    bounds_tasks.ends_by,
-    bounds_tasks.terminal_by
-   FROM ferryman.bounds_tasks
-UNION ALL
  SELECT bounds_agents.domain,
     bounds_agents.id,
     bounds_agents.tenant,
@@ -1665,7 +2215,43 @@ UNION ALL
     bounds_batches.rule,
     bounds_batches.ends_by,
     bounds_batches.terminal_by
-   FROM ferryman.bounds_batches;
+   FROM ferryman.bounds_batches
+UNION ALL
+ SELECT bounds_commands.domain,
+    bounds_commands.id,
+    bounds_commands.tenant,
+    bounds_commands.state,
+    bounds_commands.rule,
+    bounds_commands.ends_by,
+    bounds_commands.terminal_by
+   FROM ferryman.bounds_commands
+UNION ALL
+ SELECT bounds_ingest.domain,
+    bounds_ingest.id,
+    bounds_ingest.tenant,
+    bounds_ingest.state,
+    bounds_ingest.rule,
+    bounds_ingest.ends_by,
+    bounds_ingest.terminal_by
+   FROM ferryman.bounds_ingest
+UNION ALL
+ SELECT bounds_relays.domain,
+    bounds_relays.id,
+    bounds_relays.tenant,
+    bounds_relays.state,
+    bounds_relays.rule,
+    bounds_relays.ends_by,
+    bounds_relays.terminal_by
+   FROM ferryman.bounds_relays
+UNION ALL
+ SELECT bounds_tasks.domain,
+    bounds_tasks.id,
+    bounds_tasks.tenant,
+    bounds_tasks.state,
+    bounds_tasks.rule,
+    bounds_tasks.ends_by,
+    bounds_tasks.terminal_by
+   FROM ferryman.bounds_tasks;
 
 COMMENT ON VIEW ferryman.bounds IS 'Every live object, the rule that ends it, and by when.';
 
@@ -1718,6 +2304,11 @@ CREATE TABLE ferryman.clock_shift (
     only_row boolean DEFAULT true NOT NULL,
     shift interval DEFAULT '00:00:00'::interval NOT NULL,
     CONSTRAINT clock_shift_only_row_check CHECK (only_row)
+);
+
+CREATE TABLE ferryman.command_routes (
+    result_type text NOT NULL,
+    declared_at timestamp with time zone NOT NULL
 );
 
 CREATE TABLE ferryman.consumers (
@@ -1790,6 +2381,143 @@ CREATE TABLE ferryman.execution_edges (
     CONSTRAINT execution_edges_edge_phase_check CHECK ((edge_phase = ANY (ARRAY['request'::text, 'response'::text]))),
     CONSTRAINT execution_edges_primitive_check CHECK ((primitive = ANY (ARRAY['enqueue'::text, 'report'::text, 'join'::text, 'cancel'::text, 'wakeup'::text])))
 );
+
+CREATE TABLE ferryman.ingest_cursor (
+    id uuid NOT NULL,
+    last_event uuid NOT NULL,
+    "position" bigint NOT NULL,
+    counts_from timestamp with time zone DEFAULT '-infinity'::timestamp with time zone NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    updated_at timestamp with time zone NOT NULL,
+    rewinds integer DEFAULT 0 NOT NULL,
+    tenant text NOT NULL,
+    source text NOT NULL,
+    endpoint text NOT NULL,
+    operation text NOT NULL,
+    scope text NOT NULL,
+    scope_key text NOT NULL,
+    kind text NOT NULL,
+    CONSTRAINT ingest_cursor_kind_known CHECK ((kind = ANY (ARRAY['TIME'::text, 'ID'::text]))),
+    CONSTRAINT ingest_cursor_scope_known CHECK ((scope = ANY (ARRAY['GLOBAL'::text, 'EXPR'::text, 'CUSTOM'::text])))
+);
+
+COMMENT ON COLUMN ferryman.ingest_cursor."position" IS 'Everything before it has been fetched: microseconds of an instant, or an id.';
+
+COMMENT ON COLUMN ferryman.ingest_cursor.counts_from IS 'Slices made before it, which a rewind took back, are no coverage.';
+
+CREATE TABLE ferryman.ingest_cursor_event (
+    id uuid NOT NULL,
+    cursor_id uuid NOT NULL,
+    seq bigint NOT NULL,
+    at timestamp with time zone NOT NULL,
+    prev_position bigint,
+    new_position bigint NOT NULL,
+    plan_id uuid,
+    slice_id uuid,
+    task_id uuid,
+    run_id uuid,
+    batch_id uuid,
+    tenant text NOT NULL,
+    kind text NOT NULL,
+    idempotent_key text NOT NULL,
+    reason text,
+    CONSTRAINT ingest_cursor_event_direction CHECK (
+CASE kind
+    WHEN 'begin'::text THEN (prev_position IS NULL)
+    WHEN 'forward'::text THEN ((prev_position IS NOT NULL) AND (new_position > prev_position))
+    WHEN 'no-forward'::text THEN ((prev_position IS NOT NULL) AND (new_position <= prev_position))
+    WHEN 'rewind'::text THEN ((prev_position IS NOT NULL) AND (new_position < prev_position) AND (reason IS NOT NULL))
+    ELSE false
+END)
+);
+
+ALTER TABLE ferryman.ingest_cursor_event ALTER COLUMN seq ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME ferryman.ingest_cursor_event_seq_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE ferryman.ingest_gate (
+    source text NOT NULL,
+    endpoint text NOT NULL,
+    credential text DEFAULT ''::text NOT NULL,
+    top double precision NOT NULL,
+    floor double precision NOT NULL,
+    burst integer NOT NULL,
+    rate double precision NOT NULL,
+    halvings bigint DEFAULT 0 NOT NULL,
+    spent_until timestamp with time zone DEFAULT to_timestamp((0)::double precision) NOT NULL,
+    closed_until timestamp with time zone DEFAULT to_timestamp((0)::double precision) NOT NULL,
+    quota_left bigint,
+    quota_until timestamp with time zone,
+    good bigint DEFAULT 0 NOT NULL,
+    slow bigint DEFAULT 0 NOT NULL,
+    last_status integer,
+    halved_at timestamp with time zone,
+    created_at timestamp with time zone DEFAULT ferryman.clock() NOT NULL,
+    updated_at timestamp with time zone DEFAULT ferryman.clock() NOT NULL,
+    CONSTRAINT ingest_gate_burst CHECK ((burst > 0)),
+    CONSTRAINT ingest_gate_floor CHECK (((floor > (0)::double precision) AND (floor <= top))),
+    CONSTRAINT ingest_gate_quota CHECK ((((quota_left IS NULL) = (quota_until IS NULL)) AND (quota_left >= 0))),
+    CONSTRAINT ingest_gate_rate CHECK (((rate >= floor) AND (rate <= top)))
+)
+WITH (fillfactor='50');
+
+COMMENT ON TABLE ferryman.ingest_gate IS 'How fast a source may be asked: one rate for each endpoint and credential.';
+
+COMMENT ON COLUMN ferryman.ingest_gate.top IS 'Requests per second at best: what was agreed. The rate climbs back to it.';
+
+COMMENT ON COLUMN ferryman.ingest_gate.floor IS 'Requests per second at worst: however often it is halved.';
+
+COMMENT ON COLUMN ferryman.ingest_gate.rate IS 'Requests per second in force.';
+
+COMMENT ON COLUMN ferryman.ingest_gate.halvings IS 'How often the rate was halved. A request halves it once: what was in flight before does not count.';
+
+COMMENT ON COLUMN ferryman.ingest_gate.spent_until IS 'The time up to which slots are leased.';
+
+COMMENT ON COLUMN ferryman.ingest_gate.closed_until IS 'Nobody may ask before: the source has said so.';
+
+COMMENT ON COLUMN ferryman.ingest_gate.quota_left IS 'What the source said is left until quota_until, less what was leased since.';
+
+CREATE TABLE ferryman.ingest_quarantine (
+    batch_id uuid NOT NULL,
+    item_no integer NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    tenant text NOT NULL,
+    source text NOT NULL,
+    endpoint text NOT NULL,
+    reason text NOT NULL,
+    item jsonb NOT NULL
+);
+
+CREATE TABLE ferryman.ingest_schedule_instance (
+    id uuid NOT NULL,
+    fire_time timestamp with time zone NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    tenant text NOT NULL,
+    job text NOT NULL,
+    trigger_type text NOT NULL,
+    source text NOT NULL,
+    endpoint text NOT NULL,
+    operation text NOT NULL,
+    params jsonb NOT NULL,
+    CONSTRAINT ingest_schedule_instance_trigger_known CHECK ((trigger_type = ANY (ARRAY['SCHEDULE'::text, 'MANUAL'::text, 'API'::text])))
+);
+
+CREATE TABLE ferryman.ingest_source (
+    tenant text NOT NULL,
+    source text NOT NULL,
+    open_until timestamp with time zone,
+    failures integer DEFAULT 0 NOT NULL,
+    opened bigint DEFAULT 0 NOT NULL
+);
+
+COMMENT ON COLUMN ferryman.ingest_source.open_until IS 'The circuit breaker is open until then: nothing of this source is claimed or asked.';
+
+COMMENT ON COLUMN ferryman.ingest_source.failures IS 'Failed requests since the last one that succeeded.';
 
 CREATE TABLE ferryman.migrations (
     version integer NOT NULL,
@@ -1882,6 +2610,105 @@ UNION ALL
 
 COMMENT ON VIEW ferryman.overdue_batches IS 'Batches past the time by which a rule should have ended them, or told their parents.';
 
+CREATE VIEW ferryman.overdue_commands AS
+ WITH edge AS MATERIALIZED (
+         SELECT ferryman.late_before() AS late_before
+        )
+ SELECT 'command'::text AS domain,
+    command.id,
+    command.tenant,
+    command.status AS state,
+    'W14'::text AS rule,
+    command.deadline_at AS ends_by
+   FROM ferryman.command_inbox command
+  WHERE ((command.deadline_at > '-infinity'::timestamp with time zone) AND (command.deadline_at < ( SELECT edge.late_before
+           FROM edge)) AND (command.finished_at IS NULL))
+UNION ALL
+ SELECT 'async_task'::text AS domain,
+    task.id,
+    task.tenant,
+    task.status AS state,
+    'W14'::text AS rule,
+    task.deadline_at AS ends_by
+   FROM ferryman.async_tasks task
+  WHERE ((task.deadline_at > '-infinity'::timestamp with time zone) AND (task.deadline_at < ( SELECT edge.late_before
+           FROM edge)) AND (task.completed_at IS NULL));
+
+COMMENT ON VIEW ferryman.overdue_commands IS 'Live commands and async tasks past the time by which a rule should have ended them.';
+
+CREATE VIEW ferryman.overdue_ingest AS
+ WITH edge AS MATERIALIZED (
+         SELECT ferryman.late_before() AS late_before
+        )
+ SELECT 'ingest_slice'::text AS domain,
+    slice.id,
+    slice.tenant,
+    slice.status AS state,
+    'I3'::text AS rule,
+    slice.ends_at AS ends_by
+   FROM ferryman.ingest_slice slice
+  WHERE ((slice.status = 'PENDING'::text) AND (slice.ends_at > '-infinity'::timestamp with time zone) AND (slice.ends_at < ( SELECT edge.late_before
+           FROM edge)))
+UNION ALL
+ SELECT 'ingest_task'::text AS domain,
+    task.id,
+    task.tenant,
+    task.status AS state,
+    'I5'::text AS rule,
+    task.ends_at AS ends_by
+   FROM ferryman.ingest_task task
+  WHERE ((task.rank IS NOT NULL) AND (task.ends_at > '-infinity'::timestamp with time zone) AND (task.ends_at < ( SELECT edge.late_before
+           FROM edge)))
+UNION ALL
+ SELECT 'ingest_task'::text AS domain,
+    task.id,
+    task.tenant,
+    task.status AS state,
+    'W15'::text AS rule,
+    task.leased_until AS ends_by
+   FROM ferryman.ingest_task task
+  WHERE ((task.leased_until > '-infinity'::timestamp with time zone) AND (task.leased_until < ( SELECT edge.late_before
+           FROM edge)))
+UNION ALL
+ SELECT 'ingest_run'::text AS domain,
+    run.id,
+    run.tenant,
+    run.status AS state,
+    'W15'::text AS rule,
+    run.leased_until AS ends_by
+   FROM ferryman.ingest_run run
+  WHERE ((run.leased_until > '-infinity'::timestamp with time zone) AND (run.leased_until < ( SELECT edge.late_before
+           FROM edge)))
+UNION ALL
+ SELECT 'ingest_batch'::text AS domain,
+    batch.id,
+    batch.tenant,
+    batch.status AS state,
+    'W15'::text AS rule,
+    batch.ends_by
+   FROM ferryman.ingest_batch batch
+  WHERE ((batch.ends_by > '-infinity'::timestamp with time zone) AND (batch.ends_by < ( SELECT edge.late_before
+           FROM edge)));
+
+COMMENT ON VIEW ferryman.overdue_ingest IS 'What in ingestion is past the time by which a rule should have acted on it.';
+
+CREATE VIEW ferryman.overdue_relays AS
+ WITH edge AS MATERIALIZED (
+         SELECT ferryman.late_before() AS late_before
+        )
+ SELECT 'delivery'::text AS domain,
+    id,
+    tenant,
+    state,
+    'K10-dead'::text AS rule,
+    GREATEST(ends_at, leased_until) AS ends_by
+   FROM ferryman.webhook_deliveries delivery
+  WHERE ((ends_at > '-infinity'::timestamp with time zone) AND (ends_at < ( SELECT edge.late_before
+           FROM edge)) AND (finished_at IS NULL) AND ((leased_until IS NULL) OR (leased_until < ( SELECT edge.late_before
+           FROM edge))));
+
+COMMENT ON VIEW ferryman.overdue_relays IS 'Deliveries past the time by which a rule should have ended them.';
+
 CREATE VIEW ferryman.overdue_tasks AS
  WITH edge AS MATERIALIZED (
          SELECT ferryman.late_before() AS late_before
@@ -1929,14 +2756,6 @@ UNION ALL
 COMMENT ON VIEW ferryman.overdue_tasks IS 'Live tasks and schedules past the time by which a rule should have acted on them.';
 
 CREATE VIEW ferryman.overdue AS
- SELECT overdue_tasks.domain,
-    overdue_tasks.id,
-    overdue_tasks.tenant,
-    overdue_tasks.state,
-    overdue_tasks.rule,
-    overdue_tasks.ends_by
-   FROM ferryman.overdue_tasks
-UNION ALL
  SELECT overdue_agents.domain,
     overdue_agents.id,
     overdue_agents.tenant,
@@ -1951,7 +2770,39 @@ UNION ALL
     overdue_batches.state,
     overdue_batches.rule,
     overdue_batches.ends_by
-   FROM ferryman.overdue_batches;
+   FROM ferryman.overdue_batches
+UNION ALL
+ SELECT overdue_commands.domain,
+    overdue_commands.id,
+    overdue_commands.tenant,
+    overdue_commands.state,
+    overdue_commands.rule,
+    overdue_commands.ends_by
+   FROM ferryman.overdue_commands
+UNION ALL
+ SELECT overdue_ingest.domain,
+    overdue_ingest.id,
+    overdue_ingest.tenant,
+    overdue_ingest.state,
+    overdue_ingest.rule,
+    overdue_ingest.ends_by
+   FROM ferryman.overdue_ingest
+UNION ALL
+ SELECT overdue_relays.domain,
+    overdue_relays.id,
+    overdue_relays.tenant,
+    overdue_relays.state,
+    overdue_relays.rule,
+    overdue_relays.ends_by
+   FROM ferryman.overdue_relays
+UNION ALL
+ SELECT overdue_tasks.domain,
+    overdue_tasks.id,
+    overdue_tasks.tenant,
+    overdue_tasks.state,
+    overdue_tasks.rule,
+    overdue_tasks.ends_by
+   FROM ferryman.overdue_tasks;
 
 COMMENT ON VIEW ferryman.overdue IS 'Live objects past the time by which a rule should have acted on them; empty by invariant.';
 
@@ -1995,6 +2846,14 @@ COMMENT ON COLUMN ferryman.queues.open_at IS 'Rate: the time up to which starts 
 COMMENT ON COLUMN ferryman.queues.declared IS 'What an app last declared; a declaration that has not changed leaves the row alone.';
 
 COMMENT ON COLUMN ferryman.queues.open IS 'Claimed by lanes, without a look at this row''s limits.';
+
+CREATE TABLE ferryman.relays (
+    name text NOT NULL,
+    epoch bigint DEFAULT 0 NOT NULL,
+    leased_until timestamp with time zone,
+    lease_owner uuid,
+    CONSTRAINT relays_lease_whole CHECK ((num_nonnulls(leased_until, lease_owner) = ANY (ARRAY[0, 2])))
+);
 
 CREATE TABLE ferryman.retention (
     domain text NOT NULL,
@@ -2095,6 +2954,33 @@ CREATE TABLE ferryman.watchdog (
     CONSTRAINT watchdog_only_row_check CHECK (only_row)
 );
 
+CREATE TABLE ferryman.webhooks (
+    id uuid NOT NULL,
+    after_id bigint NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    updated_at timestamp with time zone NOT NULL,
+    rotated_at timestamp with time zone,
+    disabled_at timestamp with time zone,
+    secret_version integer DEFAULT 1 NOT NULL,
+    state text NOT NULL,
+    tenant text NOT NULL,
+    name text,
+    url text NOT NULL,
+    key_id text NOT NULL,
+    kinds text[],
+    CONSTRAINT webhooks_disabled_at_present CHECK (((state = 'disabled'::text) = (disabled_at IS NOT NULL))),
+    CONSTRAINT webhooks_kinds_some CHECK ((cardinality(kinds) > 0)),
+    CONSTRAINT webhooks_state_known CHECK ((state = ANY (ARRAY['active'::text, 'paused'::text, 'disabled'::text])))
+);
+
+COMMENT ON COLUMN ferryman.webhooks.after_id IS 'The end of the log when it was added: what came before is not sent.';
+
+COMMENT ON COLUMN ferryman.webhooks.rotated_at IS 'Since when secret_version counts; for a day the one before signs too.';
+
+COMMENT ON COLUMN ferryman.webhooks.key_id IS 'Tells which key the secret comes from; neither key nor secret is stored.';
+
+COMMENT ON COLUMN ferryman.webhooks.kinds IS 'What is sent: kinds of events, or kind.state. Null: everything.';
+
 CREATE TABLE ferryman.workers (
     boot_id uuid NOT NULL,
     tenant text,
@@ -2128,6 +3014,9 @@ ALTER TABLE ONLY ferryman.agents
 ALTER TABLE ONLY ferryman.agents
     ADD CONSTRAINT agents_tenant_agent_id_key UNIQUE (tenant, agent_id);
 
+ALTER TABLE ONLY ferryman.async_tasks
+    ADD CONSTRAINT async_tasks_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY ferryman.boxes
     ADD CONSTRAINT boxes_pkey PRIMARY KEY (id);
 
@@ -2143,11 +3032,80 @@ ALTER TABLE ONLY ferryman.cards
 ALTER TABLE ONLY ferryman.clock_shift
     ADD CONSTRAINT clock_shift_pkey PRIMARY KEY (only_row);
 
+ALTER TABLE ONLY ferryman.command_inbox
+    ADD CONSTRAINT command_inbox_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY ferryman.command_routes
+    ADD CONSTRAINT command_routes_pkey PRIMARY KEY (result_type);
+
 ALTER TABLE ONLY ferryman.consumers
     ADD CONSTRAINT consumers_pkey PRIMARY KEY (name);
 
 ALTER TABLE ONLY ferryman.execution_edges
     ADD CONSTRAINT execution_edges_pkey PRIMARY KEY (tenant, correlation_id, primitive, edge_phase);
+
+ALTER TABLE ONLY ferryman.ingest_batch
+    ADD CONSTRAINT ingest_batch_number UNIQUE (run_id, batch_no);
+
+ALTER TABLE ONLY ferryman.ingest_batch
+    ADD CONSTRAINT ingest_batch_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY ferryman.ingest_cursor_event
+    ADD CONSTRAINT ingest_cursor_event_key UNIQUE (cursor_id, idempotent_key);
+
+ALTER TABLE ONLY ferryman.ingest_cursor_event
+    ADD CONSTRAINT ingest_cursor_event_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY ferryman.ingest_cursor
+    ADD CONSTRAINT ingest_cursor_name UNIQUE (tenant, source, endpoint, operation, scope, scope_key, kind);
+
+ALTER TABLE ONLY ferryman.ingest_cursor
+    ADD CONSTRAINT ingest_cursor_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY ferryman.ingest_gate
+    ADD CONSTRAINT ingest_gate_pkey PRIMARY KEY (source, endpoint, credential);
+
+ALTER TABLE ONLY ferryman.ingest_plan
+    ADD CONSTRAINT ingest_plan_key UNIQUE (tenant, plan_key);
+
+ALTER TABLE ONLY ferryman.ingest_plan
+    ADD CONSTRAINT ingest_plan_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY ferryman.ingest_quarantine
+    ADD CONSTRAINT ingest_quarantine_pkey PRIMARY KEY (batch_id, item_no);
+
+ALTER TABLE ONLY ferryman.ingest_run
+    ADD CONSTRAINT ingest_run_attempt UNIQUE (task_id, attempt);
+
+ALTER TABLE ONLY ferryman.ingest_run
+    ADD CONSTRAINT ingest_run_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY ferryman.ingest_schedule_instance
+    ADD CONSTRAINT ingest_schedule_instance_firing UNIQUE (tenant, job, fire_time);
+
+ALTER TABLE ONLY ferryman.ingest_schedule_instance
+    ADD CONSTRAINT ingest_schedule_instance_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY ferryman.ingest_slice
+    ADD CONSTRAINT ingest_slice_number UNIQUE (plan_id, slice_no);
+
+ALTER TABLE ONLY ferryman.ingest_slice
+    ADD CONSTRAINT ingest_slice_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY ferryman.ingest_slice
+    ADD CONSTRAINT ingest_slice_signature UNIQUE (plan_id, slice_signature_hash);
+
+ALTER TABLE ONLY ferryman.ingest_source
+    ADD CONSTRAINT ingest_source_pkey PRIMARY KEY (tenant, source);
+
+ALTER TABLE ONLY ferryman.ingest_task
+    ADD CONSTRAINT ingest_task_key UNIQUE (tenant, idempotent_key);
+
+ALTER TABLE ONLY ferryman.ingest_task
+    ADD CONSTRAINT ingest_task_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY ferryman.ingest_task
+    ADD CONSTRAINT ingest_task_slice UNIQUE (slice_id);
 
 ALTER TABLE ONLY ferryman.migrations
     ADD CONSTRAINT migrations_pkey PRIMARY KEY (version);
@@ -2166,6 +3124,9 @@ ALTER TABLE ONLY ferryman.pmo_batches
 
 ALTER TABLE ONLY ferryman.queues
     ADD CONSTRAINT queues_pkey PRIMARY KEY (name, tenant);
+
+ALTER TABLE ONLY ferryman.relays
+    ADD CONSTRAINT relays_pkey PRIMARY KEY (name);
 
 ALTER TABLE ONLY ferryman.retention
     ADD CONSTRAINT retention_pkey PRIMARY KEY (domain);
@@ -2203,6 +3164,12 @@ ALTER TABLE ONLY ferryman.turn_waiting_tools
 ALTER TABLE ONLY ferryman.watchdog
     ADD CONSTRAINT watchdog_pkey PRIMARY KEY (only_row);
 
+ALTER TABLE ONLY ferryman.webhook_deliveries
+    ADD CONSTRAINT webhook_deliveries_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY ferryman.webhooks
+    ADD CONSTRAINT webhooks_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY ferryman.workers
     ADD CONSTRAINT workers_pkey PRIMARY KEY (boot_id);
 
@@ -2222,7 +3189,15 @@ CREATE INDEX agent_state_head_resume ON ferryman.agent_state_head USING btree (r
 
 CREATE UNIQUE INDEX agent_state_head_turn ON ferryman.agent_state_head USING btree (active_agent_turn_id) WHERE (active_agent_turn_id IS NOT NULL);
 
+CREATE INDEX async_tasks_command ON ferryman.async_tasks USING btree (triggered_by_command_id, id);
+
+CREATE INDEX async_tasks_ending ON ferryman.async_tasks USING btree (deadline_at) WHERE (completed_at IS NULL);
+
 CREATE INDEX budget_reservations_budget ON ferryman.budget_reservations USING btree (tenant, budget_id);
+
+CREATE INDEX command_inbox_ending ON ferryman.command_inbox USING btree (deadline_at) WHERE (finished_at IS NULL);
+
+CREATE UNIQUE INDEX command_inbox_idempotency ON ferryman.command_inbox USING btree (tenant, idempotency_key) WHERE (idempotency_key IS NOT NULL);
 
 CREATE INDEX events_order ON ONLY ferryman.events USING btree (id);
 
@@ -2233,6 +3208,38 @@ CREATE INDEX events_subject ON ONLY ferryman.events USING btree (subject, id);
 CREATE INDEX events_default_subject_id_idx ON ferryman.events_default USING btree (subject, id);
 
 CREATE INDEX execution_edges_source ON ferryman.execution_edges USING btree (tenant, source_turn_id) WHERE (source_turn_id IS NOT NULL);
+
+CREATE UNIQUE INDEX ingest_batch_key ON ferryman.ingest_batch USING btree (idempotent_key) WHERE (status = ANY (ARRAY['RUNNING'::text, 'SUCCEEDED'::text]));
+
+CREATE INDEX ingest_batch_open ON ferryman.ingest_batch USING btree (ends_by) WHERE (ends_by IS NOT NULL);
+
+CREATE UNIQUE INDEX ingest_batch_position ON ferryman.ingest_batch USING btree (run_id, md5(before_token));
+
+CREATE INDEX ingest_batch_task ON ferryman.ingest_batch USING btree (task_id, committed_at);
+
+CREATE INDEX ingest_cursor_event_order ON ferryman.ingest_cursor_event USING btree (cursor_id, seq);
+
+CREATE INDEX ingest_plan_tenant ON ferryman.ingest_plan USING btree (tenant, id);
+
+CREATE INDEX ingest_quarantine_source ON ferryman.ingest_quarantine USING btree (tenant, source, created_at);
+
+CREATE INDEX ingest_run_leased ON ferryman.ingest_run USING btree (leased_until) WHERE (leased_until IS NOT NULL);
+
+CREATE INDEX ingest_slice_cursor ON ferryman.ingest_slice USING btree (cursor_id, upper) WHERE (cursor_id IS NOT NULL);
+
+CREATE INDEX ingest_slice_expiring ON ferryman.ingest_slice USING btree (ends_at) WHERE (status = 'PENDING'::text);
+
+CREATE INDEX ingest_slice_pending ON ferryman.ingest_slice USING btree (tenant, source, priority, created_at, slice_no) WHERE (status = 'PENDING'::text);
+
+CREATE INDEX ingest_task_expiring ON ferryman.ingest_task USING btree (ends_at) WHERE (rank IS NOT NULL);
+
+CREATE INDEX ingest_task_leased ON ferryman.ingest_task USING btree (leased_until) WHERE (leased_until IS NOT NULL);
+
+CREATE INDEX ingest_task_line ON ferryman.ingest_task USING btree (tenant, source, rank) WHERE (rank IS NOT NULL);
+
+CREATE INDEX ingest_task_plan ON ferryman.ingest_task USING btree (plan_id);
+
+CREATE INDEX ingest_task_undecided ON ferryman.ingest_task USING btree (id) WHERE ((status = 'PARTIAL'::text) AND (decision IS NULL));
 
 CREATE INDEX pmo_batch_tasks_dispatched ON ferryman.pmo_batch_tasks USING btree (dispatched_at) WHERE (status = 'dispatched'::text);
 
@@ -2298,6 +3305,24 @@ CREATE INDEX turn_waiting_tools_late ON ferryman.turn_waiting_tools USING btree 
 
 CREATE INDEX turn_waiting_tools_turn ON ferryman.turn_waiting_tools USING btree (agent_turn_id, created_at, tool_call_id);
 
+CREATE INDEX webhook_deliveries_due ON ferryman.webhook_deliveries USING btree (webhook_id, next_at) WHERE (finished_at IS NULL);
+
+CREATE INDEX webhook_deliveries_ends_at ON ferryman.webhook_deliveries USING btree (ends_at) WHERE (finished_at IS NULL);
+
+CREATE INDEX webhook_deliveries_finished ON ferryman.webhook_deliveries USING btree (finished_at) WHERE (finished_at IS NOT NULL);
+
+CREATE INDEX webhook_deliveries_leased ON ferryman.webhook_deliveries USING btree (webhook_id, leased_until) WHERE (leased_until IS NOT NULL);
+
+CREATE UNIQUE INDEX webhook_deliveries_once ON ferryman.webhook_deliveries USING btree (webhook_id, event_id) WHERE (retry_of IS NULL);
+
+CREATE UNIQUE INDEX webhook_deliveries_retry_of ON ferryman.webhook_deliveries USING btree (retry_of) WHERE (retry_of IS NOT NULL);
+
+CREATE INDEX webhook_deliveries_webhook ON ferryman.webhook_deliveries USING btree (webhook_id, id);
+
+CREATE UNIQUE INDEX webhooks_name ON ferryman.webhooks USING btree (tenant, name) WHERE ((name IS NOT NULL) AND (disabled_at IS NULL));
+
+CREATE INDEX webhooks_tenant ON ferryman.webhooks USING btree (tenant, id);
+
 ALTER INDEX ferryman.events_order ATTACH PARTITION ferryman.events_default_id_idx;
 
 ALTER INDEX ferryman.events_subject ATTACH PARTITION ferryman.events_default_subject_id_idx;
@@ -2310,11 +3335,45 @@ CREATE TRIGGER agent_state_head_status_births BEFORE INSERT ON ferryman.agent_st
 
 CREATE TRIGGER agent_state_head_status_moves BEFORE UPDATE OF status ON ferryman.agent_state_head FOR EACH ROW WHEN ((((((((((old.status = 'dispatched'::text) AND (new.status = 'idle'::text)) OR ((old.status = 'dispatched'::text) AND (new.status = 'running'::text))) OR ((old.status = 'idle'::text) AND (new.status = 'dispatched'::text))) OR ((old.status = 'running'::text) AND (new.status = 'idle'::text))) OR ((old.status = 'running'::text) AND (new.status = 'suspended'::text))) OR ((old.status = 'suspended'::text) AND (new.status = 'idle'::text))) OR ((old.status = 'suspended'::text) AND (new.status = 'running'::text))) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('AGENT_INVALID_TRANSITION', 'status', 'agent_id');
 
+CREATE TRIGGER async_tasks_status_births BEFORE INSERT ON ferryman.async_tasks FOR EACH ROW WHEN (((new.status = ANY (ARRAY['PENDING'::text, 'RUNNING'::text])) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('ASYNC_TASK_INVALID_TRANSITION', 'status', 'id');
+
+CREATE TRIGGER async_tasks_status_moves BEFORE UPDATE OF status ON ferryman.async_tasks FOR EACH ROW WHEN ((((((((((old.status = 'PENDING'::text) AND (new.status = 'CANCELLED'::text)) OR ((old.status = 'PENDING'::text) AND (new.status = 'COMPLETED'::text))) OR ((old.status = 'PENDING'::text) AND (new.status = 'FAILED'::text))) OR ((old.status = 'PENDING'::text) AND (new.status = 'RUNNING'::text))) OR ((old.status = 'RUNNING'::text) AND (new.status = 'CANCELLED'::text))) OR ((old.status = 'RUNNING'::text) AND (new.status = 'COMPLETED'::text))) OR ((old.status = 'RUNNING'::text) AND (new.status = 'FAILED'::text))) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('ASYNC_TASK_INVALID_TRANSITION', 'status', 'id');
+
 CREATE TRIGGER cards_immutable BEFORE UPDATE OR TRUNCATE ON ferryman.cards FOR EACH STATEMENT EXECUTE FUNCTION ferryman.refuse_card_change();
+
+CREATE TRIGGER command_inbox_status_births BEFORE INSERT ON ferryman.command_inbox FOR EACH ROW WHEN (((new.status = 'RECEIVED'::text) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('COMMAND_INVALID_TRANSITION', 'status', 'id');
+
+CREATE TRIGGER command_inbox_status_moves BEFORE UPDATE OF status ON ferryman.command_inbox FOR EACH ROW WHEN (((((((old.status = 'PROCESSING'::text) AND (new.status = 'COMPLETED'::text)) OR ((old.status = 'PROCESSING'::text) AND (new.status = 'FAILED'::text))) OR ((old.status = 'RECEIVED'::text) AND (new.status = 'FAILED'::text))) OR ((old.status = 'RECEIVED'::text) AND (new.status = 'PROCESSING'::text))) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('COMMAND_INVALID_TRANSITION', 'status', 'id');
 
 CREATE TRIGGER events_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON ferryman.events FOR EACH STATEMENT EXECUTE FUNCTION ferryman.refuse_rewriting();
 
 CREATE TRIGGER events_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON ferryman.events_default FOR EACH STATEMENT EXECUTE FUNCTION ferryman.refuse_rewriting();
+
+CREATE TRIGGER ingest_batch_status_births BEFORE INSERT ON ferryman.ingest_batch FOR EACH ROW WHEN (((new.status = 'RUNNING'::text) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('INGEST_INVALID_TRANSITION', 'status', 'id');
+
+CREATE TRIGGER ingest_batch_status_moves BEFORE UPDATE OF status ON ferryman.ingest_batch FOR EACH ROW WHEN ((((((old.status = 'RUNNING'::text) AND (new.status = 'FAILED'::text)) OR ((old.status = 'RUNNING'::text) AND (new.status = 'SKIPPED'::text))) OR ((old.status = 'RUNNING'::text) AND (new.status = 'SUCCEEDED'::text))) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('INGEST_INVALID_TRANSITION', 'status', 'id');
+
+CREATE TRIGGER ingest_cursor_births BEFORE INSERT ON ferryman.ingest_cursor FOR EACH ROW EXECUTE FUNCTION ferryman.refuse_cursor();
+
+CREATE TRIGGER ingest_cursor_event_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON ferryman.ingest_cursor_event FOR EACH STATEMENT EXECUTE FUNCTION ferryman.refuse_rewriting();
+
+CREATE TRIGGER ingest_cursor_moves BEFORE UPDATE OF "position" ON ferryman.ingest_cursor FOR EACH ROW EXECUTE FUNCTION ferryman.refuse_cursor();
+
+CREATE TRIGGER ingest_plan_status_births BEFORE INSERT ON ferryman.ingest_plan FOR EACH ROW WHEN (((new.status = 'DRAFT'::text) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('INGEST_INVALID_TRANSITION', 'status', 'id');
+
+CREATE TRIGGER ingest_plan_status_moves BEFORE UPDATE OF status ON ferryman.ingest_plan FOR EACH ROW WHEN ((((((((old.status = 'DRAFT'::text) AND (new.status = 'FAILED'::text)) OR ((old.status = 'DRAFT'::text) AND (new.status = 'SLICING'::text))) OR ((old.status = 'SLICING'::text) AND (new.status = 'FAILED'::text))) OR ((old.status = 'SLICING'::text) AND (new.status = 'PARTIAL'::text))) OR ((old.status = 'SLICING'::text) AND (new.status = 'READY'::text))) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('INGEST_INVALID_TRANSITION', 'status', 'id');
+
+CREATE TRIGGER ingest_run_status_births BEFORE INSERT ON ferryman.ingest_run FOR EACH ROW WHEN (((new.status = 'PLANNED'::text) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('INGEST_INVALID_TRANSITION', 'status', 'id');
+
+CREATE TRIGGER ingest_run_status_moves BEFORE UPDATE OF status ON ferryman.ingest_run FOR EACH ROW WHEN ((((((((((old.status = 'PLANNED'::text) AND (new.status = 'CANCELLED'::text)) OR ((old.status = 'PLANNED'::text) AND (new.status = 'FAILED'::text))) OR ((old.status = 'PLANNED'::text) AND (new.status = 'RUNNING'::text))) OR ((old.status = 'RUNNING'::text) AND (new.status = 'CANCELLED'::text))) OR ((old.status = 'RUNNING'::text) AND (new.status = 'FAILED'::text))) OR ((old.status = 'RUNNING'::text) AND (new.status = 'PARTIAL'::text))) OR ((old.status = 'RUNNING'::text) AND (new.status = 'SUCCEEDED'::text))) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('INGEST_INVALID_TRANSITION', 'status', 'id');
+
+CREATE TRIGGER ingest_slice_status_births BEFORE INSERT ON ferryman.ingest_slice FOR EACH ROW WHEN (((new.status = 'PENDING'::text) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('INGEST_INVALID_TRANSITION', 'status', 'id');
+
+CREATE TRIGGER ingest_slice_status_moves BEFORE UPDATE OF status ON ferryman.ingest_slice FOR EACH ROW WHEN (((((old.status = 'PENDING'::text) AND (new.status = 'FAILED'::text)) OR ((old.status = 'PENDING'::text) AND (new.status = 'READY'::text))) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('INGEST_INVALID_TRANSITION', 'status', 'id');
+
+CREATE TRIGGER ingest_task_status_births BEFORE INSERT ON ferryman.ingest_task FOR EACH ROW WHEN (((new.status = 'QUEUED'::text) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('INGEST_INVALID_TRANSITION', 'status', 'id');
+
+CREATE TRIGGER ingest_task_status_moves BEFORE UPDATE OF status ON ferryman.ingest_task FOR EACH ROW WHEN ((((((((((((((old.status = 'DISPATCHED'::text) AND (new.status = 'CANCELLED'::text)) OR ((old.status = 'DISPATCHED'::text) AND (new.status = 'EXECUTING'::text))) OR ((old.status = 'DISPATCHED'::text) AND (new.status = 'FAILED'::text))) OR ((old.status = 'DISPATCHED'::text) AND (new.status = 'QUEUED'::text))) OR ((old.status = 'EXECUTING'::text) AND (new.status = 'CANCELLED'::text))) OR ((old.status = 'EXECUTING'::text) AND (new.status = 'FAILED'::text))) OR ((old.status = 'EXECUTING'::text) AND (new.status = 'PARTIAL'::text))) OR ((old.status = 'EXECUTING'::text) AND (new.status = 'QUEUED'::text))) OR ((old.status = 'EXECUTING'::text) AND (new.status = 'SUCCEEDED'::text))) OR ((old.status = 'QUEUED'::text) AND (new.status = 'CANCELLED'::text))) OR ((old.status = 'QUEUED'::text) AND (new.status = 'DISPATCHED'::text))) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('INGEST_INVALID_TRANSITION', 'status', 'id');
 
 CREATE TRIGGER pmo_batch_tasks_status_births BEFORE INSERT ON ferryman.pmo_batch_tasks FOR EACH ROW WHEN (((new.status = 'pending'::text) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('BATCH_TASK_INVALID_TRANSITION', 'status', 'id');
 
@@ -2340,6 +3399,44 @@ CREATE TRIGGER turn_waiting_tools_wait_status_births BEFORE INSERT ON ferryman.t
 
 CREATE TRIGGER turn_waiting_tools_wait_status_moves BEFORE UPDATE OF wait_status ON ferryman.turn_waiting_tools FOR EACH ROW WHEN ((((((((old.wait_status = 'received'::text) AND (new.wait_status = 'applied'::text)) OR ((old.wait_status = 'received'::text) AND (new.wait_status = 'dropped'::text))) OR ((old.wait_status = 'waiting'::text) AND (new.wait_status = 'dropped'::text))) OR ((old.wait_status = 'waiting'::text) AND (new.wait_status = 'expired'::text))) OR ((old.wait_status = 'waiting'::text) AND (new.wait_status = 'received'::text))) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('WAIT_INVALID_TRANSITION', 'wait_status', 'tool_call_id');
 
+CREATE TRIGGER webhook_deliveries_state_births BEFORE INSERT ON ferryman.webhook_deliveries FOR EACH ROW WHEN (((new.state = 'pending'::text) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('DELIVERY_INVALID_TRANSITION', 'state', 'id');
+
+CREATE TRIGGER webhook_deliveries_state_moves BEFORE UPDATE OF state ON ferryman.webhook_deliveries FOR EACH ROW WHEN (((((old.state = 'pending'::text) AND (new.state = 'dead'::text)) OR ((old.state = 'pending'::text) AND (new.state = 'delivered'::text))) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('DELIVERY_INVALID_TRANSITION', 'state', 'id');
+
+CREATE TRIGGER webhooks_state_births BEFORE INSERT ON ferryman.webhooks FOR EACH ROW WHEN (((new.state = 'active'::text) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('WEBHOOK_INVALID_TRANSITION', 'state', 'id');
+
+CREATE TRIGGER webhooks_state_moves BEFORE UPDATE OF state ON ferryman.webhooks FOR EACH ROW WHEN (((((((old.state = 'active'::text) AND (new.state = 'disabled'::text)) OR ((old.state = 'active'::text) AND (new.state = 'paused'::text))) OR ((old.state = 'paused'::text) AND (new.state = 'active'::text))) OR ((old.state = 'paused'::text) AND (new.state = 'disabled'::text))) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('WEBHOOK_INVALID_TRANSITION', 'state', 'id');
+
+ALTER TABLE ONLY ferryman.async_tasks
+    ADD CONSTRAINT async_tasks_triggered_by_command_id_fkey FOREIGN KEY (triggered_by_command_id) REFERENCES ferryman.command_inbox(id) ON DELETE SET NULL;
+
+ALTER TABLE ONLY ferryman.ingest_batch
+    ADD CONSTRAINT ingest_batch_run_id_fkey FOREIGN KEY (run_id) REFERENCES ferryman.ingest_run(id);
+
+ALTER TABLE ONLY ferryman.ingest_batch
+    ADD CONSTRAINT ingest_batch_slice_id_fkey FOREIGN KEY (slice_id) REFERENCES ferryman.ingest_slice(id);
+
+ALTER TABLE ONLY ferryman.ingest_batch
+    ADD CONSTRAINT ingest_batch_task_id_fkey FOREIGN KEY (task_id) REFERENCES ferryman.ingest_task(id);
+
+ALTER TABLE ONLY ferryman.ingest_plan
+    ADD CONSTRAINT ingest_plan_schedule_instance_id_fkey FOREIGN KEY (schedule_instance_id) REFERENCES ferryman.ingest_schedule_instance(id);
+
+ALTER TABLE ONLY ferryman.ingest_quarantine
+    ADD CONSTRAINT ingest_quarantine_batch_id_fkey FOREIGN KEY (batch_id) REFERENCES ferryman.ingest_batch(id);
+
+ALTER TABLE ONLY ferryman.ingest_run
+    ADD CONSTRAINT ingest_run_task_id_fkey FOREIGN KEY (task_id) REFERENCES ferryman.ingest_task(id);
+
+ALTER TABLE ONLY ferryman.ingest_slice
+    ADD CONSTRAINT ingest_slice_plan_id_fkey FOREIGN KEY (plan_id) REFERENCES ferryman.ingest_plan(id);
+
+ALTER TABLE ONLY ferryman.ingest_task
+    ADD CONSTRAINT ingest_task_plan_id_fkey FOREIGN KEY (plan_id) REFERENCES ferryman.ingest_plan(id);
+
+ALTER TABLE ONLY ferryman.ingest_task
+    ADD CONSTRAINT ingest_task_slice_id_fkey FOREIGN KEY (slice_id) REFERENCES ferryman.ingest_slice(id);
+
 ALTER TABLE ONLY ferryman.pmo_batch_tasks
     ADD CONSTRAINT pmo_batch_tasks_batch_id_fkey FOREIGN KEY (batch_id) REFERENCES ferryman.pmo_batches(id) ON DELETE CASCADE;
 
@@ -2357,3 +3454,6 @@ ALTER TABLE ONLY ferryman.task_steps
 
 ALTER TABLE ONLY ferryman.task_waits
     ADD CONSTRAINT task_waits_task_fkey FOREIGN KEY (task) REFERENCES ferryman.tasks(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY ferryman.webhook_deliveries
+    ADD CONSTRAINT webhook_deliveries_webhook_id_fkey FOREIGN KEY (webhook_id) REFERENCES ferryman.webhooks(id);

@@ -34,6 +34,7 @@ MOVES = ["tests/sql/test_matrix.py", "tests/sql/test_guards.py", "tests/sql/test
 READS = ["tests/sql/test_reading.py"]
 LOCKS = ["tests/sql/test_lock_order.py"]
 STEPS = ["tests/sql/test_steps.py"]
+RELAYS = ["tests/sql/test_relays.py", "tests/sql/test_deliveries.py", "tests/sql/test_relay_races.py"]
 FLOWS = [
     "tests/tasks/test_flows.py",
     "tests/tasks/test_queues.py",
@@ -42,6 +43,9 @@ FLOWS = [
 ]
 GATES = ["tests/sql/test_gates.py", "tests/sql/test_gates_terms.py", "tests/sql/test_agreements.py"]
 SCHEDULES = ["tests/sql/test_schedules.py", "tests/sql/test_schedules_read.py"]
+COMMANDS = ["tests/commands/test_guards.py", "tests/commands/test_results.py"]
+LIVES = [*COMMANDS, "tests/commands/test_watch.py", "tests/commands/test_flow.py", "tests/property/test_commands.py"]
+INGEST = [f"tests/ingest/test_{name}.py" for name in ("fences", "claims", "running", "cursors", "planning")]
 TESTS: dict[str, list[str]] = {
     "tasks/tasks/turn": [*MOVES, *LOCKS],
     "tasks/tasks/settle": [*MOVES, *LOCKS, "tests/tasks/test_callbacks.py"],
@@ -89,12 +93,38 @@ TESTS: dict[str, list[str]] = {
     "tasks/task_steps": STEPS,
     "tasks/task_waits": [*STEPS, "tests/sql/test_matrix.py"],
     "tasks/task_signals": [*STEPS, "tests/tasks/test_waits.py"],
+    "commands/async_tasks": COMMANDS,
+    "commands/async_tasks/settle": LIVES,
+    "commands/async_tasks/late": ["tests/commands/test_watch.py"],
+    "commands/async_tasks/lost": ["tests/commands/test_watch.py"],
+    "commands/command_inbox": LIVES,
+    "commands/command_inbox/receive": ["tests/commands/test_flow.py"],
+    "commands/command_inbox/met": ["tests/commands/test_flow.py"],
+    "commands/command_inbox/list": ["tests/commands/test_flow.py", "tests/surfaces/test_command.py"],
+    "commands/command_inbox/late": ["tests/commands/test_watch.py"],
+    "commands/command_inbox/unknown": ["tests/commands/test_bad_input.py", "tests/commands/test_watch.py"],
+    "commands/command_routes": ["tests/commands/test_watch.py"],
+    "ingest/ingest_gate": ["tests/ingest/test_gate.py"],
+    "ingest/ingest_task": INGEST,
+    "ingest/ingest_batch": INGEST,
+    "ingest/ingest_slice": INGEST,
+    "ingest/ingest_plan": INGEST,
+    "ingest/ingest_source": INGEST,
+    "ingest/ingest_cursor": INGEST,
+    "ingest/ingest_cursor_event": INGEST,
+    "ingest/ingest_schedule_instance": INGEST,
+    "ingest/ingest_quarantine": INGEST,
+    "ingest/ingest_run": INGEST,
     "kernel/events": [
         "tests/sql/test_events.py",
         "tests/sql/test_events_places.py",
         "tests/sql/test_events_partitions.py",
     ],
     "kernel/watchdog": ["tests/watchdog"],
+    "relays/relays": RELAYS,
+    "relays/webhooks": RELAYS,
+    "relays/webhook_deliveries": RELAYS,
+    "relays/invariants": ["tests/sql/test_relays.py"],
     "tasks/invariants": ["tests/sql/test_invariants.py", "tests/sql/test_schedules_read.py"],
     "kernel/invariants": ["tests/sql/test_invariants.py"],
 }
@@ -102,10 +132,47 @@ TESTS: dict[str, list[str]] = {
 # What may be deleted without anybody noticing, and why. Keys are the statement and the guard as it is written.
 _SORTED = "read through an index that is in this order; said for the day when it is not"
 _LOOKUP = "only keeps the planner at one lookup a row (tests/sql/test_plans.py)"
+_ORDERED = "names the index (tests/sql/test_relay_plans.py)"
 _NOBODY = "waits for nobody, so no order of locks can hurt"
 _LOCKED = "said again where the row is written; it was locked in this state a moment before"
 _HELD = "due.sql or take.sql holds the row in the same transaction; said for whoever calls it alone"
 EQUIVALENT: dict[tuple[str, str], str] = {
+    ("relays/relays/standings", "order by event.id"): _SORTED,
+    ("relays/webhooks/get", "limit 1"): "the first row is the answer; the rest would only be sent in vain",
+    ("relays/webhooks/hold", "order by delivery.webhook_id, delivery.next_at"): _ORDERED,
+    ("relays/webhooks/hold", "order by delivery.webhook_id, delivery.leased_until"): _ORDERED,
+    ("relays/webhook_deliveries/claim", "order by sent.webhook_id, sent.leased_until"): _ORDERED,
+    ("relays/webhooks/hold", "limit :each"): "only spares the count of what is too much already",
+    ("relays/webhook_deliveries/claim", "limit :each"): "only spares the count of what is too much already",
+    ("relays/webhooks/hold", "order by random()"): "chance keeps no promise of a single look",
+    ("relays/webhooks/lock", "and webhook.tenant = :tenant"): "disable.sql says it again; this only spares a lock",
+    (
+        "relays/webhooks/disable",
+        "for update",
+    ): "lock.sql holds the row in the same transaction; said for who calls it alone",
+    ("relays/webhooks/disable", "and delivery.finished_at is null"): "names the index of what is owed",
+    ("relays/webhooks/disable", "and delivery.state = 'pending'"): "said twice, for the index and for people",
+    ("relays/webhook_deliveries/claim", "order by delivery.next_at, delivery.id"): "numbered in this order already",
+    ("relays/webhook_deliveries/depth", "limit 1000000"): "a bound for millions of rows, which no test plants",
+    (
+        "relays/webhook_deliveries/past",
+        "where delivery.finished_at < ferryman.clock() - least(:kept::interval, :dead_kept::interval)",
+    ): "names the index of what has ended",
+    ("relays/webhook_deliveries/past", "order by delivery.finished_at"): _SORTED,
+    ("relays/webhook_deliveries/expired", "order by delivery.ends_at"): _SORTED,
+    ("relays/webhook_deliveries/reclaim", "where delivery.leased_until is not null"): "names the index of leases",
+    (
+        "relays/webhook_deliveries/reclaim",
+        "and delivery.state = 'pending'",
+    ): "only what is pending is leased, by a CHECK",
+    (
+        "relays/webhook_deliveries/settle",
+        "order by delivery.id",
+    ): "a delivery has one holder, so no two sets share a row",
+    (
+        "relays/webhook_deliveries/settle",
+        "and word.to_state is not null",
+    ): "a statement writes a row once, here by chance the right way; said so that it is not by chance",
     ("tasks/schedules/get", "limit 1"): "the first row is the answer; the rest would only be sent in vain",
     ("tasks/schedules/fire", "order by schedule.id"): _HELD,
     ("tasks/schedules/fire", "for update of schedule"): _HELD,

@@ -14,14 +14,18 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ferryman.agents.states import HEAD, MESSAGE, RESUME, WAIT
 from ferryman.app.embedded import Embedded
 from ferryman.batches.states import BATCH, BATCH_TASK
+from ferryman.commands.states import ASYNC_TASK, COMMAND
+from ferryman.ingest import states as ingest
 from ferryman.kernel import migrate
 from ferryman.kernel.machine import Machine
+from ferryman.relays.states import DELIVERY, WEBHOOK
 from ferryman.tasks.states import SCHEDULE, TASK
 from tools import reference
 
@@ -78,12 +82,10 @@ def lifecycle(machine: Machine[Any]) -> str:
             "|---|---|---|---|---|",
             *moves,
             "",
-            f"Any other move is `{machine.code}`. What ends each live state:",
+            f"Any other move is `{machine.code}`. "
+            + ("What ends each live state:" if bounds else "None is live: nothing is owed."),
             "",
-            "| state | rule | by the time in |",
-            "|---|---|---|",
-            *bounds,
-            "",
+            *(["| state | rule | by the time in |", "|---|---|---|", *bounds, ""] if bounds else []),
         ]
     )
 
@@ -98,6 +100,11 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/machines/agent_inbox.md": lambda: lifecycle(MESSAGE),
     "docs/machines/turn_waiting_tools.md": lambda: lifecycle(WAIT),
     "docs/machines/turn_resume_ledger.md": lambda: lifecycle(RESUME),
+    "docs/machines/webhooks.md": lambda: lifecycle(WEBHOOK),
+    "docs/machines/webhook_deliveries.md": lambda: lifecycle(DELIVERY),
+    "docs/machines/command_inbox.md": lambda: lifecycle(COMMAND),
+    "docs/machines/async_tasks.md": lambda: lifecycle(ASYNC_TASK),
+    **{f"docs/machines/{machine.table}.md": partial(lifecycle, machine) for machine in ingest.MACHINES},
     "docs/reference.md": reference.page,
 }
 

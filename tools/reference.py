@@ -17,9 +17,12 @@ import ferryman
 from ferryman import testing
 from ferryman.app.blocking import BlockingHandle, BlockingQueues, BlockingSchedules
 from ferryman.app.queues import Queues
+from ferryman.app.relays import Added, Relays, Webhooks
 from ferryman.kernel import errors, telemetry
 from ferryman.kernel.events import Event
 from ferryman.kernel.settings import Settings
+from ferryman.relays import webhook
+from ferryman.relays.model import Delivery, Standing, Webhook
 from ferryman.tasks.intake.queues import Holder, Queue
 from ferryman.tasks.intake.read import LogLine
 from ferryman.tasks.intake.result import Progress
@@ -29,7 +32,8 @@ from ferryman.tasks.model import Firing
 WIDTH = 110
 # Not for users to make, but in the answers they get.
 ANSWERS = (
-    BlockingHandle, BlockingQueues, BlockingSchedules, Event, Firing, Holder, LogLine, Progress, Queue, Queues, Retried,
+    Added, BlockingHandle, BlockingQueues, BlockingSchedules, Delivery, Event, Firing, Holder, LogLine, Progress, Queue, Queues,
+    Relays, Retried, Standing, Webhook, Webhooks,
 )  # fmt: skip
 # Given to users ready made: how they are made is not their matter.
 GIVEN = (
@@ -37,6 +41,8 @@ GIVEN = (
     BlockingQueues,
     BlockingSchedules,
     Queues,
+    Relays,
+    Webhooks,
     ferryman.Context,
     ferryman.Handle,
     ferryman.Schedule,
@@ -58,6 +64,8 @@ def page() -> str:
         *(section(each) for each in ANSWERS),
         "## ferryman.testing",
         *(section(getattr(testing, name)) for name in testing.__all__),
+        "## ferryman.relays.webhook",
+        section(webhook.verify),
         "## Settings",
         "First wins: arguments of `Ferryman`, the environment, a TOML file (`FERRYMAN_CONFIG`, else `ferryman.toml` in the"
         " working directory), defaults.",

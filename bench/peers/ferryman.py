@@ -29,11 +29,12 @@ from generate_series(1, {rows}) as n,
 
 class Ferryman(Peer):
     name = "ferryman"
-    can = ("enqueue", "bulk", "drain", "latency", "join", "steps", "schedule", "startup", "deep", "gates")
+    can = ("enqueue", "bulk", "drain", "latency", "join", "steps", "commands", "schedule", "startup", "deep", "gates")
     done = """
         select count(*) from ferryman.tasks
         where id > '01000000-0000-0000-0000-000000000000' and state = 'succeeded'"""
-    sizes = Sizes(flight=20_000, bulk=50_000, drain=50_000, join=30, steps=5_000, gates=10_000)
+    done_commands = "select count(*) from ferryman.command_inbox where status = 'COMPLETED'"
+    sizes = Sizes(flight=20_000, bulk=50_000, drain=50_000, join=30, steps=5_000, commands=5_000, gates=10_000)
     fill: ClassVar[Mapping[str, str]] = {
         "finished": "set session_replication_role = replica;"
         + FILL.format(state="succeeded", attempt=1, wake_at="null", finished_at="now()")
@@ -69,7 +70,25 @@ class Ferryman(Peer):
             self.marks.start(job)
 
         app.task(name="keyed", limit_key="k{key}")(keyed)
+        self.direct(app)
         return app
+
+    def direct(self, app: Any) -> None:
+        """Register a command with three capabilities, and its capabilities."""
+        import ferryman
+
+        kinds = ("Character.Design.Generation", "Character.Relationship.Analysis", "Character.Arc.Design")
+
+        async def request(command: ferryman.Command) -> list[ferryman.Message]:
+            self.marks.start(command.payload["job"])
+            return [ferryman.Message(kind, command.payload) for kind in kinds]
+
+        async def work(job: int) -> dict[str, int]:
+            return {"job": job}
+
+        app.on_command("Character.Request")(request)
+        for kind in kinds:
+            app.capability(kind)(work)
 
     async def migrate(self) -> None:
         await self.make().migrate()
@@ -94,6 +113,9 @@ class Ferryman(Peer):
 
     async def create_workflows(self, jobs: range) -> None:
         await self.app.tasks.create_many("workflow", [{"job": job} for job in jobs])
+
+    async def command(self, job: int) -> None:
+        await self.app.commands.send("Character.Request", {"job": job}, session_id="novel")
 
     async def create_keyed(self, jobs: range, *, keys: int, slots: int) -> None:
         await self.app.queues.set("default", new=True, key_concurrency=slots)

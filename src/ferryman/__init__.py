@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ferryman.app.schedules import Schedule, Schedules
     from ferryman.app.tasks import Tasks
     from ferryman.app.turns import TurnHandle
+    from ferryman.commands.model import Command, Fact, Message, Result
     from ferryman.kernel.errors import DoNotRetry, FerrymanError
     from ferryman.kernel.retry import Backoff
     from ferryman.tasks.model import ScheduleRecord, TaskRecord
@@ -37,12 +38,16 @@ __all__ = [
     "Budget",
     "Child",
     "Client",
+    "Command",
     "Context",
     "DoNotRetry",
+    "Fact",
     "Ferryman",
     "FerrymanError",
     "Handle",
     "Limits",
+    "Message",
+    "Result",
     "Schedule",
     "ScheduleRecord",
     "ScheduleState",
@@ -62,12 +67,16 @@ _HOMES = {
     "Budget": "ferryman.agents.work.profiles",
     "Child": "ferryman.tasks.work.memory",
     "Client": "ferryman.app.blocking",
+    "Command": "ferryman.commands.model",
     "Context": "ferryman.tasks.work.context",
     "DoNotRetry": "ferryman.kernel.errors",
+    "Fact": "ferryman.commands.model",
     "Ferryman": "ferryman.app.ferryman",
     "FerrymanError": "ferryman.kernel.errors",
     "Handle": "ferryman.app.handle",
     "Limits": "ferryman.agents.work.profiles",
+    "Message": "ferryman.commands.model",
+    "Result": "ferryman.commands.model",
     "Schedule": "ferryman.app.schedules",
     "ScheduleRecord": "ferryman.tasks.model",
     "ScheduleState": "ferryman.tasks.states",

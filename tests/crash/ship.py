@@ -19,6 +19,7 @@ from ferryman import Context, Ferryman, Turn
 from ferryman.kernel import errors, faults, telemetry
 from ferryman.kernel.db import Tx
 from ferryman.tasks.model import Ended
+from tests.crash import orders
 
 GATE_SECONDS = 0.01
 FENCED = "ferryman_fenced_total"
@@ -154,6 +155,7 @@ def build(history: History, *, agents: bool = False) -> Ferryman:
         history.write("end", **told, words=words)
         return key
 
+    orders.direct(app, history.write)
     return app
 
 
@@ -184,8 +186,8 @@ async def work(history: History, *, agents: bool) -> None:
     fences.cancel()
 
 
-async def produce(history: History, *, count: int, prefix: str) -> None:
-    """Create tasks by key, each again until it was acknowledged; a life goes on where the last one died."""
+async def produce(history: History, *, count: int, prefix: str, commands: bool = False) -> None:
+    """Create tasks, or send commands, by key, each again until it was acknowledged; a life goes on where the last one died."""
     acked = {line["key"] for line in history.read() if line["what"] == "ok"}
     async with build(history) as app:
         history.write("working")
@@ -194,7 +196,10 @@ async def produce(history: History, *, count: int, prefix: str) -> None:
             while key not in acked:
                 history.write("invoke", key=key)
                 try:
-                    handle = await app.tasks.create("job", {"key": key}, idempotency_key=key)
+                    if commands:
+                        handle: Any = await app.commands.send("Voyage.Request", {}, idempotency_key=key)
+                    else:
+                        handle = await app.tasks.create("job", {"key": key}, idempotency_key=key)
                 except errors.FerrymanError as error:
                     history.write("refused", key=key, code=error.code, retryable=error.retryable)
                 else:
@@ -211,7 +216,8 @@ def live(plan: dict[str, Any], life: str | None) -> None:
     if plan["role"] == "worker":
         asyncio.run(work(history, agents=plan.get("agents", False)))
     else:
-        asyncio.run(produce(history, count=plan["count"], prefix=plan.get("prefix", "k")))
+        commands = plan["role"] == "sender"
+        asyncio.run(produce(history, count=plan["count"], prefix=plan.get("prefix", "k"), commands=commands))
 
 
 def main(plan: dict[str, Any]) -> None:

@@ -10,7 +10,8 @@ from ferryman.kernel import faults
 from ferryman.tasks.work.scheduler import SET
 from tests.crash import cargo, judge
 from tests.crash.conftest import Launch
-from tests.crash.yard import LEASE_SECONDS, Ship, until
+from tests.crash.yard import LEASE_SECONDS, RELAY_POINTS, Ship, until
+from tests.ingest.test_crash import LIVES as INGEST_LIVES
 
 KILLS = 3
 
@@ -40,10 +41,14 @@ SCHEDULER_POINTS = {
     "fire.written": "fire.written=kill@1",
     "fire.committed": "fire.committed=kill@1",
 }
+COMMAND_POINTS = ("command.sent", "command.processed", "async_task.settled")  # tests/crash/test_commands.py
 
 
 def test_every_fault_point_has_its_cell() -> None:
-    assert {*WORKER_POINTS, *PRODUCER_POINTS, *WATCHDOG_POINTS, *SCHEDULER_POINTS} == set(faults.REGISTRY)
+    ours = {*WORKER_POINTS, *PRODUCER_POINTS, *WATCHDOG_POINTS, *SCHEDULER_POINTS, *COMMAND_POINTS, *RELAY_POINTS}
+    # Those of ingestion are passed, one life after another, in tests/ingest/test_crash.py.
+    others = {plan.partition("=")[0] for plan in INGEST_LIVES}
+    assert ours | others == set(faults.REGISTRY)
 
 
 @pytest.mark.contract("R1", "K5", "T7")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ferryman import Context, Ferryman
-from ferryman.app import wiring
+from ferryman.app.wiring import opened as opened_app
 from ferryman.kernel import errors, telemetry
 from ferryman.kernel.pool import Line
 from tests.crash import cargo, judge
@@ -110,7 +110,7 @@ async def test_many_whose_connection_breaks_half_way_are_all_created_once(databa
 async def test_many_that_could_not_be_created_left_nothing_and_may_be_sent_again(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wiring, "PATIENCE", timedelta(seconds=0.5))
+    monkeypatch.setattr(opened_app, "PATIENCE", timedelta(seconds=0.5))
     keys = [str(n) for n in range(2500)]
     async with wired(database_url) as (wire, url), opened(url, doorbell="none") as (app, _):
         with pytest.raises(errors.DatabaseUnavailable) as told:
@@ -244,7 +244,7 @@ async def test_an_outcome_whose_packets_are_lost_is_sent_anew_before_its_lease_e
 async def test_a_create_whose_packets_are_lost_is_told_in_time_and_may_be_repeated(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wiring, "PATIENCE", timedelta(seconds=1))
+    monkeypatch.setattr(opened_app, "PATIENCE", timedelta(seconds=1))
     async with wired(database_url) as (wire, url), opened(url) as (app, _):
         await app.tasks.create("echo", word="before")
         wire.lose()

@@ -31,6 +31,10 @@ TERMS = {
 }
 
 
+# Where relays are killed, at which hit, in an order in which each still has something to do.
+RELAY_POINTS = {"relay.spread": 1, "webhook.called": 3, "relay.published": 1, "relay.read": 1}
+
+
 class Ship:
     """One process (or one mother and her children), and the file it writes."""
 

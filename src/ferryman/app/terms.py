@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
 
+from ferryman.agents.ends import Parties
+from ferryman.agents.intake.report import TOOL, ToolEnds
 from ferryman.agents.model import Terms as TurnTerms
 from ferryman.batches.model import Terms as BatchTerms
 from ferryman.kernel.settings import CENTURY, Settings
+from ferryman.tasks.joins import CHILD, Joins
+from ferryman.tasks.ports import Owners, Settles
 
 
 def turn_terms(settings: Settings) -> TurnTerms:
@@ -56,9 +61,16 @@ def switches(settings: Settings) -> dict[str, float]:
         "worker.lease_sweep_seconds": worker.lease_sweep.total_seconds(),
         "worker.inbox_processing_timeout_seconds": worker.inbox_processing_timeout.total_seconds(),
         "worker.suspend_timeout_seconds": worker.suspend_timeout.total_seconds(),
+        "commands.unknown_after_seconds": settings.commands.unknown_after.total_seconds(),
         "pmo.watchdog_interval_seconds": pmo.watchdog_interval.total_seconds(),
         "pmo.dispatched_retry_seconds": pmo.dispatched_retry.total_seconds(),
         "pmo.dispatched_timeout_seconds": pmo.dispatched_timeout.total_seconds(),
         "pmo.active_reap_seconds": pmo.active_reap.total_seconds(),
         "pmo.pending_wakeup_seconds": pmo.pending_wakeup.total_seconds(),
     }
+
+
+def owners_of(settings: Settings, settlers: Mapping[str, Settles]) -> Owners:
+    """Return who settles which end of a task: other tasks, agents' turns, and whom the app names."""
+    tools = ToolEnds(Parties(terms=turn_terms(settings)))
+    return Owners({**settlers, CHILD: Joins(), TOOL: tools})

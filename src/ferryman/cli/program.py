@@ -10,15 +10,18 @@ from ferryman.cli import exits
 from ferryman.cli.version import told
 
 COMMANDS = {
-    "demo": "Watch a story: schedules, limits, workflows, killed workers. Under a minute.",
+    "demo": "Watch a story: schedules, limits, workflows, commands, killed workers. Under a minute.",
     "dev": "Everything in one process, on an embedded PostgreSQL of this directory.",
     "worker": "Run an app's tasks until told to stop.",
     "migrate": "Bring the tables up to this version.",
     "task": "Create tasks, ask about them, stop them.",
+    "command": "Send commands, ask about them, cancel them.",
     "schedule": "Create schedules, ask about them, pause and trigger them.",
     "queue": "Ask about queues, agree on their limits, pause and resume them.",
     "agent": "Ask about agents and their turns, send them messages, stop them.",
     "batch": "Fork batches of agents' turns, watch them fill in, end them.",
+    "ingest": "Plan ingestion, see how far it is, prove what it did.",
+    "relay": "Tell the log to the outside: webhooks, and how far relays are.",
     "explain": "Say why something is not running, and what ends it.",
     "events": "Show what happens, as it happens.",
     "doctor": "Look at everything that is worth knowing at 3 a.m.",

@@ -367,6 +367,194 @@ class BatchNotFound(FerrymanError):
     advice = "Check the id, and the tenant."
 
 
+# How ingestion ends, or is refused
+
+
+class IngestInvalidRequest(FerrymanError):
+    """A field of what was asked of ingestion has a value that is not allowed."""
+
+    code = "INGEST_INVALID_REQUEST"
+    advice = "Mend the field named; no plan was made."
+
+    def __init__(self, message: str | None = None, *, field: str | None = None, **details: Any) -> None:
+        super().__init__(message, field=field, **details)
+
+
+class IngestInvalidWindow(FerrymanError):
+    """The window is empty or reversed, or has no instants with their offset."""
+
+    code = "INGEST_INVALID_WINDOW"
+    advice = "Give `since` before `until`, both with an offset; no plan was made."
+
+
+class IngestInvalidExpression(FerrymanError):
+    """The expression does not compile."""
+
+    code = "INGEST_INVALID_EXPRESSION"
+    advice = "Mend the place named; no plan was made."
+
+
+class IngestUnknownSource(FerrymanError):
+    """No source of this app has this name and endpoint."""
+
+    code = "INGEST_UNKNOWN_SOURCE"
+    advice = "Check the name, and that the module which declares the source is imported."
+
+
+class IngestNotFound(FerrymanError):
+    """There is no such plan, run or cursor for this tenant."""
+
+    code = "INGEST_NOT_FOUND"
+    advice = "Check the id and the tenant; `ferryman ingest status` shows the plans."
+
+
+class IngestCursorMoved(FerrymanError):
+    """The cursor is not where it was when it was read."""
+
+    code = "INGEST_CURSOR_MOVED"
+    advice = "Read it again, and try again."
+    retryable = True
+
+
+class IngestBudgetSpent(FerrymanError):
+    """The task has used up its requests, records or seconds; what remains is the planner's."""
+
+    code = "INGEST_BUDGET_SPENT"
+    advice = "The rest is a task of its own already; give plans a larger budget if that comes too often."
+
+
+class IngestReslice(FerrymanError):
+    """The slice should be cut smaller; what remains is the planner's."""
+
+    code = "INGEST_RESLICE"
+    advice = "The rest is cut already; plan with a shorter step if that comes too often."
+
+
+class IngestBatchFailed(FerrymanError):
+    """A page could not be fetched, read or written."""
+
+    code = "INGEST_BATCH_FAILED"
+    advice = "See the reason and the run's black box; mend the source, then plan the window again."
+
+
+class IngestAuthFailed(FerrymanError):
+    """The source refused the credential or the signature."""
+
+    code = "INGEST_AUTH_FAILED"
+    advice = "Mend the credential, then plan again: harvest goes on from the cursor."
+
+
+class IngestPostponed(FerrymanError):
+    """The source is not to be asked for a while; the task waits in its line."""
+
+    code = "INGEST_POSTPONED"
+    advice = "Nothing is to be done: it goes on by itself."
+
+
+class IngestLeaseLost(FerrymanError):
+    """The executor of this run is gone, or has not renewed its lease."""
+
+    code = "INGEST_LEASE_LOST"
+    advice = "Nothing is to be done: the next claim goes on after the last good batch."
+
+
+class IngestStuck(FerrymanError):
+    """The task was claimed too often without coming to an end."""
+
+    code = "INGEST_STUCK"
+    advice = "See the black box of its runs for what kills the executors, then plan the window again."
+
+
+class IngestExpired(FerrymanError):
+    """The task, or its slice, still waited at its ends_at."""
+
+    code = "INGEST_EXPIRED"
+    advice = "Ask `ferryman doctor` which worker knows the source, then plan the window again."
+
+
+class IngestInvalidSource(FerrymanError):
+    """This source cannot be asked as it is declared."""
+
+    code = "INGEST_INVALID_SOURCE"
+    advice = "Mend the field named; nothing was asked."
+
+
+class IngestInvalidSink(FerrymanError):
+    """Nothing can be written to this sink as it is declared."""
+
+    code = "INGEST_INVALID_SINK"
+    advice = "Mend the field named; nothing was written."
+
+
+class IngestSecretMissing(FerrymanError):
+    """A source needs a secret that the environment does not hold."""
+
+    code = "INGEST_SECRET_MISSING"
+    advice = "Set the variable where the worker runs. Secrets are read at each request and are stored nowhere."
+
+
+# The log to the outside
+
+
+class WebhookInvalid(FerrymanError):
+    """What was asked of a webhook is not allowed."""
+
+    code = "WEBHOOK_INVALID"
+    advice = "Mend the field named; nothing was changed."
+
+    def __init__(self, message: str | None = None, *, field: str | None = None, **details: Any) -> None:
+        super().__init__(message, field=field, **details)
+
+
+class WebhookNotFound(FerrymanError):
+    """There is no such webhook for this tenant."""
+
+    code = "WEBHOOK_NOT_FOUND"
+    advice = "Check the id or name and the tenant; `ferryman relay webhook list` shows them all."
+
+
+class WebhookDuplicate(FerrymanError):
+    """A webhook of this name exists and differs from the request."""
+
+    code = "WEBHOOK_DUPLICATE"
+    advice = "Use the existing one, or another name; or remove it first."
+
+
+class DeliveryNotFound(FerrymanError):
+    """There is no such delivery for this tenant."""
+
+    code = "DELIVERY_NOT_FOUND"
+    advice = "Check the id and the tenant; what was kept for long enough is gone."
+
+
+class DeliveryNotDead(FerrymanError):
+    """Only a dead delivery of a webhook that is still there can be tried anew."""
+
+    code = "DELIVERY_NOT_DEAD"
+    advice = "See `ferryman relay webhook deliveries`."
+
+
+class WebhookUndelivered(FerrymanError):
+    """The receiver did not take an event in all the tries and the time it was given."""
+
+    code = "WEBHOOK_UNDELIVERED"
+    advice = "See last_error; mend the receiver, then `ferryman relay webhook retry`."
+
+
+class SignatureInvalid(FerrymanError):
+    """The signature of the call does not fit its body and the secret."""
+
+    code = "WEBHOOK_SIGNATURE_INVALID"
+    advice = "Answer 401. If the call is ours: check the body as it came over the wire, not parsed and written anew."
+
+
+class RelayRefused(FerrymanError):
+    """The stream on the NATS server is not one that this log may be published to."""
+
+    code = "RELAY_REFUSED"
+    advice = "Set relays.stream to a name of its own for each database, or mend the stream."
+
+
 # The ground below
 
 
@@ -495,3 +683,92 @@ class AppNotLoaded(FerrymanError):
     advice = (
         "Name it as module:attribute, such as --app shop.tasks:app, from a directory where `import shop.tasks` works."
     )
+
+
+# Commands
+
+
+class CommandInvalidRequest(FerrymanError):
+    """The request for a command, or the result of one of its tasks, cannot be accepted."""
+
+    code = "COMMAND_INVALID_REQUEST"
+    advice = "Mend the field that the message names; nothing was stored."
+
+
+class CommandInvalidMapping(FerrymanError):
+    """The function that maps a command or a result returned what cannot be understood."""
+
+    code = "COMMAND_INVALID_MAPPING"
+    advice = "Return a Message, a Fact, a list of them, or None."
+
+
+class CommandDuplicate(FerrymanError):
+    """A command with this idempotency key exists and differs from this one."""
+
+    code = "COMMAND_DUPLICATE"
+    advice = "Use a new idempotency key, or send the same command type and session."
+
+
+class CommandNotFound(FerrymanError):
+    """There is no such command."""
+
+    code = "COMMAND_NOT_FOUND"
+    advice = "Commands are found by the id that their send answered with, within their tenant."
+
+
+class CommandUnknownType(FerrymanError):
+    """No living worker knows how to map commands or results of this type."""
+
+    code = "COMMAND_UNKNOWN_TYPE"
+    advice = "Register a function with @app.on_command or @app.on_result, and start a worker of that app."
+
+
+class CapabilityUnknown(FerrymanError):
+    """No living worker has this capability."""
+
+    code = "CAPABILITY_UNKNOWN"
+    advice = (
+        "Register a function with @app.capability and start a worker of that app, or send the message outside=True."
+    )
+
+
+class CommandFailed(FerrymanError):
+    """The command has failed."""
+
+    code = "COMMAND_FAILED"
+    advice = "`ferryman command story` tells which of its tasks failed, and why."
+
+
+class CommandCancelled(FerrymanError):
+    """The command was cancelled."""
+
+    code = "COMMAND_CANCELLED"
+    advice = "Send it again if it is wanted after all."
+
+
+class CommandTimeout(FerrymanError):
+    """The command, or one of its tasks, had not ended at its deadline."""
+
+    code = "COMMAND_TIMEOUT"
+    advice = "Give it a longer deadline, or look at what it waited for: `ferryman command story`."
+
+
+class AsyncTaskNotFound(FerrymanError):
+    """There is no such async task."""
+
+    code = "ASYNC_TASK_NOT_FOUND"
+    advice = "`ferryman command story` lists the async tasks of a command with their ids."
+
+
+class AsyncTaskEnded(FerrymanError):
+    """The async task has ended; a result that comes later changes nothing."""
+
+    code = "ASYNC_TASK_ENDED"
+    advice = "Nothing needs to be done: the first end counts."
+
+
+class AsyncTaskLost(FerrymanError):
+    """The task that ran this capability has ended without telling its end."""
+
+    code = "ASYNC_TASK_LOST"
+    advice = "This is a defect of ours: please report it."

@@ -44,6 +44,11 @@ def boot_id() -> BootId:
     return BootId(uuid7())
 
 
+def is_name(value: object) -> bool:
+    """Say whether this is a name."""
+    return isinstance(value, str) and _NAME.fullmatch(value) is not None
+
+
 def check_name(value: object, field: str) -> Name:
     """Return the value if it is a name."""
     if isinstance(value, str) and _NAME.fullmatch(value):

@@ -25,6 +25,8 @@ State = TypeVar("State", bound=StrEnum)
 SQLSTATE: Final = "FM001"
 _WORD = re.compile(r"[a-z][a-z0-9_]*")
 _CODE = re.compile(r"[A-Z][A-Z0-9_]*")
+# The sources spell some states in capitals, and their spelling is kept.
+_STATE = re.compile(r"[a-z][a-z0-9_]*|[A-Z][A-Z0-9_]*")
 _LONGEST_NAME = 63
 
 
@@ -74,9 +76,7 @@ class Machine(Generic[State]):
     code: str = "TASK_INVALID_TRANSITION"
 
     def __post_init__(self) -> None:
-        for word in self._words():
-            if not _WORD.fullmatch(word):
-                raise self._wrong(f"{word!r} is not a plain lower-case word")
+        self._check_words()
         if not _CODE.fullmatch(self.code):
             raise self._wrong(f"{self.code!r} is not a code")
         for state, where in self._mentions():
@@ -192,7 +192,7 @@ class Machine(Generic[State]):
     def _words(self) -> list[str]:
         columns = [self.column, self.id_column, *self.present]
         columns += [bound.column for bound in self.ends_by.values()]
-        return [self.table, *columns, *self.states, *(each.name for each in self.moves)]
+        return [self.table, *columns, *(each.name for each in self.moves)]
 
     def _mentions(self) -> list[tuple[Any, str]]:
         found = [(state, "initial") for state in self.initial]
@@ -203,6 +203,14 @@ class Machine(Generic[State]):
         for column, states in self.present.items():
             found += [(state, f"present {column}") for state in states]
         return found
+
+    def _check_words(self) -> None:
+        for word in self._words():
+            if not _WORD.fullmatch(word):
+                raise self._wrong(f"{word!r} is not a plain lower-case word")
+        for spelled in self.states:
+            if not _STATE.fullmatch(spelled):
+                raise self._wrong(f"{spelled.value!r} is not a plain word in one case")
 
     def _check_moves(self) -> None:
         seen: set[tuple[str, State]] = set()

@@ -9,11 +9,13 @@ import re
 from collections.abc import Callable
 from dataclasses import Field, dataclass, fields
 from datetime import timedelta
+from ipaddress import ip_network
 from typing import Any, Final
 
 from ferryman.kernel import duration as durations
 from ferryman.kernel import errors, ids
 
+HIDDEN: Final = "***"
 _LONGEST_SHOWN: Final = 80
 _SCHEMA = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,62}")
 # Kubernetes gives a pod such variables for each service: not ours, whatever the service is called.
@@ -21,15 +23,17 @@ _LINK = re.compile(r"\w*_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SC
 # Up to the last @: a password may hold one that nobody escaped.
 _PASSWORD = re.compile(r"(^|//)([^:/@\s]*):(?!//).*@")
 _TOKEN = re.compile(r"((?:nats|tls|wss?)://)[^:/@]+@")
+_TOKEN_OF_NATS = re.compile(r"[A-Za-z0-9_-]{1,60}")
 _PARAMETER = re.compile(r"(?i)((?:password|sslpassword)=)[^&\s]*")
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """How a setting is read, and the name people write for it where that is not the field's."""
+    """How a setting is read, the name people write for it where that is not the field's, and whether it is hidden."""
 
     reader: Callable[[Any], Any]
     key: str | None = None
+    hidden: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +69,8 @@ def read(part: Field[Any], value: Any, *, told: str) -> Any:
     try:
         return found.reader(value)
     except ValueError as wrong:
-        raise refusal(told, str(wrong), show(value, quoted=True)) from None
+        got = HIDDEN if found.hidden else show(value, quoted=True)
+        raise refusal(told, str(wrong), got) from None
 
 
 def refusal(told: str, expected: str, got: str) -> errors.SettingsInvalid:
@@ -183,6 +188,41 @@ def url(*schemes: str) -> Kind:
         return value
 
     return Kind(read_url)
+
+
+def networks() -> Kind:
+    """Declare a list of networks such as 10.1.0.0/16, which in the environment is separated by commas."""
+
+    def read_networks(value: Any) -> tuple[str, ...]:
+        listed = value.split(",") if isinstance(value, str) else value
+        try:
+            return tuple(str(ip_network(each.strip() if isinstance(each, str) else each)) for each in listed)
+        except (ValueError, TypeError):
+            raise ValueError("networks such as 127.0.0.0/8,10.1.0.0/16") from None
+
+    return Kind(read_networks)
+
+
+def secret(*, least: int) -> Kind:
+    """Declare a secret, which is never shown, or none."""
+
+    def read_secret(value: Any) -> str | None:
+        if value is not None and (not isinstance(value, str) or len(value) < least):
+            raise ValueError(f"a text of at least {least} characters that nobody can guess")
+        return value
+
+    return Kind(read_secret, hidden=True)
+
+
+def token() -> Kind:
+    """Declare a word that stands in a subject of NATS."""
+
+    def read_token(value: Any) -> str:
+        if not isinstance(value, str) or not _TOKEN_OF_NATS.fullmatch(value):
+            raise ValueError("1 to 60 letters, digits, _ and -")
+        return value
+
+    return Kind(read_token)
 
 
 def _read_name(value: Any) -> str:

@@ -19,7 +19,19 @@ from typing import Annotated, Any, Final, Self, TypeAlias
 
 from ferryman.kernel import errors, faults, payload, setting
 from ferryman.kernel.lease import SHORTEST
-from ferryman.kernel.setting import Section, choice, count, duration, name, names, url
+from ferryman.kernel.setting import (
+    HIDDEN,
+    Section,
+    choice,
+    count,
+    duration,
+    name,
+    names,
+    networks,
+    secret,
+    token,
+    url,
+)
 
 PREFIX: Final = "FERRYMAN_"
 CONFIG: Final = "FERRYMAN_CONFIG"
@@ -104,6 +116,33 @@ class Tasks(Section):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Commands(Section):
+    """How long a command may take as a whole, and how long what nobody knows is waited for."""
+
+    deadline: Annotated[timedelta, duration(least=timedelta(seconds=1))] = timedelta(days=1)
+    # As long as a worker with new code may need to come up beside one that lives.
+    unknown_after: Annotated[timedelta, duration(least=NOTHING, key="unknown_after_seconds")] = timedelta(seconds=30)
+    retention: Annotated[timedelta, duration(least=MINUTE, most=CENTURY)] = timedelta(days=30)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ingest(Section):
+    """How ingestion plans and executes."""
+
+    lease: Annotated[timedelta, duration(least=SHORTEST)] = timedelta(seconds=60)
+    concurrency: Annotated[int, count(most=10_000)] = 8
+    partition_concurrency: Annotated[int, count(most=10_000)] = 4
+    queued_max: Annotated[int, count(most=100_000)] = 50
+    safety_lag: Annotated[timedelta, duration(least=NOTHING)] = timedelta(minutes=10)
+    first_window: Annotated[timedelta, duration(least=MINUTE)] = timedelta(days=1)
+    max_attempts: Annotated[int, count(most=1000)] = 3
+    max_claims: Annotated[int, count(most=10_000)] = 10
+    ends_after: Annotated[timedelta, duration(least=MINUTE, most=CENTURY)] = timedelta(days=30)
+    breaker_failures: Annotated[int, count(most=1000)] = 3
+    breaker_pause: Annotated[timedelta, duration(least=TENTH)] = timedelta(seconds=60)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Log(Section):
     """How long the log is kept, by whole days; a day that a consumer has still to read stays."""
 
@@ -115,6 +154,30 @@ class Pool(Section):
     """Connections for callers; the worker's own lanes are beside it."""
 
     size: Annotated[int, count(most=1000)] = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Relays(Section):
+    """The log to the outside: to NATS, and to webhooks."""
+
+    nats: Annotated[str, choice("on", "off")] = "off"
+    webhooks: Annotated[str, choice("on", "off")] = "on"
+    # The name of each reader of the log begins with it.
+    consumer: Annotated[str, name()] = "relay"
+    stream: Annotated[str, token()] = "FERRYMAN"
+    prefix: Annotated[str, token()] = "fm"
+    kept: Annotated[timedelta, duration(least=MINUTE, most=CENTURY)] = timedelta(days=7)
+    # For so long the broker knows an event again and drops a repeat.
+    repeats: Annotated[timedelta, duration(least=timedelta(seconds=1))] = timedelta(minutes=10)
+    webhook_key: Annotated[str | None, secret(least=32)] = field(default=None, repr=False)
+    concurrency: Annotated[int, count(most=1000)] = 64
+    concurrency_of_one: Annotated[int, count(most=100)] = 4
+    attempts: Annotated[int, count(most=100)] = 10
+    timeout: Annotated[timedelta, duration(least=TENTH, most=timedelta(minutes=5))] = timedelta(seconds=10)
+    ends_after: Annotated[timedelta, duration(least=timedelta(seconds=1), most=CENTURY)] = timedelta(days=1)
+    private_networks: Annotated[tuple[str, ...], networks()] = ()
+    retention: Annotated[timedelta, duration(least=MINUTE, most=CENTURY)] = timedelta(days=7)
+    retention_dead: Annotated[timedelta, duration(least=MINUTE, most=CENTURY)] = timedelta(days=30)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -132,8 +195,11 @@ class Settings(Section):
     pmo: Pmo = field(default_factory=Pmo)
     agents: Agents = field(default_factory=Agents)
     tasks: Tasks = field(default_factory=Tasks)
+    commands: Commands = field(default_factory=Commands)
+    ingest: Ingest = field(default_factory=Ingest)
     log: Log = field(default_factory=Log)
     pool: Pool = field(default_factory=Pool)
+    relays: Relays = field(default_factory=Relays)
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
@@ -143,6 +209,8 @@ class Settings(Section):
             object.__setattr__(self, "doorbell", chosen)
         if self.doorbell == "nats" and not self.nats_url:
             raise setting.refusal("doorbell", "postgres or none, or a nats_url beside it", "nats")
+        if self.relays.nats == "on" and not self.nats_url:
+            raise setting.refusal("relays.nats", "off, or a nats_url beside it", "on")
 
     @classmethod
     def load(
@@ -181,7 +249,8 @@ class Settings(Section):
         for key, part, owner in _parts():
             holder = self if owner is Settings else getattr(self, key.partition(".")[0])
             value = getattr(holder, part.name)
-            shown[key] = (setting.show(value), self.origins.get(key, "default"))
+            hidden = value is not None and (kind := setting.kind(part)) is not None and kind.hidden
+            shown[key] = (HIDDEN if hidden else setting.show(value), self.origins.get(key, "default"))
         return shown
 
     def __repr__(self) -> str:

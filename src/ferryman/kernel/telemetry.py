@@ -58,6 +58,9 @@ CREATED = Metric("ferryman_created_total", "counter", "Work accepted.", ("domain
 CLAIMED = Metric("ferryman_claimed_total", "counter", "Work handed to a worker.", ("domain", "queue"))
 ENDED = Metric("ferryman_outcomes_total", "counter", "Tries settled, by where they led.", ("domain", "state", "code"))
 FENCED = Metric("ferryman_fenced_total", "counter", "Writes refused because their claim was stale.", ("domain", "move"))
+UNMATCHED = Metric(
+    "ferryman_unmatched_total", "counter", "Results from outside that changed nothing.", ("domain", "code")
+)
 ACTIONS = Metric("ferryman_watchdog_actions_total", "counter", "Findings repaired or ended.", ("rule",))
 SPOILED = Metric("ferryman_watchdog_failures_total", "counter", "Findings that a rule could not act on.", ("rule",))
 WITHHELD = Metric("ferryman_watchdog_withheld_total", "counter", "Looks put off after an outage.", ("rule",))
@@ -73,6 +76,9 @@ DEPTH = Metric("ferryman_queue_depth", "gauge", "Live work.", ("domain", "queue"
 IN_FLIGHT = Metric("ferryman_in_flight", "gauge", "Handlers running in this process.", ("domain",))
 LEFT_BEHIND = Metric("ferryman_threads_left_behind", "gauge", "Threads that go on although their attempts are over.")
 RECONNECTS = Metric("ferryman_reconnects_total", "counter", "Connections to the database made anew.", ("line",))
+RELAYED = Metric("ferryman_relayed_total", "counter", "Events of the log told to the outside.", ("relay",))
+BEHIND = Metric("ferryman_relay_lag", "gauge", "Events of the log that a reader has still to read.", ("consumer",))
+CALLS = Metric("ferryman_webhook_calls_total", "counter", "Tries of webhooks, by what became of them.", ("outcome",))
 FAULTS = Metric("ferryman_faults_total", "counter", "Faults that a test injected.", ("point", "action"))
 
 METRICS = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
@@ -146,6 +152,11 @@ def fenced(domain: str, move: Literal["settle", "renew", "progress", "log", "ste
         FENCED.of(domain, move).inc(count)
 
 
+def unmatched(domain: str, code: str) -> None:
+    """Count a result from outside that met nothing it could end."""
+    UNMATCHED.of(domain, code).inc()
+
+
 def acted(rule: str, count: int) -> None:
     """Count findings that a watchdog's rule has repaired or ended."""
     if count:
@@ -217,6 +228,23 @@ def left_behind(change: int) -> None:
 def reconnected(line: str) -> None:
     """Count a connection that had to be made anew."""
     RECONNECTS.of(line).inc()
+
+
+def relayed(relay: Literal["nats", "webhooks"], count: int) -> None:
+    """Count events that a relay has published, or has turned into deliveries."""
+    RELAYED.of(relay).inc(count)
+
+
+def behind(rows: Iterable[tuple[str, int]]) -> None:
+    """Show how far each reader of the log is from its end; one that was forgotten becomes 0."""
+    told = dict(rows)
+    for name in {*(labels[0] for labels in BEHIND.children), *told}:
+        BEHIND.of(name).set(told.get(name, 0))
+
+
+def called(outcome: Literal["delivered", "failed", "dead"], count: int = 1) -> None:
+    """Count tries of webhooks: taken, failed with another try to come, or the last."""
+    CALLS.of(outcome).inc(count)
 
 
 def fault(point: str, action: str) -> None:

@@ -1,5 +1,5 @@
 -- K21: each domain says what ends its own rows, in a view of its own; `bounds` and `overdue` put them together. A domain that
--- comes later brings its two views and replaces the two unions.
+-- comes later brings its two views and calls `unite_bounds`.
 
 -- What should have been acted on before this is late. After an outage nothing is late before the grace period and one sweep
 -- are over. Grace is wall time.
@@ -58,8 +58,26 @@ where schedule.next_run_at > '-infinity'
 
 comment on view ferryman.overdue_tasks is 'Live tasks and schedules past the time by which a rule should have acted on them.';
 
-create or replace view ferryman.bounds as
-select domain, id, tenant, state, rule, ends_by, terminal_by from ferryman.bounds_tasks;
+-- Make `bounds` and `overdue` the unions of the views of all domains that are there by now, whichever came first.
+create function ferryman.unite_bounds() returns void
+language plpgsql as $$
+declare
+    home oid := (select relnamespace from pg_class where oid = 'ferryman.watchdog'::regclass);
+    whole record;
+begin
+    for whole in
+        select kind.name,
+               string_agg(format('select %s from %s', kind.columns, part.oid::regclass), ' union all ' order by part.relname)
+                   as query
+        from (values ('bounds', 'domain, id, tenant, state, rule, ends_by, terminal_by'),
+                     ('overdue', 'domain, id, tenant, state, rule, ends_by')) as kind (name, columns)
+        join pg_class as part
+            on part.relnamespace = home and part.relkind = 'v' and starts_with(part.relname, kind.name || '_')
+        group by kind.name
+    loop
+        execute format('create or replace view %s.%I as %s', home::regnamespace, whole.name, whole.query);
+    end loop;
+end
+$$;
 
-create or replace view ferryman.overdue as
-select domain, id, tenant, state, rule, ends_by from ferryman.overdue_tasks;
+select ferryman.unite_bounds();

@@ -63,12 +63,4 @@ where message.archived_at is null
 
 comment on view ferryman.overdue_agents is 'Live turns, messages and calls past the time by which a rule should have acted on them.';
 
-create or replace view ferryman.bounds as
-select domain, id, tenant, state, rule, ends_by, terminal_by from ferryman.bounds_tasks
-union all
-select domain, id, tenant, state, rule, ends_by, terminal_by from ferryman.bounds_agents;
-
-create or replace view ferryman.overdue as
-select domain, id, tenant, state, rule, ends_by from ferryman.overdue_tasks
-union all
-select domain, id, tenant, state, rule, ends_by from ferryman.overdue_agents;
+select ferryman.unite_bounds();

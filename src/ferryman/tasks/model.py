@@ -245,6 +245,7 @@ class Ended:
     result: str | None
     callback: str
     callback_ref: str | None
+    owner: UUID | None = None  # who ran it to this end; nobody, when it was cancelled
 
 
 class NewSchedule(NamedTuple):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from ferryman.app import wiring
-from ferryman.app.doctor import ground, work
+from ferryman.app.doctor import ground, outside, work
 from ferryman.app.doctor.report import BAD, GOOD, Reading, Report, Verdict, plain
 from ferryman.kernel import errors
 from ferryman.kernel.pool import Line
@@ -62,6 +62,7 @@ async def _examine(settings: Settings, url: str, line: Line, *, deep: bool, ever
             "retention",
             lambda: work.retention(line, kept=settings.tasks.retention, failed_kept=settings.tasks.retention_failed),
         ),
+        ("relays", lambda: outside.relays(line, settings.relays)),
         ("invariants", lambda: work.truths(line, deep=deep)),
     ]
     for name, check in checks:

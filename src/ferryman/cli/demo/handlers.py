@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ferryman.app.ferryman import Ferryman
-from ferryman.cli.demo import assistant, batch
+from ferryman.cli.demo import assistant, batch, novel
 from ferryman.tasks.work.context import Context
 
 # The address comes from the environment: the story gives its worker processes the one it uses.
@@ -27,6 +27,7 @@ STRAIT = "strait"
 STRAIT_SLOTS = 3
 
 app.queue(STRAIT, concurrency=STRAIT_SLOTS)
+novel.write(app)
 
 
 @app.task

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from ferryman.cli.demo import agents, batch, births, deaths, ends, waits
+from ferryman.cli.demo import agents, batch, births, deaths, ends, novel, waits
 from ferryman.cli.demo.stage import Stage
 from ferryman.kernel import errors
 from ferryman.tasks.intake import read
@@ -55,6 +55,7 @@ ACTS: tuple[Act, ...] = (
     births.now, births.later, births.scheduling, births.lending, births.repeating,
     ends.stumbling, ends.timing_out, ends.cancelling,
     waits.approving, waits.limiting,
+    novel.directing,
     deaths.killing, deaths.surviving, agents.researching, batch.forking, deaths.freezing,
     crowding,
 )  # fmt: skip

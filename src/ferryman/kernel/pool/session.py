@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from io import BytesIO
 from typing import Any
 
 import asyncpg
@@ -42,6 +43,11 @@ class Session:
         """Run a script of several statements (migrations); no timeout of its own means that of any statement."""
         with self._translated():
             await self._connection.execute(script, timeout=timeout)
+
+    async def copy(self, table: str, columns: Sequence[str], text: bytes) -> None:
+        """Load rows in the text format of COPY; the table is found by the search path."""
+        with self._translated():
+            await self._connection.copy_to_table(table, source=BytesIO(text), columns=columns, format="text")
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from uuid import UUID
+
+import orjson
 
 from ferryman.kernel.db import Row, Tx, load, many, one
 from ferryman.tasks.model import Claimed, Ended, Outcome
@@ -77,7 +78,7 @@ def _by_id(outcome: Outcome) -> int:
 
 
 def _words(outcomes: Sequence[Outcome]) -> str:
-    return json.dumps(
+    return orjson.dumps(
         [
             {
                 "id": str(each.id),
@@ -92,7 +93,7 @@ def _words(outcomes: Sequence[Outcome]) -> str:
             }
             for each in outcomes
         ]
-    )
+    ).decode()
 
 
 async def settle(tx: Tx, outcomes: Sequence[Outcome], *, lapsed: bool = False) -> tuple[list[Row], set[UUID]]:
@@ -137,6 +138,7 @@ def ended(row: Row) -> Ended:
         result=row["result"],
         callback=row["callback"],
         callback_ref=row["callback_ref"],
+        owner=row["owner"],
     )
 
 

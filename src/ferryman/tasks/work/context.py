@@ -30,7 +30,7 @@ _current: ContextVar[Context] = ContextVar("ferryman_context")
 class Context(Durable):
     """The task that runs here."""
 
-    __slots__ = ("_desk", "_report", "_say", "_told", "home", "main", "memory", "spoke", "task")
+    __slots__ = ("_desk", "_report", "_say", "_told", "heard", "home", "main", "memory", "spoke", "task")
 
     def __init__(self, task: Claimed, *, report: Report, say: Say, desk: Desk, home: object = None) -> None:
         """Belong to one claim; `home` tells the app whose worker runs it from others."""
@@ -41,6 +41,7 @@ class Context(Durable):
         self._desk = desk
         self._told = False  # read and written whole by any thread
         self.spoke = False
+        self.heard: Callable[[float], None] | None = None  # who else hears of progress, in whatever thread it is told
         self.main: asyncio.Task[Any] | None = None
         self.memory: Memory | None = None
 
@@ -80,6 +81,8 @@ class Context(Durable):
             raise errors.TaskInvalidRequest(f"progress: expected 0 to 100, got {percent!r}.", field="percent")
         self.spoke = True
         self._report(self.task, int(percent), None if message is None else readable(str(message)))
+        if self.heard is not None:
+            self.heard(float(percent))
 
     def log(self, message: str, *, level: str = "info") -> None:
         """Keep a line in the task's log."""

@@ -28,7 +28,7 @@ moved as (
       and task.tenant = held.tenant
       and task.state in ('pending', 'ready', 'running')
     returning task.id, task.tenant, task.task_id, task.name, task.state, task.attempt, :code::text as code, :reason::text as reason,
-              null::text as result, task.callback, task.callback_ref, task.queue, held.state as from_state,
+              null::text as result, task.callback, task.callback_ref, task.queue, null::uuid as owner, held.state as from_state,
               exists (select from ferryman.task_steps as step
                       where step.task = task.id and step.kind = 'child' and step.state = 'open') as bore
 ),
@@ -37,5 +37,5 @@ told as (
     select clock.now, moved.id, moved.attempt, moved.tenant, 'task', moved.from_state, 'cancelled', moved.task_id, moved.code, moved.reason
     from moved, clock
 )
-select id, tenant, task_id, name, state, attempt, code, reason, result, callback, callback_ref, queue, from_state, bore
+select id, tenant, task_id, name, state, attempt, code, reason, result, callback, callback_ref, queue, owner, from_state, bore
 from moved

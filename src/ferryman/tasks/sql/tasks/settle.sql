@@ -43,18 +43,18 @@ moved as (
       and task.lease_owner = word.owner
       and (not :lapsed::boolean or task.leased_until <= clock.now)
     returning task.id, task.tenant, task.task_id, task.name, task.state, task.attempt - word.used as attempt,
-              word.code, word.reason, word.result, task.callback, task.callback_ref, task.queue
+              word.code, word.reason, word.result, task.callback, task.callback_ref, task.queue, word.owner
 ),
 told as (
     insert into ferryman.events (at, subject, attempt, tenant, kind, from_state, to_state, subject_name, reason_code, reason_message)
     select clock.now, moved.id, moved.attempt, moved.tenant, 'task', 'running', moved.state, moved.task_id, moved.code, moved.reason
     from moved, clock
 )
-select id, tenant, task_id, name, state, attempt, code, reason, result, callback, callback_ref, queue
+select id, tenant, task_id, name, state, attempt, code, reason, result, callback, callback_ref, queue, owner
 from moved
 union all
 -- Those that are still the sender's, but were being written by somebody else: their state is null.
-select word.id, null, null, null, null, null, null, null, null, null, null, null
+select word.id, null, null, null, null, null, null, null, null, null, null, null, null
 from word
 join ferryman.tasks as task using (id)
 where task.state = 'running'

@@ -137,16 +137,4 @@ where batch.parent_told_at is null
 
 comment on view ferryman.overdue_batches is 'Batches past the time by which a rule should have ended them, or told their parents.';
 
-create or replace view ferryman.bounds as
-select domain, id, tenant, state, rule, ends_by, terminal_by from ferryman.bounds_tasks
-union all
-select domain, id, tenant, state, rule, ends_by, terminal_by from ferryman.bounds_agents
-union all
-select domain, id, tenant, state, rule, ends_by, terminal_by from ferryman.bounds_batches;
-
-create or replace view ferryman.overdue as
-select domain, id, tenant, state, rule, ends_by from ferryman.overdue_tasks
-union all
-select domain, id, tenant, state, rule, ends_by from ferryman.overdue_agents
-union all
-select domain, id, tenant, state, rule, ends_by from ferryman.overdue_batches;
+select ferryman.unite_bounds();

@@ -1,0 +1,266 @@
+"""The door to ingestion: what users reach as `app.ingest`, and what stands in their code as `@app.source`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from ferryman.app.schedules import Schedule, Schedules
+from ferryman.app.tasks import Tasks
+from ferryman.ingest.intake import cursor, gates, plan, read
+from ferryman.ingest.intake.gates import GateRow
+from ferryman.ingest.model import Planned, Progress, Replayed, Trigger
+from ferryman.ingest.ports import Gate, Page, Rated, Request, Sink
+from ferryman.ingest.registry import Declared, Sources
+from ferryman.ingest.rules import request
+from ferryman.ingest.work.crew import TOPIC
+from ferryman.kernel import errors, ids, telemetry
+from ferryman.kernel.doorbell import Doorbell
+from ferryman.kernel.pool import Database, Line, Session, spoken
+from ferryman.kernel.settings import Settings
+from ferryman.tasks.work.context import Context
+
+# The handler whose tasks plan: a schedule of such tasks is a standing order for ingestion.
+PLANS = "ingest.plan"
+ENDPOINT = "default"
+LOOK_SECONDS = 1.0
+
+_REFUSALS = (
+    errors.IngestInvalidRequest,
+    errors.IngestInvalidWindow,
+    errors.IngestInvalidExpression,
+    errors.IngestUnknownSource,
+)
+
+
+class _Function:
+    """A source that is a function."""
+
+    def __init__(self, fetch: Callable[[Request], Awaitable[Page]]) -> None:
+        self._fetch = fetch
+
+    async def fetch(self, request: Request) -> Page:
+        """Call it."""
+        return await self._fetch(request)
+
+
+def declared(given: Any, *, name: str | None, endpoint: str | None, sink: Sink, **options: Any) -> Declared:
+    """Return the declaration of a source: an async function, a class that needs no arguments, or an object with `fetch`."""
+    known = name or getattr(given, "__name__", None) or type(given).__name__
+    source: Any = given() if inspect.isclass(given) else given
+    if inspect.iscoroutinefunction(given):
+        source = _Function(given)
+    elif inspect.isroutine(given):
+        raise errors.HandlerInvalid(f"The source {known} must be async: write `async def`.")
+    told = {field: value for field, value in options.items() if value is not None}
+    return Declared(name=known, endpoint=endpoint or ENDPOINT, source=source, sink=sink, **told)
+
+
+class Ingest:
+    """Plan ingestion, and ask how far it is."""
+
+    def __init__(
+        self,
+        db: Database,
+        doorbell: Doorbell,
+        sources: Sources,
+        tasks: Tasks,
+        schedules: Schedules,
+        *,
+        moves: Line,
+        settings: Settings,
+        gate: Gate,
+    ) -> None:
+        """Serve whom the door to tasks serves; a plan, which holds a cursor over several trips, goes over a line (W23)."""
+        self._db = db
+        self._doorbell = doorbell
+        self.sources = sources
+        self._tasks = tasks
+        self._schedules = schedules
+        self._moves = moves
+        self.gate = gate
+        given = settings.ingest
+        self._terms = plan.Terms(
+            safety_lag=given.safety_lag,
+            first_window=given.first_window,
+            queued_max=given.queued_max,
+            max_attempts=given.max_attempts,
+            max_claims=given.max_claims,
+            ends_after=given.ends_after,
+        )
+
+    @property
+    def tenant(self) -> str:
+        """Whom the next call serves: inside a handler of this app the tenant of the running task, else the app's own."""
+        return self._tasks.tenant
+
+    @asynccontextmanager
+    async def _session(self) -> AsyncIterator[Session]:
+        with spoken():
+            async with self._db.session() as tx:
+                yield tx
+
+    # What comes in
+
+    async def plan(
+        self,
+        source: str,
+        endpoint: str | None = None,
+        *,
+        operation: str = "HARVEST",
+        since: datetime | None = None,
+        until: datetime | None = None,
+        strategy: str | None = None,
+        params: Mapping[str, Any] | None = None,
+        expression: Any = None,
+        budget: Any = None,
+        campaign: str | None = None,
+        job: str | None = None,
+        fire_time: datetime | None = None,
+        trigger: str | None = None,
+    ) -> Planned:
+        """Make a plan, its slices and their tasks; or answer with the plan that is there.
+
+        A harvest needs no window: it goes on from its cursor. `params` are those of the strategy. `job` and `fire_time` name
+        the firing of an outer scheduler: the same firing makes nothing twice. A campaign is a namespace of its own, in
+        which the same window can be fetched again.
+        """
+        found = self.sources.find(source, endpoint)
+        chosen = strategy or found.strategy
+        given = params if params is not None or chosen != found.strategy else found.params
+        asked = request.read(
+            operation=operation, since=since, until=until, strategy=chosen, params=given, asked=expression,
+            given_budget=budget, campaign=campaign,
+        )  # fmt: skip
+        kind = trigger or ("MANUAL" if job is None else "API")
+        if kind not in request.TRIGGERS:
+            told = f"trigger: expected one of {', '.join(request.TRIGGERS)}, got {kind!r}."
+            raise errors.IngestInvalidRequest(told, field="trigger")
+        if fire_time is not None and fire_time.tzinfo is None:
+            raise errors.IngestInvalidRequest("fire_time: expected an instant with its offset.", field="fire_time")
+        named = ids.check_key(job, "job") if job is not None else f"manual:{found.name}:{found.endpoint}:{operation}"
+        with spoken():
+            async with self._moves.transaction() as tx:
+                planned = await plan.plan(
+                    tx, found, asked, Trigger(kind, named, fire_time), tenant=self.tenant, terms=self._terms
+                )
+        if planned.made:
+            telemetry.created("ingest", found.name, planned.tasks)
+            self._doorbell.ring(TOPIC)
+        return planned
+
+    async def backfill(self, source: str, endpoint: str | None = None, *, since: datetime, **more: Any) -> Planned:
+        """Plan the history from `since` up to `until`, or to the forward watermark."""
+        return await self.plan(source, endpoint, operation="BACKFILL", since=since, **more)
+
+    async def schedule(
+        self,
+        source: str,
+        endpoint: str | None = None,
+        *,
+        every: timedelta | str | None = None,
+        cron: str | None = None,
+        timezone: str | None = None,
+        operation: str = "HARVEST",
+        expression: Any = None,
+        **more: Any,
+    ) -> Schedule:
+        """Let a schedule plan: each firing is a task that makes one plan."""
+        found = self.sources.find(source, endpoint)
+        asked = {"source": found.name, "endpoint": found.endpoint, "operation": operation}
+        if expression is not None:
+            asked["expression"] = expression
+        more.setdefault("schedule_id", f"ingest-{found.name}-{found.endpoint}-{operation}".lower())
+        return await self._schedules.create(PLANS, asked, every=every, cron=cron, timezone=timezone, **more)
+
+    async def fired(self, context: Context, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Plan for a task that a schedule fired, or that somebody created: its firing is the trigger."""
+        record = await self._tasks.record(context.id)
+        job = str(record.schedule or context.id)
+        try:
+            planned = await self.plan(
+                **asked, job=job, fire_time=record.fire_time or record.created_at, trigger="SCHEDULE"
+            )
+        except _REFUSALS as refused:
+            raise errors.DoNotRetry(refused) from refused
+        return planned.as_json()
+
+    # What is asked
+
+    async def status(
+        self, plan_id: UUID | None = None, *, source: str | None = None, limit: int = 20
+    ) -> Sequence[Progress]:
+        """Tell how far plans are, the newest first: share of the window, rate, requests, records, errors, estimated end."""
+        async with self._session() as tx:
+            found = await read.status(tx, tenant=self.tenant, id=plan_id, source=source, limit=limit)
+        gate = self.gate
+        if not isinstance(gate, Rated):
+            return found
+        return [await self._rated(gate, each) for each in found]
+
+    async def _rated(self, gate: Rated, progress: Progress) -> Progress:
+        known = self.sources.declared.get((progress.source, progress.endpoint))
+        return progress if known is None else replace(progress, gate=await gate.in_force(known.key))
+
+    async def wait(self, plan_id: UUID, *, timeout: float | None = None) -> Progress:
+        """Wait until nothing of a plan is live any more, and tell how far it came; TimeoutError if that takes too long."""
+        rung = asyncio.Event()
+        hush = self._doorbell.listen(TOPIC, lambda _hints: rung.set())
+        try:
+            async with asyncio.timeout(timeout):
+                while True:
+                    rung.clear()
+                    [progress] = await self.status(plan_id)
+                    if progress.over:
+                        return progress
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(rung.wait(), LOOK_SECONDS)
+        finally:
+            hush()
+
+    async def blackbox(self, id: UUID) -> list[dict[str, Any]]:
+        """Rebuild what happened to a run, or to all runs of a task or a plan."""
+        async with self._session() as tx:
+            return await read.blackbox(tx, id, tenant=self.tenant)
+
+    async def quarantine(self, source: str, *, limit: int = 50) -> list[dict[str, Any]]:
+        """Read the records that could not be taken, newest first."""
+        async with self._session() as tx:
+            return await read.quarantine(tx, tenant=self.tenant, source=source, limit=limit)
+
+    async def gates(self) -> Sequence[GateRow]:
+        """Tell how fast each source may be asked now, and why; for all tenants together, as a source sees them."""
+        async with self._session() as tx:
+            return await gates.read(tx)
+
+    async def replay(self, source: str | None = None) -> list[Replayed]:
+        """Replay the events of cursors: where they lead, and whether the cursors stand there."""
+        async with self._session() as tx:
+            return await cursor.replay(tx, tenant=self.tenant, source=source)
+
+    # What is moved
+
+    async def rewind(
+        self, source: str, endpoint: str = ENDPOINT, *, to: datetime | int, reason: str, operation: str = "HARVEST"
+    ) -> Replayed:
+        """Take a cursor back, with the reason; the next plan begins there."""
+        with spoken():
+            async with self._moves.transaction() as tx:
+                return await cursor.rewind(
+                    tx, tenant=self.tenant, source=source, endpoint=endpoint, to=to, reason=reason, operation=operation
+                )
+
+    async def close(self) -> None:
+        """Let go of the line, and of what the gate and the sources hold."""
+        close = getattr(self.gate, "close", None)
+        if callable(close):
+            await close()
+        await self.sources.close()
+        await self._moves.close()

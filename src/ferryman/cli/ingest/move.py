@@ -1,0 +1,34 @@
+"""`ferryman ingest rewind`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from ferryman.app.ingest import ENDPOINT
+from ferryman.cli.ingest.look import place, told
+from ferryman.cli.ingest.plan import instant
+from ferryman.cli.options import PLAIN, Options
+from ferryman.cli.words import says
+from ferryman.kernel import errors
+
+
+async def rewind(
+    source: Annotated[str, says("Name of the source.")],
+    endpoint: Annotated[str, says("Its endpoint.")] = ENDPOINT,
+    /,
+    *,
+    to: Annotated[str, says("An instant behind the cursor, or an id.")],
+    reason: Annotated[str, says("Why; it stays in the cursor's events.")],
+    operation: Annotated[str, says("HARVEST, BACKFILL or UPDATE.")] = "HARVEST",
+    options: Options = PLAIN,
+) -> None:
+    """Take a cursor back; the next plan begins there. The events keep who was where, and why."""
+    at = int(to) if to.lstrip("-").isdigit() else instant(to, "--to")
+    if at is None:
+        raise errors.UsageInvalid(f"--to: expected an instant or an id, got {to!r}.")
+    async with options.app() as app:
+        moved = await app.ingest.rewind(source, endpoint, to=at, reason=reason, operation=operation)
+    if options.screen.json:
+        options.screen.document(told(moved))
+        return
+    options.screen.print(f"{moved.name}  stands at {place(moved, moved.position)}")

@@ -1,0 +1,1 @@
+"""Commands: what was asked for, the async tasks it started, and the orchestrator between them."""

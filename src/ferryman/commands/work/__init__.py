@@ -1,0 +1,1 @@
+"""What is done: the user's mappings and capabilities, run as tasks."""

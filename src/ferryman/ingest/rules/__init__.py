@@ -1,0 +1,1 @@
+"""What should happen, decided without a database."""

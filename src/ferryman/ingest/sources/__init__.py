@@ -1,0 +1,5 @@
+"""Ready-made sources."""
+
+from ferryman.ingest.sources.rest import RestSource
+
+__all__ = ["RestSource"]

@@ -1,0 +1,1 @@
+"""One function per statement on the tables of ingestion, by subject."""

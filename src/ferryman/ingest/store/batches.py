@@ -1,0 +1,89 @@
+"""Batches: begun, met, succeeded, failed; and the records that were put aside."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from ferryman.ingest.model import Claimed
+from ferryman.kernel.db import Row, Tx, load, many, one
+
+_HERE = "ferryman.ingest"
+_BEGIN = load(_HERE, "ingest_batch/begin")
+_SUCCEED = load(_HERE, "ingest_batch/succeed")
+_FAIL = load(_HERE, "ingest_batch/fail")
+_FIND = load(_HERE, "ingest_batch/find")
+_PUT = load(_HERE, "ingest_quarantine/put")
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """What a batch came to."""
+
+    after: str | None
+    has_next: bool
+    records: int
+    requests: int
+    watermark: datetime | None
+    covered: int | None
+    stats: Mapping[str, Any]
+
+
+async def begin(
+    tx: Tx,
+    task: Claimed,
+    *,
+    owner: UUID,
+    id: UUID,
+    number: int,
+    position: str,
+    key: str,
+    patience: timedelta,
+    stats: str,
+) -> Row | None:
+    """Give birth to a batch, or tell what is at its position; None if the claim is stale."""
+    return await one(
+        tx, _BEGIN,
+        task_id=task.id, epoch=task.epoch, owner=owner, id=id, slice_id=task.slice_id, batch_no=number, tenant=task.tenant,
+        before_token=position, key=key, patience=patience, stats=stats,
+    )  # fmt: skip
+
+
+async def succeed(tx: Tx, task: Claimed, finished: Finished, *, owner: UUID, id: UUID) -> Row | None:
+    """End a batch well; None if the claim is stale."""
+    return await one(
+        tx, _SUCCEED,
+        task_id=task.id, epoch=task.epoch, owner=owner, id=id, after_token=finished.after, has_next=finished.has_next,
+        record_count=finished.records, requests=finished.requests, watermark=finished.watermark, covered=finished.covered,
+        stats=json.dumps(dict(finished.stats)),
+    )  # fmt: skip
+
+
+async def fail(
+    tx: Tx, task: Claimed, *, owner: UUID, id: UUID, requests: int, reason: str, stats: Mapping[str, Any]
+) -> bool:
+    """End a batch badly; its position is free again. False if the claim is stale."""
+    told = json.dumps(dict(stats))
+    row = await one(
+        tx, _FAIL, task_id=task.id, epoch=task.epoch, owner=owner, id=id, requests=requests, reason=reason, stats=told
+    )
+    return row is not None
+
+
+async def find(tx: Tx, id: UUID) -> Row | None:
+    """Read what became of a batch."""
+    return await one(tx, _FIND, id=id)
+
+
+async def quarantine(tx: Tx, task: Claimed, batch_id: UUID, bad: Sequence[tuple[int, str, str]]) -> None:
+    """Put records aside, each with its number, its reason and its text."""
+    await many(
+        tx, _PUT,
+        batch_id=batch_id, tenant=task.tenant, source=task.source, endpoint=task.endpoint,
+        item_nos=[number for number, _, _ in bad], reasons=[reason for _, reason, _ in bad],
+        items=[text for _, _, text in bad],
+    )  # fmt: skip

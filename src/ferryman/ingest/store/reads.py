@@ -1,0 +1,28 @@
+"""Questions about plans, runs and what was put aside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from ferryman.kernel.db import Row, Tx, load, many
+
+_HERE = "ferryman.ingest"
+_STATUS = load(_HERE, "ingest_plan/status")
+_BLACKBOX = load(_HERE, "ingest_run/blackbox")
+_QUARANTINE = load(_HERE, "ingest_quarantine/list")
+
+
+async def status(tx: Tx, *, tenant: str, id: UUID | None, source: str | None, limit: int) -> Sequence[Row]:
+    """Read how far plans are."""
+    return await many(tx, _STATUS, tenant=tenant, id=id, source=source, limit=limit)
+
+
+async def blackbox(tx: Tx, id: UUID, *, tenant: str, limit: int) -> Sequence[Row]:
+    """Read what happened to a run, or to the runs of a task or a plan."""
+    return await many(tx, _BLACKBOX, id=id, tenant=tenant, limit=limit)
+
+
+async def quarantine(tx: Tx, *, tenant: str, source: str, limit: int) -> Sequence[Row]:
+    """Read what could not be taken."""
+    return await many(tx, _QUARANTINE, tenant=tenant, source=source, limit=limit)

@@ -1,0 +1,1 @@
+"""What is done: claim, run, settle, decide about what remains."""

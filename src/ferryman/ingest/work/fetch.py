@@ -1,0 +1,136 @@
+"""One page, asked for until it comes or cannot (I8): the gate is asked before every request and told what became of it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
+
+from ferryman.ingest.ports import Answer, Failure, FetchFailed, Gate, Page, Reject, Request, WaitUntil
+from ferryman.ingest.registry import Declared
+from ferryman.ingest.rules.ending import Barred, Broken, End, Postponed
+from ferryman.ingest.work.journal import Fetches
+from ferryman.kernel import errors, retry
+
+# Between two tries of one page.
+TRIES = 5
+AGAIN = retry.Backoff(base=timedelta(milliseconds=100), factor=2.0, cap=timedelta(seconds=30), jitter=0.2)
+# Longer than this nobody waits with a task in hand: it goes back into its line.
+PATIENCE = timedelta(seconds=30)
+
+OK = 200
+LONGEST_POSITION = 64 * 1024
+
+Strike = Callable[[], Awaitable[timedelta | None]]
+Clock = Callable[[], Awaitable[datetime]]
+
+
+def _checked(page: object) -> Page:
+    """Refuse what is no page, or does not say where the next one is in a way that can be kept."""
+    if not isinstance(page, Page):
+        raise FetchFailed(f"the source gave {type(page).__name__} and no page", kind=Failure.BATCH)
+    if not page.has_next:
+        return page
+    place = page.next
+    if not isinstance(place, str) or not place:
+        raise FetchFailed("the source says that there is more, and not where", kind=Failure.BATCH)
+    if len(place) > LONGEST_POSITION or "\0" in place:
+        told = f"the source gave a position that cannot be kept ({len(place)} characters)"
+        raise FetchFailed(told, kind=Failure.BATCH)
+    return page
+
+
+class Fetch:
+    """Ask one endpoint for pages."""
+
+    def __init__(self, declared: Declared, gate: Gate, *, strike: Strike, clock: Clock) -> None:
+        """`strike` counts a failed request and says how long the circuit breaker is open, if it is."""
+        self._declared = declared
+        self._gate = gate
+        self._strike = strike
+        self._clock = clock
+
+    async def admit(self, fetches: Fetches) -> End | None:
+        """Ask the gate for one request; an end if it is not to be had in time."""
+        while True:
+            decision = await self._gate.acquire(self._declared.key)
+            if isinstance(decision, Reject):
+                return Broken(f"the rate gate refused: {decision.reason}")
+            if not isinstance(decision, WaitUntil):
+                return None
+            wait = decision.at - await self._clock()
+            if wait > PATIENCE:
+                return Postponed(wait, "the rate gate is closed")
+            seconds = max(0.0, wait.total_seconds())
+            fetches.waited += seconds
+            await asyncio.sleep(seconds)
+
+    async def page(self, request: Request, fetches: Fetches) -> Page | End:
+        """Return the page, or how the run ends without it. The first request is admitted already."""
+        reason = ""
+        for tried in range(1, TRIES + 1):
+            if tried > 1:
+                barrier = await self.admit(fetches)
+                if barrier is not None:
+                    return barrier
+            page, failure = await self._once(request, fetches)
+            if page is not None:
+                return page
+            assert failure is not None
+            reason = errors.said(failure) if not isinstance(failure, FetchFailed) else str(failure)
+            end = await self._judge(failure, tried, fetches)
+            if end is not None:
+                return end
+        return Broken(f"{TRIES} tries failed; the last: {reason}")
+
+    async def _once(self, request: Request, fetches: Fetches) -> tuple[Page | None, Exception | None]:
+        began = time.perf_counter()
+        page: Page | None = None
+        failure: Exception | None = None
+        try:
+            async with asyncio.timeout(self._declared.timeout.total_seconds()):
+                page = _checked(await self._declared.source.fetch(request))
+        except TimeoutError:
+            failure = FetchFailed(f"no answer in {self._declared.timeout.total_seconds():g} s")
+        except Exception as error:  # noqa: BLE001 - whatever a source raises is an answer to be judged
+            failure = FetchFailed(str(error)) if isinstance(error, OSError) else error
+        took = time.perf_counter() - began
+        fetches.requests += 1
+        fetches.latency += took
+        self._tell(page, failure, timedelta(seconds=took), fetches)
+        return page, failure
+
+    def _tell(self, page: Page | None, failure: Exception | None, took: timedelta, fetches: Fetches) -> None:
+        status: int | None = OK
+        retry_after = None
+        if isinstance(failure, FetchFailed):
+            status, retry_after = failure.status, failure.retry_after
+            if failure.kind is Failure.SLOW_DOWN:
+                fetches.throttled += 1
+                status = status or 429
+        fetches.statuses.append(status)
+        # What a source says of its own limits also stands in the headers of a good answer.
+        headers = {} if page is None else page.stats.get("headers", {})
+        self._gate.told(self._declared.key, Answer(status, took, retry_after, headers))
+
+    async def _judge(self, failure: Exception, tried: int, fetches: Fetches) -> End | None:
+        """Say how the run ends, or None when the page is to be asked for again, after a pause."""
+        kind = failure.kind if isinstance(failure, FetchFailed) else None
+        wait = AGAIN.delay(tried)
+        if kind is Failure.AUTH:
+            return Barred(str(failure))
+        if kind is Failure.BATCH:
+            return Broken(str(failure))
+        if kind is Failure.RETRY:
+            shut = await self._strike()
+            if shut is not None:
+                return Postponed(shut, f"the circuit breaker is open: {failure}")
+        if isinstance(failure, FetchFailed) and failure.retry_after is not None:
+            wait = max(wait, failure.retry_after)
+        if wait > PATIENCE:
+            return Postponed(wait, f"the source asks to wait: {failure}")
+        if tried < TRIES:
+            fetches.waited += wait.total_seconds()
+            await asyncio.sleep(wait.total_seconds())
+        return None

@@ -1,0 +1,1 @@
+"""The log to the outside: NATS JetStream and signed webhooks (K10)."""

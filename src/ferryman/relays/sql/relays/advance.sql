@@ -1,0 +1,20 @@
+-- The place of a relay, kept after what it passes was published; renews the lease. Fenced: who was overtaken moves nothing.
+with held as materialized (
+    select relay.name
+    from ferryman.relays as relay
+    where relay.name = :name
+      and relay.lease_owner = :owner
+      and relay.epoch = :epoch
+    for update
+),
+renewed as (
+    update ferryman.relays as relay
+    set leased_until = ferryman.clock() + :lease::interval
+    from held
+    where relay.name = held.name
+)
+update ferryman.consumers as consumer
+set last_id = :last_id, mark_id = :mark_id, mark_xid = :mark_xid::text::xid8, updated_at = ferryman.clock()
+from held
+where consumer.name = held.name
+returning consumer.last_id

@@ -1,0 +1,1 @@
+"""One function per statement on the tables of relays, by subject."""

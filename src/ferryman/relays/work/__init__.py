@@ -1,0 +1,1 @@
+"""What is done: read the log, publish it, call receivers."""

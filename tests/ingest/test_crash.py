@@ -1,0 +1,174 @@
+"""R1 for ingestion: SIGKILL at every named point, in real processes; nothing is lost, nothing happens twice (I6, I13)."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.ingest import hulk
+from tests.ingest.harbour import DAWN, HOUR, Harbour, harbour
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PAGES = hulk.RECORDS // hulk.SIZE
+
+# One life after another, each with the fault that ends it; the last one dies of nothing.
+LIVES = [
+    "ingest.planned=kill@1",
+    "ingest.claimed=kill@1",
+    "ingest.begun=kill@2",
+    "ingest.fetched=kill@2",
+    "ingest.written=kill@2",
+    "ingest.committed=kill@2",
+    "ingest.ending=kill@1",
+    "ingest.ended=kill@1",
+    "renew.before=kill@1;ingest.fetched=delay:30@1",
+    "watchdog.acted=kill@1",
+]
+
+
+class Hulk:
+    """A mother of executors."""
+
+    def __init__(self, process: asyncio.subprocess.Process, folder: Path) -> None:
+        self._process = process
+        self._folder = folder
+
+    async def born(self, plan: str = "") -> int:
+        """Begin a life; return its process id."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{plan}\n".encode())
+        await self._process.stdin.drain()
+        return int((await self._said("born"))[0])
+
+    async def died(self) -> int:
+        return int((await self._said("died"))[0])
+
+    async def _said(self, word: str) -> list[str]:
+        assert self._process.stdout is not None
+        line = (await asyncio.wait_for(self._process.stdout.readline(), 60)).decode().split()
+        assert line[:1] == [word], line
+        return line[1:]
+
+    def asked(self) -> Counter[str]:
+        path = self._folder / "asked"
+        return Counter(path.read_text(encoding="utf-8").splitlines()) if path.exists() else Counter()
+
+    def strikes(self) -> list[str]:
+        path = self._folder / "faults"
+        return [line.split()[0] for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+
+
+@asynccontextmanager
+async def mother(url: str, folder: Path, *, ordered: bool = False, concurrency: int = 1) -> AsyncIterator[Hulk]:
+    arguments = [
+        url,
+        str(folder / "asked"),
+        str(folder / "faults"),
+        "ordered" if ordered else "plain",
+        str(concurrency),
+    ]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.ingest.hulk", *arguments, cwd=ROOT, stdin=-1, stdout=-1,
+        env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"},
+    )  # fmt: skip
+    made = Hulk(process, folder)
+    try:
+        await made._said("ready")
+        yield made
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+async def pass_on(here: Harbour) -> None:
+    """Let the lease of whoever died run out, and take its task from it."""
+    await here.travel(timedelta(seconds=61))
+    await here.tick()
+
+
+async def judge(here: Harbour, hull: Hulk, *, again: int) -> None:
+    expected = [(n, f"v{n}") for n in range(hulk.RECORDS)]
+    assert await here.sunk() == expected
+    assert await here.fetch("select distinct writes from public.cargo") == [(1,)]  # the effect of each batch, once
+    good = await here.fetch(
+        "select count(*), count(distinct idempotent_key) from ferryman.ingest_batch where status = 'SUCCEEDED'"
+    )
+    assert good == [(PAGES, PAGES)]
+    asked = hull.asked()
+    assert len(asked) == PAGES
+    assert sum(asked.values()) - PAGES <= again, asked
+    assert await here.cursor() == DAWN + hulk.HOURS * HOUR
+    assert await here.states("task") == ["SUCCEEDED"] * hulk.HOURS
+    assert len(await here.states("plan")) == 1
+    await here.sound()
+
+
+@pytest.mark.contract("R1", "I6", "I13", "I4", "I11")
+async def test_an_executor_killed_at_every_point_loses_and_repeats_nothing(database_url: str, tmp_path: Path) -> None:
+    # Ordered: each batch moves the cursor, in the transaction that writes its records.
+    async with harbour(database_url, ordered=True) as here, mother(database_url, tmp_path, ordered=True) as hull:
+        for plan in LIVES:
+            await hull.born(plan)
+            if plan.startswith("watchdog"):
+                await _late(here)
+            assert await hull.died() == -signal.SIGKILL, plan
+            await pass_on(here)
+        await hull.born()
+        assert await hull.died() == 0
+
+        assert {plan.partition("=")[0] for plan in LIVES} <= set(hull.strikes())
+        await judge(here, hull, again=len(LIVES))
+
+
+async def _late(here: Harbour) -> None:
+    """Give the watchdog of this life something to do: what it holds itself is past its lease."""
+    await _until(lambda: _held(here))
+    await here.travel(timedelta(seconds=61))
+
+
+async def _held(here: Harbour) -> bool:
+    return bool(await here.fetch("select from ferryman.ingest_task where leased_until is not null"))
+
+
+async def _until(true: Callable[[], Coroutine[Any, Any, bool]]) -> None:
+    async with asyncio.timeout(30):
+        while not await true():  # noqa: ASYNC110 - told by another process, through the database
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.contract("R1", "I5", "I13", "K17")
+async def test_executors_beside_each_other_and_drained_lose_and_repeat_nothing(
+    database_url: str, tmp_path: Path
+) -> None:
+    folders = [tmp_path / name for name in ("one", "two")]
+    for folder in folders:
+        folder.mkdir()
+    async with (
+        harbour(database_url) as here,
+        mother(database_url, folders[0], concurrency=3) as first,
+        mother(database_url, folders[1], concurrency=3) as second,
+    ):
+        await first.born("ingest.written=kill@6")
+        drained = await second.born("ingest.fetched=delay:0.05")
+        assert await first.died() == -signal.SIGKILL
+        os.kill(drained, signal.SIGTERM)
+        assert await second.died() == 0
+        await pass_on(here)
+        await first.born()
+        assert await first.died() == 0
+
+        asked = first.asked() + second.asked()
+        assert await here.sunk() == [(n, f"v{n}") for n in range(hulk.RECORDS)]
+        assert await here.fetch("select distinct writes from public.cargo") == [(1,)]
+        assert sum(asked.values()) - PAGES <= 3  # what the killed one had in its hands
+        assert await here.cursor() == DAWN + hulk.HOURS * HOUR
+        await here.sound()

@@ -1,0 +1,61 @@
+"""The database goes away in the middle of a page, before or after a commit: the records are there once (K24, I6)."""
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+import pytest
+
+from ferryman.kernel import errors, faults
+from ferryman.kernel.db import Tx
+from ferryman.kernel.pool import Database
+from tests.ingest.harbour import DAWN, HOUR, Server, harbour
+
+
+class Flaky:
+    """A pool whose every third transaction commits, and whose answer is lost."""
+
+    def __init__(self, pool: Database) -> None:
+        self._pool = pool
+        self._count = 0
+        self.lost = 0
+
+    def session(self) -> AbstractAsyncContextManager[Tx]:
+        return self._pool.session()
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Tx]:
+        async with self._pool.transaction() as tx:
+            yield tx
+        self._count += 1
+        if self._count % 3 == 1:
+            self.lost += 1
+            raise errors.DatabaseUnavailable("The connection was lost during the commit.")
+
+
+@pytest.mark.contract("K24", "I6", "I13")
+async def test_a_commit_whose_answer_is_lost_writes_a_page_once(database_url: str) -> None:
+    async with harbour(database_url, Server().fill(50)) as here:
+        await here.plan(since=DAWN, until=DAWN + HOUR)
+        ship = here.ship()
+        flaky = ship.runner._pool = Flaky(here.app.database)
+        await ship.work()
+
+        assert flaky.lost > 1
+        assert len(await here.sunk()) == 50
+        assert await here.fetch("select distinct writes from public.cargo") == [(1,)]
+        assert len(here.server.asked) == 5
+        assert await here.states("task") == ["SUCCEEDED"]
+        await here.sound()
+
+
+@pytest.mark.contract("K24", "I6")
+async def test_a_page_whose_commit_never_happened_is_written_again_and_not_fetched(database_url: str) -> None:
+    async with harbour(database_url, Server().fill(50)) as here:
+        await here.plan(since=DAWN, until=DAWN + HOUR)
+        with faults.armed("ingest.written=away@2"):
+            await here.ship().work()
+
+        assert len(await here.sunk()) == 50
+        assert await here.fetch("select distinct writes from public.cargo") == [(1,)]
+        assert len(here.server.asked) == 5
+        await here.sound()

@@ -1,0 +1,162 @@
+"""R4 for commands: every pair of ways to end one async task, in every order of their statements: one winner, no deadlock."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import timedelta
+from functools import partial
+from itertools import combinations_with_replacement
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from ferryman import Ferryman, Message
+from ferryman.app import wiring
+from ferryman.commands import watch
+from ferryman.commands.model import End
+from ferryman.commands.rules import ends
+from ferryman.commands.states import AsyncTaskStatus
+from ferryman.kernel import ids, invariants
+from ferryman.kernel.pool import Session
+from ferryman.tasks.joins import Aftermath
+from ferryman.tasks.model import Outcome
+from ferryman.tasks.states import SUCCEEDED
+from ferryman.tasks.work.settle import settle
+from tests.property.interleave import driving
+
+SECOND = timedelta(seconds=1)
+HOLDER = ids.boot_id()
+
+Way = Callable[["Scene", Session], Awaitable[Any]]
+
+
+class Scene:
+    """A command with two async tasks whose capabilities run; both are past their deadline, so that a rule may end them too."""
+
+    def __init__(self, app: Ferryman) -> None:
+        self.app = app
+        self.orchestrator = app._orchestrator
+        self.owners = app._open.owners
+        self.command = ids.new_id()
+        self.tasks: list[Any] = []
+
+    async def set(self) -> "Scene":
+        sent = await self.app.commands.send("Ask")
+        self.command = sent.id
+        async with self.app.database.transaction() as tx:
+            await self._claim(tx)
+            await settle(tx, self.owners, [self._won(sent.command.task, PLAN)])
+            await self._claim(tx)
+            await tx.fetch("update ferryman.async_tasks set deadline_at = ferryman.clock() where completed_at is null")
+            await tx.fetch("update ferryman.command_inbox set deadline_at = ferryman.clock() where finished_at is null")
+            self.tasks = list(
+                await tx.fetch(
+                    "select id, task from ferryman.async_tasks where triggered_by_command_id = $1 order by id", sent.id
+                )
+            )
+        return self
+
+    async def _claim(self, tx: Session) -> None:
+        await tx.fetch(
+            "update ferryman.tasks set state = 'running', rank = null, epoch = 1, lease_count = 1, lease_owner = $1,"
+            " started_at = ferryman.clock(), leased_until = ferryman.clock() + interval '1 min' where state = 'ready'",
+            HOLDER,
+        )
+        await tx.fetch(
+            "insert into ferryman.events (at, subject, attempt, tenant, kind, from_state, to_state)"
+            " select now(), id, 1, tenant, 'task', 'ready', 'running' from ferryman.tasks where state = 'running'"
+        )
+
+    def _won(self, task: UUID, result: str) -> Outcome:
+        ref = (
+            str(self.command)
+            if result == PLAN
+            else f"{self.command}:{next(r['id'] for r in self.tasks if r['task'] == task)}"
+        )
+        return Outcome(task, 1, HOLDER, SUCCEEDED, result, callback="async_task", callback_ref=ref)
+
+    def outcomes(self) -> list[Outcome]:
+        return [self._won(row["task"], RESULT) for row in self.tasks]
+
+
+PLAN = (
+    '{"facts": [], "messages": [["A", "A", {}, false, 0.0, null, 1000, 0, "default", 0, null],'
+    ' ["B", "B", {}, false, 0.0, null, 1000, 0, "default", 0, null]],'
+    ' "code": null, "reason": null, "session_id": null, "traceparent": null}'
+)
+RESULT = '{"type": "A.Completed", "data": {"result": {"by": "worker"}}}'
+
+
+async def work(scene: Scene, tx: Session) -> None:
+    await settle(tx, scene.owners, scene.outcomes())
+
+
+async def answer(scene: Scene, tx: Session) -> None:
+    first: End = ends.completed(scene.tasks[0]["id"], {"by": "outside"}, type=None)
+    await scene.orchestrator.complete(tx, scene.owners, first, tenant="default", after=Aftermath())
+
+
+async def cancel(scene: Scene, tx: Session) -> None:
+    await scene.orchestrator.fail(
+        tx, scene.owners, [scene.command],
+        to=AsyncTaskStatus.CANCELLED, code="COMMAND_CANCELLED", reason="no", after=Aftermath(),
+    )  # fmt: skip
+
+
+async def stop_task(scene: Scene, tx: Session) -> None:
+    """Somebody cancels the task of a capability, behind the command's back."""
+    from ferryman.tasks.intake import cancel as tasks
+
+    await tasks.end(tx, scene.owners, [scene.tasks[1]["task"]], reason="no")
+
+
+def rule(name: str) -> Way:
+    async def look(scene: Scene, tx: Session) -> None:
+        rules = watch.rules(scene.orchestrator, scene.owners, scene.app.doorbell, interval=SECOND, unknown_after=SECOND)
+        [found] = [each for each in rules if each.name == name]
+        rows = await found.find(tx, 10)
+        if rows:
+            await found.act(tx, rows)
+
+    return look
+
+
+WAYS: dict[str, Way] = {
+    "work": work, "answer": answer, "cancel": cancel, "stop_task": stop_task,
+    "W14": rule("W14"), "W14-async": rule("W14-async"),
+}  # fmt: skip
+# How far each gets before the other begins; and step by step.
+ORDERS = ((0, 1, 1, 1, 1, 1, 1), (1, 0, 0, 0, 0, 0, 0), (0, 0, 0, 1, 1, 1, 1), (1, 1, 1, 0, 0, 0, 0), (0, 1) * 4)
+PAIRS = [pair for pair in combinations_with_replacement(WAYS, 2) if pair != ("stop_task", "stop_task")]
+
+
+@pytest.fixture
+async def app(database_url: str) -> AsyncIterator[Ferryman]:
+    made = Ferryman(database_url, doorbell="none")
+    made.on_command("Ask")(lambda command: [Message("A"), Message("B")])
+    async with made:
+        yield made
+
+
+@pytest.mark.contract("R4", "K3", "K4", "C7", "W14")
+async def test_two_who_end_one_command_leave_one_end_and_no_deadlock(app: Ferryman, database_url: str) -> None:
+    async with driving(database_url) as driver:
+        for one, other in PAIRS:
+            for order in ORDERS:
+                scene = await Scene(app).set()
+
+                await driver.run((partial(WAYS[one], scene), partial(WAYS[other], scene)), order)
+
+                await settled(scene)
+    assert driver.blocked > 0
+    async with app.database.session() as tx:
+        assert await invariants.check(tx, wiring.invariants()) == []
+
+
+async def settled(scene: Scene) -> None:
+    """Whatever is left is ended by the rules; then everything has ended once."""
+    async with scene.app.database.transaction() as tx:
+        for name in ("W14-async", "W14"):
+            await rule(name)(scene, tx)
+        [row] = await tx.fetch("select status from ferryman.command_inbox where id = $1", scene.command)
+        assert row["status"] in ("COMPLETED", "FAILED")
+        assert not await tx.fetch("select from ferryman.tasks where finished_at is null")
