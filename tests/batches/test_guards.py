@@ -216,7 +216,7 @@ async def test_a_batch_of_any_size_costs_the_same_trips(yard: Yard, database_url
             await fork(tx, asked, Caller(tenant=TENANT), yard.owner.terms, profiles=PROFILES, policy=None)
         forked = wire.trips
         async with wire.transaction() as tx:
-            await dispatch(tx, yard.parties, yard.owner.terms, after=Aftermath())  # type: ignore[arg-type]
+            await dispatch(tx, yard.parties, yard.owner.terms, after=Aftermath())
         sent = wire.trips - forked
         ends = [yard.ends_as(each) for each in await yard.children()]
         async with wire.transaction() as tx:
