@@ -1,10 +1,13 @@
 """Every fault of a batch has its end: each rule planted, moved, ticked."""
 
 import json
+from contextlib import suppress
 from uuid import UUID
 
 import pytest
 
+from ferryman.batches.watch import BATCH_INVARIANTS
+from ferryman.kernel import invariants
 from tests.agents.house import OTHER
 from tests.batches.yard import BROKEN_INBOX, REFUSE, Yard, caller_of, task
 
@@ -209,3 +212,34 @@ async def test_every_live_batch_and_task_has_its_bound(yard: Yard) -> None:
     assert [tuple(row.values()) for row in late] == [(batch, "W10")]
     await yard.tick_batches("W10")
     assert await yard.rows("select id from ferryman.overdue where domain = 'batch'") == []
+
+
+PLANTED = {
+    "closed_has_no_open_tasks": "update ferryman.pmo_batches set status = 'success', finished_at = now()",
+    "running_has_an_open_task": "update ferryman.pmo_batch_tasks set status = 'success', finished_at = now()",
+    "tasks_are_whole": "update ferryman.pmo_batches set task_count = 3",
+    "closed_is_told": "update ferryman.pmo_batches set parent_told_at = now()",
+    "tasks_follow_their_turns": "update ferryman.agent_inbox set turn_status = 'success' where message_type = 'turn'",
+    "batches_have_one_end": "insert into ferryman.events (at, subject, tenant, kind, from_state, to_state, subject_name)"
+    " select now(), id, tenant, 'batch', 'running', 'success', 'x' from ferryman.pmo_batches",
+}
+
+
+@pytest.mark.contract("K23")
+async def test_each_invariant_finds_what_it_is_for(yard: Yard) -> None:
+    assert set(PLANTED) == {each.name for each in BATCH_INVARIANTS}
+    await yard.fork(task(), task())
+    await yard.dispatch()
+    assert await yard.broken() == []
+    for name, fault in PLANTED.items():
+        with suppress(Undo):
+            async with yard.db.transaction() as tx:
+                await tx.fetch("select set_config('session_replication_role', 'replica', true)")
+                await tx.fetch(fault)
+                assert name in {each.name for each in await invariants.check(tx, BATCH_INVARIANTS)}
+                raise Undo
+    assert await yard.broken() == []
+
+
+class Undo(Exception):
+    """Takes a planted fault back."""
