@@ -1676,6 +1676,95 @@ UNION ALL
 
 COMMENT ON VIEW ferryman.bounds_agents IS 'Every turn, message and waited-for call that is live, the rule that ends it, and by when.';
 
+CREATE TABLE ferryman.pmo_batch_tasks (
+    id uuid NOT NULL,
+    tenant text NOT NULL,
+    batch_id uuid NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    updated_at timestamp with time zone NOT NULL,
+    ends_at timestamp with time zone NOT NULL,
+    next_retry_at timestamp with time zone NOT NULL,
+    dispatched_at timestamp with time zone,
+    finished_at timestamp with time zone,
+    current_turn_epoch bigint,
+    task_index integer NOT NULL,
+    attempt_count integer DEFAULT 0 NOT NULL,
+    agent_turn_id uuid NOT NULL,
+    current_agent_turn_id uuid,
+    context_box_id uuid NOT NULL,
+    output_box_id uuid,
+    error_box_id uuid,
+    retryable boolean DEFAULT true NOT NULL,
+    status text DEFAULT 'pending'::text NOT NULL,
+    agent_id text NOT NULL,
+    profile text NOT NULL,
+    payload_hash text NOT NULL,
+    error_detail text,
+    metadata jsonb DEFAULT '{}'::jsonb NOT NULL,
+    CONSTRAINT pmo_batch_tasks_finished_at_present CHECK (((status = ANY (ARRAY['success'::text, 'failed'::text, 'canceled'::text, 'timeout'::text, 'partial'::text])) = (finished_at IS NOT NULL))),
+    CONSTRAINT pmo_batch_tasks_status_known CHECK ((status = ANY (ARRAY['pending'::text, 'dispatched'::text, 'success'::text, 'failed'::text, 'canceled'::text, 'timeout'::text, 'partial'::text]))),
+    CONSTRAINT pmo_batch_tasks_task_index_check CHECK ((task_index >= 0))
+)
+WITH (fillfactor='80', autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
+
+COMMENT ON COLUMN ferryman.pmo_batch_tasks.ends_at IS 'The deadline of its batch, which ends it whatever happens.';
+
+COMMENT ON COLUMN ferryman.pmo_batch_tasks.agent_turn_id IS 'The child''s turn: made once, kept through every try of a dispatch.';
+
+CREATE TABLE ferryman.pmo_batches (
+    id uuid NOT NULL,
+    tenant text NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    updated_at timestamp with time zone NOT NULL,
+    deadline_at timestamp with time zone NOT NULL,
+    finished_at timestamp with time zone,
+    parent_told_at timestamp with time zone,
+    parent_turn_epoch bigint,
+    task_count integer NOT NULL,
+    recursion_depth integer NOT NULL,
+    parent_agent_turn_id uuid,
+    parent_step_id uuid,
+    budget_id uuid,
+    fail_fast boolean DEFAULT false NOT NULL,
+    status text DEFAULT 'running'::text NOT NULL,
+    reason text,
+    parent_agent_id text,
+    parent_tool_call_id text,
+    parent_channel_id text,
+    traceparent text,
+    metadata jsonb DEFAULT '{}'::jsonb NOT NULL,
+    CONSTRAINT pmo_batches_finished_at_present CHECK (((status = ANY (ARRAY['success'::text, 'failed'::text, 'timeout'::text, 'partial'::text])) = (finished_at IS NOT NULL))),
+    CONSTRAINT pmo_batches_status_known CHECK ((status = ANY (ARRAY['running'::text, 'success'::text, 'failed'::text, 'timeout'::text, 'partial'::text]))),
+    CONSTRAINT pmo_batches_task_count_check CHECK ((task_count > 0))
+);
+
+COMMENT ON COLUMN ferryman.pmo_batches.parent_told_at IS 'When the parent got its result: with the end of the batch, or by W12.';
+
+COMMENT ON COLUMN ferryman.pmo_batches.parent_agent_id IS 'Null: the batch was forked from outside of an agent.';
+
+CREATE VIEW ferryman.bounds_batches AS
+ SELECT 'batch'::text AS domain,
+    batch.id,
+    batch.tenant,
+    batch.status AS state,
+    'W10'::text AS rule,
+    batch.deadline_at AS ends_by,
+    (batch.deadline_at + ((2)::double precision * ferryman.slack())) AS terminal_by
+   FROM ferryman.pmo_batches batch
+  WHERE (batch.finished_at IS NULL)
+UNION ALL
+ SELECT 'batch_task'::text AS domain,
+    task.id,
+    task.tenant,
+    task.status AS state,
+    'W10'::text AS rule,
+    task.ends_at AS ends_by,
+    (task.ends_at + ((2)::double precision * ferryman.slack())) AS terminal_by
+   FROM ferryman.pmo_batch_tasks task
+  WHERE (task.finished_at IS NULL);
+
+COMMENT ON VIEW ferryman.bounds_batches IS 'Every batch and batch task that is live, the rule that ends it, and by when.';
+
 CREATE TABLE ferryman.command_inbox (
     id uuid NOT NULL,
     deadline_at timestamp with time zone NOT NULL,
@@ -2119,6 +2208,15 @@ CREATE VIEW ferryman.bounds AS
     bounds_agents.terminal_by
    FROM ferryman.bounds_agents
 UNION ALL
+ SELECT bounds_batches.domain,
+    bounds_batches.id,
+    bounds_batches.tenant,
+    bounds_batches.state,
+    bounds_batches.rule,
+    bounds_batches.ends_by,
+    bounds_batches.terminal_by
+   FROM ferryman.bounds_batches
+UNION ALL
  SELECT bounds_commands.domain,
     bounds_commands.id,
     bounds_commands.tenant,
@@ -2486,6 +2584,32 @@ UNION ALL
 
 COMMENT ON VIEW ferryman.overdue_agents IS 'Live turns, messages and calls past the time by which a rule should have acted on them.';
 
+CREATE VIEW ferryman.overdue_batches AS
+ WITH edge AS MATERIALIZED (
+         SELECT ferryman.late_before() AS late_before
+        )
+ SELECT 'batch'::text AS domain,
+    batch.id,
+    batch.tenant,
+    batch.status AS state,
+    'W10'::text AS rule,
+    batch.deadline_at AS ends_by
+   FROM ferryman.pmo_batches batch
+  WHERE ((batch.finished_at IS NULL) AND (batch.deadline_at > '-infinity'::timestamp with time zone) AND (batch.deadline_at < ( SELECT edge.late_before
+           FROM edge)))
+UNION ALL
+ SELECT 'batch'::text AS domain,
+    batch.id,
+    batch.tenant,
+    batch.status AS state,
+    'W12'::text AS rule,
+    batch.finished_at AS ends_by
+   FROM ferryman.pmo_batches batch
+  WHERE ((batch.parent_told_at IS NULL) AND (batch.finished_at > '-infinity'::timestamp with time zone) AND (batch.finished_at < ( SELECT edge.late_before
+           FROM edge)));
+
+COMMENT ON VIEW ferryman.overdue_batches IS 'Batches past the time by which a rule should have ended them, or told their parents.';
+
 CREATE VIEW ferryman.overdue_commands AS
  WITH edge AS MATERIALIZED (
          SELECT ferryman.late_before() AS late_before
@@ -2639,6 +2763,14 @@ CREATE VIEW ferryman.overdue AS
     overdue_agents.rule,
     overdue_agents.ends_by
    FROM ferryman.overdue_agents
+UNION ALL
+ SELECT overdue_batches.domain,
+    overdue_batches.id,
+    overdue_batches.tenant,
+    overdue_batches.state,
+    overdue_batches.rule,
+    overdue_batches.ends_by
+   FROM ferryman.overdue_batches
 UNION ALL
  SELECT overdue_commands.domain,
     overdue_commands.id,
@@ -2981,6 +3113,15 @@ ALTER TABLE ONLY ferryman.migrations
 ALTER TABLE ONLY ferryman.paused_names
     ADD CONSTRAINT paused_names_pkey PRIMARY KEY (name);
 
+ALTER TABLE ONLY ferryman.pmo_batch_tasks
+    ADD CONSTRAINT pmo_batch_tasks_batch_id_task_index_key UNIQUE (batch_id, task_index);
+
+ALTER TABLE ONLY ferryman.pmo_batch_tasks
+    ADD CONSTRAINT pmo_batch_tasks_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY ferryman.pmo_batches
+    ADD CONSTRAINT pmo_batches_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY ferryman.queues
     ADD CONSTRAINT queues_pkey PRIMARY KEY (name, tenant);
 
@@ -3099,6 +3240,20 @@ CREATE INDEX ingest_task_line ON ferryman.ingest_task USING btree (tenant, sourc
 CREATE INDEX ingest_task_plan ON ferryman.ingest_task USING btree (plan_id);
 
 CREATE INDEX ingest_task_undecided ON ferryman.ingest_task USING btree (id) WHERE ((status = 'PARTIAL'::text) AND (decision IS NULL));
+
+CREATE INDEX pmo_batch_tasks_dispatched ON ferryman.pmo_batch_tasks USING btree (dispatched_at) WHERE (status = 'dispatched'::text);
+
+CREATE INDEX pmo_batch_tasks_pending ON ferryman.pmo_batch_tasks USING btree (tenant, batch_id, task_index) WHERE ((status = 'pending'::text) AND retryable);
+
+CREATE INDEX pmo_batches_deadline ON ferryman.pmo_batches USING btree (deadline_at) WHERE (finished_at IS NULL);
+
+CREATE INDEX pmo_batches_forked ON ferryman.pmo_batches USING btree (tenant, parent_agent_id, id) WHERE (parent_agent_id IS NOT NULL);
+
+CREATE INDEX pmo_batches_listed ON ferryman.pmo_batches USING btree (tenant, id);
+
+CREATE INDEX pmo_batches_parent ON ferryman.pmo_batches USING btree (parent_agent_turn_id) WHERE ((finished_at IS NULL) AND (parent_agent_turn_id IS NOT NULL));
+
+CREATE INDEX pmo_batches_untold ON ferryman.pmo_batches USING btree (finished_at) WHERE ((finished_at IS NOT NULL) AND (parent_told_at IS NULL));
 
 CREATE INDEX schedules_due ON ferryman.schedules USING btree (next_run_at) WHERE (next_run_at IS NOT NULL);
 
@@ -3220,6 +3375,14 @@ CREATE TRIGGER ingest_task_status_births BEFORE INSERT ON ferryman.ingest_task F
 
 CREATE TRIGGER ingest_task_status_moves BEFORE UPDATE OF status ON ferryman.ingest_task FOR EACH ROW WHEN ((((((((((((((old.status = 'DISPATCHED'::text) AND (new.status = 'CANCELLED'::text)) OR ((old.status = 'DISPATCHED'::text) AND (new.status = 'EXECUTING'::text))) OR ((old.status = 'DISPATCHED'::text) AND (new.status = 'FAILED'::text))) OR ((old.status = 'DISPATCHED'::text) AND (new.status = 'QUEUED'::text))) OR ((old.status = 'EXECUTING'::text) AND (new.status = 'CANCELLED'::text))) OR ((old.status = 'EXECUTING'::text) AND (new.status = 'FAILED'::text))) OR ((old.status = 'EXECUTING'::text) AND (new.status = 'PARTIAL'::text))) OR ((old.status = 'EXECUTING'::text) AND (new.status = 'QUEUED'::text))) OR ((old.status = 'EXECUTING'::text) AND (new.status = 'SUCCEEDED'::text))) OR ((old.status = 'QUEUED'::text) AND (new.status = 'CANCELLED'::text))) OR ((old.status = 'QUEUED'::text) AND (new.status = 'DISPATCHED'::text))) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('INGEST_INVALID_TRANSITION', 'status', 'id');
 
+CREATE TRIGGER pmo_batch_tasks_status_births BEFORE INSERT ON ferryman.pmo_batch_tasks FOR EACH ROW WHEN (((new.status = 'pending'::text) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('BATCH_TASK_INVALID_TRANSITION', 'status', 'id');
+
+CREATE TRIGGER pmo_batch_tasks_status_moves BEFORE UPDATE OF status ON ferryman.pmo_batch_tasks FOR EACH ROW WHEN (((((((((((((old.status = 'dispatched'::text) AND (new.status = 'canceled'::text)) OR ((old.status = 'dispatched'::text) AND (new.status = 'failed'::text))) OR ((old.status = 'dispatched'::text) AND (new.status = 'partial'::text))) OR ((old.status = 'dispatched'::text) AND (new.status = 'pending'::text))) OR ((old.status = 'dispatched'::text) AND (new.status = 'success'::text))) OR ((old.status = 'dispatched'::text) AND (new.status = 'timeout'::text))) OR ((old.status = 'pending'::text) AND (new.status = 'canceled'::text))) OR ((old.status = 'pending'::text) AND (new.status = 'dispatched'::text))) OR ((old.status = 'pending'::text) AND (new.status = 'failed'::text))) OR ((old.status = 'pending'::text) AND (new.status = 'timeout'::text))) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('BATCH_TASK_INVALID_TRANSITION', 'status', 'id');
+
+CREATE TRIGGER pmo_batches_status_births BEFORE INSERT ON ferryman.pmo_batches FOR EACH ROW WHEN (((new.status = 'running'::text) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('BATCH_INVALID_TRANSITION', 'status', 'id');
+
+CREATE TRIGGER pmo_batches_status_moves BEFORE UPDATE OF status ON ferryman.pmo_batches FOR EACH ROW WHEN (((((((old.status = 'running'::text) AND (new.status = 'failed'::text)) OR ((old.status = 'running'::text) AND (new.status = 'partial'::text))) OR ((old.status = 'running'::text) AND (new.status = 'success'::text))) OR ((old.status = 'running'::text) AND (new.status = 'timeout'::text))) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('BATCH_INVALID_TRANSITION', 'status', 'id');
+
 CREATE TRIGGER schedules_state_births BEFORE INSERT ON ferryman.schedules FOR EACH ROW WHEN (((new.state = 'active'::text) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('SCHEDULE_INVALID_TRANSITION', 'state', 'id');
 
 CREATE TRIGGER schedules_state_moves BEFORE UPDATE OF state ON ferryman.schedules FOR EACH ROW WHEN (((((((old.state = 'active'::text) AND (new.state = 'ended'::text)) OR ((old.state = 'active'::text) AND (new.state = 'paused'::text))) OR ((old.state = 'paused'::text) AND (new.state = 'active'::text))) OR ((old.state = 'paused'::text) AND (new.state = 'ended'::text))) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('SCHEDULE_INVALID_TRANSITION', 'state', 'id');
@@ -3273,6 +3436,9 @@ ALTER TABLE ONLY ferryman.ingest_task
 
 ALTER TABLE ONLY ferryman.ingest_task
     ADD CONSTRAINT ingest_task_slice_id_fkey FOREIGN KEY (slice_id) REFERENCES ferryman.ingest_slice(id);
+
+ALTER TABLE ONLY ferryman.pmo_batch_tasks
+    ADD CONSTRAINT pmo_batch_tasks_batch_id_fkey FOREIGN KEY (batch_id) REFERENCES ferryman.pmo_batches(id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY ferryman.task_logs
     ADD CONSTRAINT task_logs_task_fkey FOREIGN KEY (task) REFERENCES ferryman.tasks(id) ON DELETE CASCADE;

@@ -46,6 +46,7 @@ SCHEDULES = ["tests/sql/test_schedules.py", "tests/sql/test_schedules_read.py"]
 COMMANDS = ["tests/commands/test_guards.py", "tests/commands/test_results.py"]
 LIVES = [*COMMANDS, "tests/commands/test_watch.py", "tests/commands/test_flow.py", "tests/property/test_commands.py"]
 INGEST = [f"tests/ingest/test_{name}.py" for name in ("fences", "claims", "running", "cursors", "planning")]
+BATCHES = [f"tests/batches/test_{name}.py" for name in ("guards", "life", "fork", "watch", "races")]
 TESTS: dict[str, list[str]] = {
     "tasks/tasks/turn": [*MOVES, *LOCKS],
     "tasks/tasks/settle": [*MOVES, *LOCKS, "tests/tasks/test_callbacks.py"],
@@ -120,6 +121,9 @@ TESTS: dict[str, list[str]] = {
         "tests/sql/test_events_places.py",
         "tests/sql/test_events_partitions.py",
     ],
+    "batches/pmo_batches": BATCHES,
+    "batches/pmo_batch_tasks": BATCHES,
+    "batches/invariants": ["tests/batches/test_watch.py"],
     "kernel/watchdog": ["tests/watchdog"],
     "relays/relays": RELAYS,
     "relays/webhooks": RELAYS,

@@ -20,6 +20,7 @@ from typing import Any
 
 from ferryman.agents.states import HEAD, MESSAGE, RESUME, WAIT
 from ferryman.app.embedded import Embedded
+from ferryman.batches.states import BATCH, BATCH_TASK
 from ferryman.commands.states import ASYNC_TASK, COMMAND
 from ferryman.ingest import states as ingest
 from ferryman.kernel import migrate
@@ -93,6 +94,8 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/schema.sql": schema,
     "docs/machines/tasks.md": lambda: lifecycle(TASK),
     "docs/machines/schedules.md": lambda: lifecycle(SCHEDULE),
+    "docs/machines/pmo_batches.md": lambda: lifecycle(BATCH),
+    "docs/machines/pmo_batch_tasks.md": lambda: lifecycle(BATCH_TASK),
     "docs/machines/agent_state_head.md": lambda: lifecycle(HEAD),
     "docs/machines/agent_inbox.md": lambda: lifecycle(MESSAGE),
     "docs/machines/turn_waiting_tools.md": lambda: lifecycle(WAIT),

@@ -51,7 +51,7 @@ class Debts:
         await tx.fetch("update public.owed set ends = ends + 1 where ref = any($1) returning ref", refs)
 
 
-def sail(app: Ferryman, history: History) -> None:
+def sail(app: Ferryman, history: History) -> None:  # noqa: C901 - the crew, one function each
     """Let agents sail too: steps, tools that hold, and another agent's turn, each with a word that no other run would say."""
 
     @app.tool(backoff=0.05)
@@ -65,6 +65,18 @@ def sail(app: Ferryman, history: History) -> None:
     async def mate(turn: Turn) -> str:
         history.write("mate", turn=str(turn.id))
         return f"aye {turn.instruction}"
+
+    @app.agent
+    async def oar(turn: Turn) -> dict[str, str]:
+        history.write("stroke", turn=str(turn.id))
+        return {"summary": f"stroke {turn.instruction}"}
+
+    @app.agent
+    async def admiral(turn: Turn) -> Any:
+        tasks = [
+            {"target_strategy": "new", "target_ref": "oar", "instruction": str(n)} for n in range(turn.instruction)
+        ]
+        return await turn.fork_join(tasks, deadline_seconds=120)
 
     @app.agent
     async def stone(turn: Turn) -> str:

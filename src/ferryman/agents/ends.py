@@ -14,7 +14,7 @@ from uuid import UUID
 
 from ferryman.agents import rules
 from ferryman.agents.model import Close, End, Stop, Terms
-from ferryman.agents.ports import TurnOwners
+from ferryman.agents.ports import Rings, TurnOwners
 from ferryman.agents.states import TurnStatus
 from ferryman.agents.store import heads, inbox
 from ferryman.kernel import ids, telemetry
@@ -46,6 +46,14 @@ class Aftermath:
     stopped: list[UUID] = field(default_factory=list)
     stops: bool = False
     tasks: joins.Aftermath = field(default_factory=joins.Aftermath)
+    bells: dict[str, set[str]] = field(default_factory=dict)
+
+    def take(self, rings: Rings) -> None:
+        """Take along what owners of turns have to ring for."""
+        self.targets |= rings.targets
+        self.stops |= rings.stops
+        for topic, hints in rings.bells.items():
+            self.bells.setdefault(topic, set()).update(hints)
 
     def ring(self, doorbell: Doorbell) -> None:
         """Tell the workers that there is something to take, and whoever waits that something has ended."""
@@ -59,6 +67,8 @@ class Aftermath:
         if self.ended:
             # Too many to name: whoever waits looks.
             doorbell.ring("turns", map(str, self.ended) if len(self.ended) <= MAX_HINTS else ())
+        for topic, hints in self.bells.items():
+            doorbell.ring(topic, hints)
         if self.tasks.lanes:
             doorbell.ring("ready", self.tasks.lanes)
         if self.tasks.cancelled:
@@ -123,7 +133,7 @@ async def _follow(tx: Tx, rows: Sequence[Row], parties: Parties, *, after: After
     after.ended += [row["id"] for row in rows]
     owing = [heads.ended(row) for row in rows if row["callback"] is not None]
     if owing:
-        after.targets |= await parties.owners.settle(tx, owing)
+        after.take(await parties.owners.settle(tx, owing))
     for (status, code), count in Counter((row["status"], row["code"]) for row in rows).items():
         telemetry.ended("turn", status, code, count)
 

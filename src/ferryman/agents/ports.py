@@ -4,11 +4,31 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ferryman.agents.model import Call, EndedTurn, Outcome, Suspension, Taken
 from ferryman.kernel import errors
 from ferryman.kernel.db import Tx
+
+
+@dataclass
+class Rings:
+    """What there is to ring for after the commit: workers' targets, stops that were asked for, and other bells by topic."""
+
+    targets: set[str] = field(default_factory=set)
+    stops: bool = False
+    bells: dict[str, set[str]] = field(default_factory=dict)
+
+    def add(self, more: Rings | Iterable[str] | None) -> None:
+        """Take along what another owner has; targets alone may be given as such."""
+        if isinstance(more, Rings):
+            self.targets |= more.targets
+            self.stops |= more.stops
+            for topic, hints in more.bells.items():
+                self.bells.setdefault(topic, set()).update(hints)
+        else:
+            self.targets.update(more or ())
 
 
 class SettlesTurns(Protocol):
@@ -21,8 +41,8 @@ class SettlesTurns(Protocol):
     async def lock(self, tx: Tx, refs: Sequence[str]) -> None:
         """Lock the parents named by these callback references, in the order of their ids."""
 
-    async def settle(self, tx: Tx, ended: Sequence[EndedTurn]) -> Sequence[str] | None:
-        """Write what these ends owe their owners; answer with the targets whose workers have a turn to go on with, if any."""
+    async def settle(self, tx: Tx, ended: Sequence[EndedTurn]) -> Rings | Sequence[str] | None:
+        """Write what these ends owe their owners; answer with what to ring for, or only with the targets of workers."""
 
 
 class TurnOwners:
@@ -52,15 +72,15 @@ class TurnOwners:
         for kind in sorted(refs):
             await self._of(kind).lock(tx, sorted(refs[kind]))
 
-    async def settle(self, tx: Tx, ended: Iterable[EndedTurn]) -> set[str]:
-        """Tell each owner the ends of its turns, a whole set at once; answer with the targets to ring for."""
+    async def settle(self, tx: Tx, ended: Iterable[EndedTurn]) -> Rings:
+        """Tell each owner the ends of its turns, a whole set at once; answer with what to ring for."""
         sets: dict[str, list[EndedTurn]] = defaultdict(list)
         for each in ended:
             sets[each.callback].append(each)
-        targets: set[str] = set()
+        rings = Rings()
         for kind in sorted(sets):
-            targets.update(await self._of(kind).settle(tx, sets[kind]) or ())
-        return targets
+            rings.add(await self._of(kind).settle(tx, sets[kind]))
+        return rings
 
 
 class Starts(Protocol):

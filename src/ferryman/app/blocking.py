@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 from uuid import UUID
 
+from ferryman.app.blocking_batches import BlockingBatches
 from ferryman.app.blocking_turns import BlockingAgents
 from ferryman.app.commands import Commands
 from ferryman.app.ferryman import Ferryman
@@ -149,6 +150,11 @@ class Client:
     def agents(self) -> BlockingAgents:
         """The door to agents and their turns."""
         return BlockingAgents(self.run, lambda: self._app.agents)
+
+    @property
+    def batches(self) -> BlockingBatches:
+        """The door to batches."""
+        return BlockingBatches(self.run, lambda: self._app.batches)
 
     @property
     def app(self) -> Ferryman:

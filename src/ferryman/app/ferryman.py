@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from ferryman.app import wiring
 from ferryman.app.agents import Agents
+from ferryman.app.batches import Batches
 from ferryman.app.commands import Commands
 from ferryman.app.declarations import Declarations
 from ferryman.app.handle import Handle
@@ -115,6 +116,15 @@ class Ferryman(Declarations, Declares):
     def agents(self) -> Agents:
         """The door to agents and their turns."""
         return self._open.agents
+
+    @property
+    def batches(self) -> Batches:
+        """The door to batches."""
+        return self._open.batches
+
+    async def fork_join(self, tasks: Sequence[Mapping[str, Any]], **asked: Any) -> Mapping[str, Any]:
+        """Ask several agents for turns at once, and wait for what became of all of them (see `batches.fork`)."""
+        return await (await self.batches.fork(tasks, **asked)).result()
 
     @property
     def schedules(self) -> Schedules:

@@ -1,4 +1,4 @@
-"""What the settings mean for agents, and for the rules of the watchdog that hang on them."""
+"""What the settings mean for agents and batches, and for the rules of the watchdog that hang on them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from datetime import timedelta
 from ferryman.agents.ends import Parties
 from ferryman.agents.intake.report import TOOL, ToolEnds
 from ferryman.agents.model import Terms as TurnTerms
+from ferryman.batches.model import Terms as BatchTerms
 from ferryman.kernel.settings import CENTURY, Settings
 from ferryman.tasks.joins import CHILD, Joins
 from ferryman.tasks.ports import Owners, Settles
@@ -31,6 +32,19 @@ def turn_terms(settings: Settings) -> TurnTerms:
         lease=worker.lease,
         ends_after=settings.tasks.ends_after,
         max_depth=agents.max_recursion_depth,
+        card_limit=settings.tasks.payload_limit,
+    )
+
+
+def batch_terms(settings: Settings) -> BatchTerms:
+    """Return how much a batch may be, and how long it may take."""
+    pmo = settings.pmo
+    return BatchTerms(
+        max_tasks=pmo.fork_join_max_tasks,
+        deadline=pmo.fork_join_default_deadline,
+        dispatch_concurrency=pmo.batch_dispatch_concurrency,
+        interval=pmo.watchdog_interval,
+        max_depth=settings.agents.max_recursion_depth,
         card_limit=settings.tasks.payload_limit,
     )
 

@@ -19,6 +19,7 @@ COMMANDS = {
     "schedule": "Create schedules, ask about them, pause and trigger them.",
     "queue": "Ask about queues, agree on their limits, pause and resume them.",
     "agent": "Ask about agents and their turns, send them messages, stop them.",
+    "batch": "Fork batches of agents' turns, watch them fill in, end them.",
     "ingest": "Plan ingestion, see how far it is, prove what it did.",
     "relay": "Tell the log to the outside: webhooks, and how far relays are.",
     "explain": "Say why something is not running, and what ends it.",

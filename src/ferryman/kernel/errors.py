@@ -353,6 +353,20 @@ class TurnNotFound(FerrymanError):
     advice = "Check the id, and the tenant; turns that ended long ago are forgotten."
 
 
+class BatchRefused(FerrymanError):
+    """The batch was not forked."""
+
+    code = "BATCH_REFUSED"
+    advice = "The code in the details says why, the field what to correct; nothing was stored."
+
+
+class BatchNotFound(FerrymanError):
+    """There is no such batch."""
+
+    code = "BATCH_NOT_FOUND"
+    advice = "Check the id, and the tenant."
+
+
 # How ingestion ends, or is refused
 
 

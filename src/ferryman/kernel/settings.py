@@ -83,6 +83,12 @@ class Pmo(Section):
     active_reap: Annotated[timedelta, _seconds("active_reap")] = timedelta(seconds=300)
     pending_wakeup: Annotated[timedelta, _seconds("pending_wakeup")] = timedelta(seconds=5)
     pending_wakeup_skip: Annotated[timedelta, _seconds("pending_wakeup_skip")] = timedelta(seconds=300)
+    fork_join_max_tasks: Annotated[int, count(most=10_000)] = 256
+    # Every batch has a deadline: there is no way to say that one has none.
+    fork_join_default_deadline: Annotated[
+        timedelta, duration(least=timedelta(milliseconds=1), most=CENTURY, key="fork_join_default_deadline_seconds")
+    ] = timedelta(seconds=900)
+    batch_dispatch_concurrency: Annotated[int, count(most=10_000)] = 128
 
 
 @dataclass(frozen=True, kw_only=True)

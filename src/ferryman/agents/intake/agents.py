@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from ferryman.agents import rules
 from ferryman.agents.model import NewAgent
@@ -16,3 +16,9 @@ async def create(tx: Tx, agents: Sequence[NewAgent]) -> list[bool]:
         rules.check_agent(agent)
     born = await heads.create(tx, agents)
     return [(agent.tenant, agent.agent_id) in born for agent in agents]
+
+
+async def hold(tx: Tx, agents: Collection[tuple[str, str]]) -> None:
+    """Lock the heads of agents (tenant, id), in the one order, for whoever will ask or answer them in this transaction."""
+    if agents:
+        await heads.lock(tx, agents)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from uuid import UUID
 
 from ferryman.agents.model import Card, CardRecord
@@ -22,3 +22,9 @@ async def require(tx: Tx, card: UUID, fields: Sequence[str], *, tenant: str, tur
         tenant=tenant, id=card, type="task.result_fields", role="system", author="user", content=content, turn=turn
     )  # fmt: skip
     await cards.create(tx, [asked])
+
+
+async def pack(tx: Tx, facts: Sequence[Card], boxes: Mapping[UUID, Sequence[UUID]], *, tenant: str) -> None:
+    """Write facts down, and make boxes of them and of others."""
+    await cards.create(tx, facts)
+    await cards.box(tx, boxes, tenant=tenant)

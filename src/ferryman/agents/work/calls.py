@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from ferryman.agents import rules
-from ferryman.agents.model import Amount, Call, Card, NewAgent, Order, Source
+from ferryman.agents.model import Amount, Call, Card, NewAgent, Order, Source, Taken
 from ferryman.agents.states import TurnStatus
 from ferryman.agents.work.memory import Answer, Mark, Memory, answer_of
 from ferryman.agents.work.profiles import TOOL_TASK, Profile, Profiles, Tool
@@ -41,6 +41,15 @@ class Delegates(Protocol):
         """Return what the suspension starts (ports.Starts)."""
 
 
+class Forks(Protocol):
+    """Who can say what sets a batch of other agents' turns going, in the transaction that suspends this one."""
+
+    def __call__(
+        self, taken: Taken, tool_call_id: str, arguments: Mapping[str, Any], *, policy: Profile, step: UUID | None
+    ) -> tuple[object, timedelta]:
+        """Return what the suspension starts (ports.Starts) and how long it is waited for; BATCH_REFUSED says what is wrong."""
+
+
 class Desk:
     """What a worker lends to turns that make calls."""
 
@@ -50,6 +59,7 @@ class Desk:
         scribe: Scribe,
         drafts: Drafts,
         delegates: Delegates,
+        forks: Forks,
         *,
         patience: timedelta,
         limit: int,
@@ -59,6 +69,7 @@ class Desk:
         self.scribe = scribe
         self.drafts = drafts
         self.delegates = delegates
+        self.forks = forks
         self.patience = patience
         self.limit = limit
 
@@ -164,6 +175,31 @@ class Calls:
                 step_id=self._memory.last_step,
                 budget=taken.budget_id,
                 start=self._desk.delegates(order, agent),
+            ),
+        )
+
+    async def fork(self, mark: Mark, arguments: Mapping[str, Any]) -> Answer:
+        """Fork a batch, or return what it came to."""
+        if mark.id in self._memory.answers:
+            return self._memory.answers[mark.id]
+        await self._memory.held()
+        self._allow()
+        taken, id = self._memory.taken, mark.id
+        try:
+            start, wait = self._desk.forks(taken, id, arguments, policy=self._profile, step=self._memory.last_step)
+        except errors.BatchRefused as refused:
+            return await self._refused(mark, arguments, refused.details["code"], refused.message)
+        return await self._ask(
+            Call(
+                tool_call_id=id,
+                tool_name=mark.name,
+                content={"tool_name": mark.name, "arguments": _shown(arguments)},
+                card_id=ids.new_id(),
+                timeout=wait,
+                nth=mark.nth,
+                step_id=self._memory.last_step,
+                budget=taken.budget_id,
+                start=start,
             ),
         )
 

@@ -26,6 +26,7 @@ Args = TypeVarTuple("Args")
 Function = Callable[..., Any]
 
 INSTRUCTION, RESULT_FIELDS, THOUGHT = "task.instruction", "task.result_fields", "agent.thought"
+FORK_JOIN = "fork_join"
 # What a handler may write of its own; the others are written by what they stand for.
 WRITABLE = (THOUGHT, "agent.error", "task.deliverable", "meta.parent_pointer", "sys.profile")
 
@@ -193,6 +194,29 @@ class Turn:
         patience = timedelta(seconds=timeout) if isinstance(timeout, int | float) else timeout
         mark = self._memory.mark(CALL, f"agent:{name}", said=digest(instruction))
         return self._unwrapped(self._calls.delegate(mark, name, instruction, timeout=patience), name)
+
+    def fork_join(
+        self,
+        tasks: Sequence[Mapping[str, Any]] = (),
+        *,
+        fail_fast: bool | None = None,
+        deadline_seconds: float | None = None,
+        **more: Any,
+    ) -> Coroutine[Any, Any, Any]:
+        """Ask several agents for turns at once, and return what became of all of them, waiting without a worker.
+
+        Each task says `target_strategy` (new, reuse or clone), `target_ref`, `instruction` and perhaps `context_box_id`. The
+        answer has a `status` (success, partial, failed, timeout) and `results` in the order of the tasks, whatever they came
+        to. TOOL_FAILED is raised only where nothing was forked; a field that is not known is refused by its name.
+        """
+        asked = {"tasks": list(tasks) if isinstance(tasks, tuple) else tasks, **more}
+        asked |= {} if fail_fast is None else {"fail_fast": fail_fast}
+        asked |= {} if deadline_seconds is None else {"deadline_seconds": deadline_seconds}
+        return self._joined(self._calls.fork(self._memory.mark(CALL, FORK_JOIN), asked))
+
+    async def _joined(self, coming: Awaitable[Answer]) -> Any:
+        answer = await coming
+        return _result(FORK_JOIN, answer).unwrap() if answer.result is None else answer.result
 
     async def _unwrapped(self, coming: Awaitable[Answer], name: str) -> Any:
         return _result(name, await coming).unwrap()

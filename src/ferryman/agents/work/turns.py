@@ -10,7 +10,7 @@ from uuid import UUID
 
 from ferryman.agents.ends import Parties
 from ferryman.agents.model import Taken
-from ferryman.agents.work.calls import Delegates, Desk, Drafts
+from ferryman.agents.work.calls import Delegates, Desk, Drafts, Forks
 from ferryman.agents.work.kept import MOST, Kept
 from ferryman.agents.work.profiles import Profiles
 from ferryman.agents.work.run import Runner
@@ -33,6 +33,7 @@ class TurnWorker:
         *,
         drafts: Drafts,
         delegates: Delegates,
+        forks: Forks,
         line: Callable[[], Line],
         capacity: Capacity,
         boot_id: UUID,
@@ -44,7 +45,7 @@ class TurnWorker:
         self._scribe = Scribe(self._line, owner=boot_id)
         terms = parties.terms
         desk = Desk(
-            profiles, self._scribe, drafts, delegates, patience=terms.suspend_timeout, limit=terms.card_limit
+            profiles, self._scribe, drafts, delegates, forks, patience=terms.suspend_timeout, limit=terms.card_limit
         )  # fmt: skip
         self.runner = Runner(desk, Said(streams), owner=boot_id, kept=Kept(most=kept))
         self._worker = AgentWorker(self.runner, parties, doorbell, line=line, capacity=capacity, boot_id=boot_id)

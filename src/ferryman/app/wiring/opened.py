@@ -8,12 +8,12 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from ferryman.agents.ends import Parties
 from ferryman.agents.ports import SettlesTurns
 from ferryman.agents.work.profiles import Profiles
 from ferryman.app import crews, ingestion
 from ferryman.app import tasks as doors
 from ferryman.app.agents import Agents
+from ferryman.app.batches import Batches
 from ferryman.app.commands import Commands, Orders
 from ferryman.app.ingest import Ingest
 from ferryman.app.mappings import Mappings
@@ -51,6 +51,7 @@ class Opened:
     queues: Queues
     schedules: Schedules
     agents: Agents
+    batches: Batches
     orchestrator: Orchestrator
     mappings: Mappings
     commands: Commands
@@ -59,11 +60,6 @@ class Opened:
     ingest: Ingest
     profiles: Profiles
     streams: Streams
-
-    @property
-    def parties(self) -> Parties:
-        """Whom the ends of turns concern."""
-        return self.agents.parties
 
     def line(self, patience: timedelta | None = None, **settings: str) -> Line:
         """Make a connection of our own."""
@@ -131,9 +127,9 @@ async def open_app(
         payload_limit=settings.tasks.payload_limit,
     )
     profiles, streams = profiles or Profiles(), Streams(settings.nats_url)
+    ends = crews.ends(settings, owners, turn_owners or {})
     agents = Agents(
-        database, bell, crews.parties(settings, owners, turn_owners or {}),
-        line=line, tenant=settings.tenant, profiles=profiles, streams=streams,
+        database, bell, ends.parties, line=line, tenant=settings.tenant, profiles=profiles, streams=streams,
     )  # fmt: skip
     commands = Commands(
         database, bell, mappings, Orders(orchestrator, owners), settings,
@@ -146,7 +142,8 @@ async def open_app(
     )  # fmt: skip
     agreed = Queues(database, bell, lambda: tasks.tenant)
     opened = Opened(
-        settings, url, handlers, owners, database, bell, tasks, agreed, schedules, agents, orchestrator, mappings,
+        settings, url, handlers, owners, database, bell, tasks, agreed, schedules, agents,
+        Batches(database, bell, ends, profiles, tenant=settings.tenant), orchestrator, mappings,
         commands, Webhooks(database, bell, tasks, settings=settings), Relays(database), ingest, profiles, streams,
     )  # fmt: skip
     try:

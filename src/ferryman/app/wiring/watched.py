@@ -10,6 +10,7 @@ from typing import Any
 from ferryman.agents import watch as agents_watch
 from ferryman.app import ingestion
 from ferryman.app.wiring.opened import Opened
+from ferryman.batches import watch as batches_watch
 from ferryman.commands import watch as command_watch
 from ferryman.kernel import db, events, watchdog
 from ferryman.kernel.invariants import KERNEL_INVARIANTS, Invariant
@@ -30,6 +31,7 @@ def rules(opened: Opened) -> list[watchdog.Rule]:
             interval=worker.watchdog_interval,
         ),
         *agents_watch.rules(opened.agents.parties, opened.doorbell, sweep=worker.lease_sweep),
+        *batches_watch.rules(opened.batches.ends, opened.doorbell, sweep=worker.lease_sweep),
         watch.retention(kept=opened.settings.tasks.retention, failed_kept=opened.settings.tasks.retention_failed),
         *relays_watch.rules(
             interval=worker.watchdog_interval,
@@ -80,6 +82,7 @@ def invariants() -> tuple[Invariant, ...]:
         *watch.TASK_INVARIANTS,
         *watch.SCHEDULE_INVARIANTS,
         *agents_watch.AGENT_INVARIANTS,
+        *batches_watch.BATCH_INVARIANTS,
         *command_watch.COMMAND_INVARIANTS,
         *ingestion.INVARIANTS,
         *relays_watch.RELAY_INVARIANTS,

@@ -108,7 +108,7 @@ async def _work(opened: Opened, stop: asyncio.Event, line: Line, agreed: Terms) 
             terms=RelayTerms(boot_id, agreed.lease, agreed.poll),
         )  # fmt: skip
         executors = ingestion.parts(opened, boot_id=boot_id, poll=agreed.poll)
-        turns = crews.turns(opened, agreed, line=partial(opened.line, lease.patience(agreed.lease)), boot_id=boot_id)
+        turns = crews.parts(opened, agreed, line=partial(opened.line, lease.patience(agreed.lease)), boot_id=boot_id)
         await part.run([tasks, *turns, *relays, *executors], stop, grace=agreed.grace, beside={"watchdog": watching})
         fit.confirm()
     finally:

@@ -1,0 +1,181 @@
+"""The door to batches: what users reach as `app.batches` (B10).
+
+Who forks here is a virtual parent: no turn waits, the batch and its deadline are the same, and its result can be awaited.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import timedelta
+from typing import Any, Literal
+from uuid import UUID
+
+from ferryman.agents.ends import Aftermath
+from ferryman.agents.intake import budgets
+from ferryman.agents.work.profiles import Budget, Profiles
+from ferryman.batches import intake, rules
+from ferryman.batches.ends import JOINED, BatchEnds, cancel
+from ferryman.batches.intake.read import Tree
+from ferryman.batches.model import BatchRecord, Caller, Fork, Forked, Refused, TaskRecord
+from ferryman.batches.work.forks import PENDING
+from ferryman.kernel import errors, ids, telemetry
+from ferryman.kernel.doorbell import Doorbell
+from ferryman.kernel.pool import Database, spoken
+
+LOOK_SECONDS = 1.0
+CANCELED = "canceled"
+
+
+class BatchHandle:
+    """One batch, in the hands of whoever forked it."""
+
+    __slots__ = ("_door", "id")
+
+    def __init__(self, door: Batches, id: UUID) -> None:
+        """Belong to a door."""
+        self._door = door
+        self.id = id
+
+    async def record(self) -> BatchRecord:
+        """Read the batch as it is now."""
+        return await self._door.get(self.id)
+
+    async def tasks(self) -> Sequence[TaskRecord]:
+        """Read its tasks, in order."""
+        return await self._door.tasks(self.id)
+
+    async def result(self, *, timeout: timedelta | float | None = None) -> Mapping[str, Any]:
+        """Wait for the end and return it: `status`, and one of `results` for each task, whatever they came to."""
+        await self._door.wait(self.id, timeout=timeout)
+        return await self._door.result(self.id)
+
+    async def cancel(self) -> bool:
+        """End the batch and stop its children; false if it had ended."""
+        return await self._door.cancel(self.id)
+
+    def __repr__(self) -> str:
+        """Name the batch."""
+        return f"<batch {self.id}>"
+
+
+class Batches:
+    """Fork batches from outside of an agent, ask about them, end them."""
+
+    def __init__(self, db: Database, doorbell: Doorbell, ends: BatchEnds, profiles: Profiles, *, tenant: str) -> None:
+        """Serve one tenant."""
+        self._db = db
+        self._doorbell = doorbell
+        self.ends = ends
+        self._profiles = profiles
+        self._tenant = tenant
+
+    async def fork(
+        self,
+        tasks: Sequence[Mapping[str, Any]],
+        *,
+        id: UUID | None = None,
+        channel: str = "default",
+        budget: Budget | None = None,
+        **asked: Any,
+    ) -> BatchHandle:
+        """Ask several agents for turns at once. Each task says target_strategy, target_ref, instruction, context_box_id.
+
+        `fail_fast` and `deadline_seconds` are those of the source; `id` makes a repeat harmless; `budget` is for all that the
+        batch leads to. BATCH_REFUSED says what is wrong, and then nothing was made.
+        """
+        read = rules.read({"tasks": tasks, **asked}, self.ends.terms)
+        batch = id or ids.new_id()
+        caller = Caller(
+            tenant=self._tenant,
+            channel=channel,
+            budget=batch if budget is not None else None,
+            traceparent=telemetry.carry(),
+        )
+        with spoken():
+            answer = await self._fork(read, caller, batch, budget)
+        if isinstance(answer, Refused):
+            raise errors.BatchRefused(answer.reason, code=answer.code, field=answer.field)
+        self._doorbell.ring(PENDING)
+        return BatchHandle(self, answer.id)
+
+    async def _fork(self, asked: Fork, caller: Caller, batch: UUID, budget: Budget | None) -> Forked | Refused:
+        async with self._db.transaction() as tx:
+            answer = await intake.fork(
+                tx, asked, caller, self.ends.terms, profiles=self._profiles.profiles, policy=None, id=batch
+            )
+            if budget is not None and isinstance(answer, Forked) and answer.created:
+                await budgets.create(tx, batch, tenant=caller.tenant, **asdict(budget))
+        return answer
+
+    async def get(self, batch: UUID) -> BatchRecord:
+        """Read a batch."""
+        with spoken():
+            async with self._db.session() as tx:
+                found = await intake.read.batches(tx, [batch], tenant=self._tenant)
+        if not found:
+            raise errors.BatchNotFound(f"There is no batch {batch}.", batch=str(batch))
+        return found[0]
+
+    async def list(
+        self,
+        *,
+        status: Literal["running", "success", "failed", "timeout", "partial"] | None = None,
+        before: UUID | None = None,
+        limit: int = 50,
+    ) -> Sequence[BatchRecord]:
+        """Read a page of batches, newest first; `before` is the last of the page before."""
+        with spoken():
+            async with self._db.session() as tx:
+                return await intake.read.listed(tx, tenant=self._tenant, status=status, before=before, limit=limit)
+
+    async def tasks(self, batch: UUID) -> Sequence[TaskRecord]:
+        """Read the tasks of a batch, in order."""
+        await self.get(batch)
+        with spoken():
+            async with self._db.session() as tx:
+                return await intake.read.tasks(tx, batch)
+
+    async def tree(self, batch: UUID) -> Tree:
+        """Read a batch with its tasks, and the batches that their turns forked."""
+        record = await self.get(batch)
+        with spoken():
+            async with self._db.session() as tx:
+                return await intake.read.tree(tx, record)
+
+    async def result(self, batch: UUID) -> Mapping[str, Any]:
+        """Return what a batch came to, or has come to so far (its status is then `running`)."""
+        record = await self.get(batch)
+        return rules.result(record.status, await self.tasks(batch), limit=self.ends.terms.card_limit)
+
+    async def wait(self, batch: UUID, *, timeout: timedelta | float | None = None) -> BatchRecord:
+        """Wait until a batch has ended; raises TimeoutError after `timeout`."""
+        seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+        rung = asyncio.Event()
+        hush = self._doorbell.listen(JOINED, lambda hints: rung.set() if not hints or str(batch) in hints else None)
+        try:
+            async with asyncio.timeout(seconds):
+                while not (found := await self.get(batch)).terminal:
+                    await _heard(rung)
+                return found
+        finally:
+            hush()
+
+    async def cancel(self, batch: UUID) -> bool:
+        """End a batch as failed, stop its children and all that they forked; false if it had ended."""
+        await self.get(batch)
+        after = Aftermath()
+        with spoken():
+            async with self._db.transaction() as tx:
+                closed = await cancel(tx, [batch], self.ends.parties, self.ends.terms, reason=CANCELED, after=after)
+        after.ring(self._doorbell)
+        return bool(closed)
+
+
+async def _heard(rung: asyncio.Event) -> None:
+    try:
+        await asyncio.wait_for(rung.wait(), LOOK_SECONDS)
+    except TimeoutError:
+        return
+    rung.clear()

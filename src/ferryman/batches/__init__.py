@@ -1,0 +1,1 @@
+"""Batches: many agents' turns asked for at once, joined into one result."""

@@ -1,0 +1,6 @@
+"""What comes in: batches are forked, in the caller's transaction, and asked about."""
+
+from ferryman.batches.intake import read
+from ferryman.batches.intake.fork import fork
+
+__all__ = ["fork", "read"]

@@ -1,0 +1,105 @@
+-- pending -> dispatched
+-- Fair: every tenant with tasks to send has its share, in each every batch, oldest first; so a flood of one starves nobody.
+-- A batch that somebody holds is passed over: its tasks are found by the next look.
+with recursive clock as materialized (
+    select ferryman.clock() as now
+),
+tenants as (
+    (select task.tenant
+     from ferryman.pmo_batch_tasks as task
+     where task.status = 'pending' and task.retryable
+     order by task.tenant
+     limit 1)
+    union all
+    select (select task.tenant
+            from ferryman.pmo_batch_tasks as task
+            where task.status = 'pending' and task.retryable and task.tenant > tenants.tenant
+            order by task.tenant
+            limit 1)
+    from tenants
+    where tenants.tenant is not null
+),
+batches as (
+    select first.tenant, first.batch_id, 1 as nth
+    from tenants
+    cross join lateral (
+        select task.tenant, task.batch_id
+        from ferryman.pmo_batch_tasks as task
+        where task.status = 'pending' and task.retryable and task.tenant = tenants.tenant
+        order by task.tenant, task.batch_id
+        limit 1
+    ) as first
+    union all
+    select further.tenant, further.batch_id, batches.nth + 1
+    from batches
+    cross join lateral (
+        select task.tenant, task.batch_id
+        from ferryman.pmo_batch_tasks as task
+        where task.status = 'pending' and task.retryable and task.tenant = batches.tenant and task.batch_id > batches.batch_id
+        order by task.tenant, task.batch_id
+        limit 1
+    ) as further
+    where batches.nth < :scan
+),
+due as materialized (
+    select batches.tenant, batches.batch_id, batches.nth, task.id, task.place
+    from clock, batches
+    cross join lateral (
+        select task.id, task.task_index, row_number() over (order by task.task_index) as place
+        from ferryman.pmo_batch_tasks as task
+        where task.status = 'pending' and task.retryable
+          and task.tenant = batches.tenant
+          and task.batch_id = batches.batch_id
+          and task.next_retry_at <= clock.now
+        order by task.task_index
+        -- Twice its share is enough: what small batches leave is taken by the next pass.
+        limit (select 1 + 2 * :room::integer / (1 + count(*)) from batches)
+    ) as task
+),
+-- One task of each batch, then a second of each; of those, one batch of each tenant, then a second of each.
+ranked as materialized (
+    select due.batch_id, due.id,
+           row_number() over (order by due.share, due.tenant, due.id) as rank
+    from (
+        select due.*, row_number() over (partition by due.tenant order by due.place, due.nth) as share
+        from due
+    ) as due
+    order by rank
+    limit :room
+),
+held as materialized (
+    select batch.id, batch.tenant, batch.parent_agent_id, batch.parent_agent_turn_id, batch.parent_step_id,
+           batch.parent_channel_id, batch.recursion_depth, batch.budget_id, batch.traceparent
+    from ferryman.pmo_batches as batch
+    where batch.id = any(array(select ranked.batch_id from ranked))
+      and batch.status = 'running'
+    order by batch.id
+    for update skip locked
+),
+sent as (
+    update ferryman.pmo_batch_tasks as task
+    set status = 'dispatched', dispatched_at = clock.now, updated_at = clock.now, attempt_count = task.attempt_count + 1,
+        current_agent_turn_id = task.agent_turn_id, current_turn_epoch = null
+    from clock, held
+    where task.id = any(array(select ranked.id from ranked))
+      and task.batch_id = held.id
+      and task.status = 'pending'
+      and task.retryable
+      and task.next_retry_at <= clock.now
+    returning task.id, task.batch_id, task.tenant, task.agent_id, task.agent_turn_id, task.attempt_count, task.context_box_id,
+              task.output_box_id, task.task_index, held.parent_agent_id, held.parent_agent_turn_id, held.parent_step_id,
+              held.parent_channel_id, held.recursion_depth, held.budget_id, held.traceparent
+),
+told as (
+    insert into ferryman.events (at, subject, tenant, kind, from_state, to_state, subject_name, data)
+    select clock.now, sent.id, sent.tenant, 'batch.task', 'pending', 'dispatched', sent.agent_id,
+           jsonb_build_object('batch_id', sent.batch_id, 'agent_turn_id', sent.agent_turn_id, 'attempt', sent.attempt_count)
+    from sent, clock
+)
+-- One row at least: how many were found, also if all of them are of batches that somebody holds.
+select sent.id, sent.batch_id, sent.tenant, sent.agent_id, sent.agent_turn_id, sent.attempt_count, sent.context_box_id,
+       sent.output_box_id, sent.parent_agent_id, sent.parent_agent_turn_id, sent.parent_step_id, sent.parent_channel_id,
+       sent.recursion_depth, sent.budget_id, sent.traceparent, found.count as found
+from (select count(*)::integer as count from ranked) as found
+left join sent on true
+order by sent.batch_id, sent.task_index

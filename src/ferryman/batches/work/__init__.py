@@ -1,0 +1,1 @@
+"""What is done: tasks are dispatched as turns; forks come from turns."""

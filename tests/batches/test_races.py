@@ -1,0 +1,136 @@
+"""Ends that come at one moment, on connections of their own: one winner, nothing lost, no deadlock (B13)."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from ferryman.batches.ends import expire, hold
+from ferryman.batches.work.dispatch import dispatch
+from ferryman.kernel.pool import Database
+from tests.batches.yard import Yard, task
+
+Act = Callable[[Yard], Coroutine[Any, Any, Any]]
+
+
+async def _both(yard: Yard, batch: Any, first: Act, second: Act) -> None:
+    """Let both come while somebody holds the batch, so that they stand in line for it in this order, and then go."""
+    async with yard.db.transaction() as tx:
+        await hold(tx, [batch])
+        one = asyncio.create_task(first(yard))
+        await _waiting(yard, 1)
+        two = asyncio.create_task(second(yard))
+        await _waiting(yard, 2)
+    async with asyncio.timeout(20):
+        await asyncio.gather(one, two)
+
+
+async def _waiting(yard: Yard, count: int) -> None:
+    """Wait until so many stand in line for a lock."""
+    sql = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+    async with asyncio.timeout(20):
+        while await yard.value(sql) < count:  # noqa: ASYNC110 - another process, PostgreSQL, is watched
+            await asyncio.sleep(0.005)
+
+
+async def _expire(yard: Yard, batch: Any) -> None:
+    async with yard.db.transaction() as tx:
+        await expire(tx, [batch], yard.parties, yard.owner.terms, after=yard.after)
+
+
+@pytest.mark.contract("B13", "B7")
+async def test_two_last_children_at_once_close_the_batch_exactly_once(db: Database) -> None:
+    yard = Yard(db)
+    caller = await yard.parent()
+    batch, [one, two] = await yard.running(caller=caller)
+
+    await _both(yard, batch, lambda yard: yard.finish(one), lambda yard: yard.finish(two))
+
+    assert (await yard.batch(batch)).status == "success"
+    assert len(await yard.told()) == 1
+    assert await yard.broken() == []
+
+
+@pytest.mark.contract("B13", "B8")
+@pytest.mark.parametrize("first", ["child", "deadline"])
+async def test_the_last_success_and_the_deadline_have_one_winner(db: Database, first: str) -> None:
+    yard = Yard(db)
+    caller = await yard.parent()
+    batch, [child] = await yard.running(1, caller=caller, deadline_seconds=5)
+    await yard.travel(6)
+    acts: list[Act] = [lambda yard: yard.finish(child), lambda yard: _expire(yard, batch)]
+
+    await _both(yard, batch, *(acts if first == "child" else reversed(acts)))
+
+    won = {"child": ("success", ["success"]), "deadline": ("timeout", ["canceled"])}[first]
+    assert ((await yard.batch(batch)).status, await yard.statuses(batch)) == won
+    assert [each["status"] for each in await yard.told()] == [won[0]]
+    # The child has ended in either case, and the stop that came too late does nothing.
+    await yard.carry_out_stops()
+    assert (await yard.turn(child.id)).turn_status == "success"
+    assert await yard.broken() == []
+
+
+@pytest.mark.contract("B13", "B7")
+@pytest.mark.parametrize("first", ["success", "failure"])
+async def test_fail_fast_against_a_success(db: Database, first: str) -> None:
+    yard = Yard(db)
+    caller = await yard.parent()
+    batch, [one, two] = await yard.running(caller=caller, fail_fast=True)
+    acts: list[Act] = [lambda yard: yard.finish(one), lambda yard: yard.finish(two, "failed", code="no")]
+
+    await _both(yard, batch, *(acts if first == "success" else reversed(acts)))
+
+    assert (await yard.batch(batch)).status == "failed"
+    assert await yard.statuses(batch) == (["success", "failed"] if first == "success" else ["canceled", "failed"])
+    assert [each["status"] for each in await yard.told()] == ["failed"]
+    await yard.carry_out_stops()
+    assert await yard.broken() == []
+
+
+@pytest.mark.contract("B13", "B6")
+async def test_an_end_that_comes_after_the_close_changes_nothing(yard: Yard) -> None:
+    batch, [one, two] = await yard.running()
+    await yard.cancel_batch(batch)
+    before = await yard.tasks_of(batch)
+    await yard.finish(one)
+    await yard.finish(two, "failed", code="late")
+    assert await yard.tasks_of(batch) == before
+    assert (await yard.batch(batch)).status == "failed"
+    assert await yard.broken() == []
+
+
+@pytest.mark.contract("B13", "B5")
+async def test_a_dispatch_and_a_deadline_do_not_leave_a_child_behind(db: Database) -> None:
+    yard = Yard(db)
+    batch, _ = await yard.running(1, deadline_seconds=5)
+    more = await yard.fork(deadline_seconds=5)
+    await yard.travel(6)
+    async with db.transaction() as tx:
+        await dispatch(tx, yard.parties, yard.owner.terms, after=yard.after)
+        expiring = asyncio.create_task(_expire(yard, more))
+        await _waiting(yard, 1)
+    await expiring
+    await yard.carry_out_stops()
+    [left] = await yard.tasks_of(more)
+    assert left.status == "canceled"
+    assert left.current_agent_turn_id is not None
+    assert (await yard.turn(left.current_agent_turn_id)).error_code == "stopped"
+    await _expire(yard, batch)
+    await yard.carry_out_stops()
+    assert await yard.broken() == []
+
+
+@pytest.mark.contract("B13", "B12")
+async def test_many_children_on_many_connections_close_every_batch_once(db: Database) -> None:
+    yard = Yard(db)
+    batches = [await yard.fork(*[task() for _ in range(6)]) for _ in range(5)]
+    await yard.dispatch()
+    children = await yard.children()
+    assert len(children) == 30
+    async with asyncio.timeout(60):
+        await asyncio.gather(*(yard.finish(each) for each in children))
+    for batch in batches:
+        assert (await yard.batch(batch)).status == "success"
+    assert await yard.broken() == []
