@@ -330,6 +330,7 @@ class TurnLost(FerrymanError):
     """The turn is not this worker's any more: it was stopped, or another took it over."""
 
     code = "TURN_LOST"
+    advice = "Nothing: whoever has it goes on, or it has ended."
 
 
 class ToolFailed(FerrymanError):
