@@ -1,4 +1,4 @@
-"""R4: every pair of moves on one set of tasks, in every order of their statements: one winner, sound rows, no deadlock.
+"""R4: every pair of moves on one set of tasks, in the orders of their statements: one winner, sound rows, no deadlock.
 
 Both actors want the same two tasks and name them in opposite orders. What each says it moved is compared with the log: as
 many events as there were movers, and each task has one history that leads from move to move.
@@ -25,7 +25,7 @@ from ferryman.tasks.states import FAILED, PENDING, READY, RUNNING, SUCCEEDED, TA
 from ferryman.tasks.watch import TASK_INVARIANTS
 from ferryman.tasks.work.settle import settle
 from ferryman.testing.plants import plant
-from tests.property.interleave import Driver, driving, orders
+from tests.property.interleave import Driver, driving, orders, some
 
 SECOND = timedelta(seconds=1)
 LEASE, MARGIN = timedelta(seconds=30), timedelta(seconds=5)
@@ -297,14 +297,15 @@ async def test_two_moves_in_every_order_have_one_history(
 ) -> None:
     async with driving(database_url) as driver:
         for pair in [pair for pair in PAIRS[ground] if pair[0] == one]:
-            ran = 0
-            for order in orders(*[await alone(field, driver, ground, place, move) for place, move in enumerate(pair)]):
+            possible = list(
+                orders(*[await alone(field, driver, ground, place, move) for place, move in enumerate(pair)])
+            )
+            assert len(possible) == schedules(ground, pair)
+            for order in some(possible):
                 tasks = await field.reset(ground)
                 movers = await driver.run((acting(pair[0], tasks, 0), acting(pair[1], tasks[::-1], 1)), order)
                 judge(tasks, movers, await field.found(), pair=pair, ground=ground, order=order)
                 assert await field.broken() == [], f"{ground}: {pair} in order {order}"
-                ran += 1
-            assert ran == schedules(ground, pair)
 
 
 def acting(name: str, tasks: Sequence[UUID], place: int) -> Callable[[Session], Awaitable[Moved]]:

@@ -15,7 +15,7 @@ from ferryman.relays.model import NewDelivery, Outcome
 from ferryman.relays.states import DEAD, DELIVERY, DISABLED, DeliveryState
 from ferryman.relays.store import deliveries, webhooks
 from ferryman.relays.watch import RELAY_INVARIANTS
-from tests.property.interleave import driving, orders
+from tests.property.interleave import driving, orders, some
 
 DAY, LEASE = timedelta(days=1), timedelta(seconds=15)
 HOLDER = UUID(int=1)
@@ -114,7 +114,7 @@ async def test_whoever_meets_whom_a_delivery_has_one_holder_and_one_end(
 ) -> None:
     async with driving(database_url) as driver:
         alone = [await driver.count(place, acting(name, await scene(db, place))) for place, name in enumerate(pair)]
-        for nth, order in enumerate(orders(*alone), start=2):
+        for nth, order in enumerate(some(orders(*alone)), start=2):
             set_up = await scene(db, nth)
             one, other = await driver.run((acting(pair[0], set_up), acting(pair[1], set_up)), order)
 

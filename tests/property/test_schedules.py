@@ -18,7 +18,7 @@ from ferryman.tasks.rules import request, standing
 from ferryman.tasks.states import ACTIVE, ENDED, SCHEDULE, ScheduleState
 from ferryman.tasks.watch import SCHEDULE_INVARIANTS, TASK_INVARIANTS
 from ferryman.tasks.work.scheduler import Scheduler
-from tests.property.interleave import driving, orders
+from tests.property.interleave import driving, orders, some
 
 DAY = timedelta(days=1)
 Act = Callable[[Session, ScheduleRecord], Awaitable[Any]]
@@ -96,7 +96,7 @@ async def test_whoever_meets_whom_a_firing_makes_one_task_and_nobody_waits_for_e
 ) -> None:
     async with driving(database_url) as driver:
         alone = [await driver.count(place, acting(name, await due(db, -place - 1))) for place, name in enumerate(pair)]
-        for nth, order in enumerate(orders(*alone)):
+        for nth, order in enumerate(some(orders(*alone))):
             schedule = await due(db, nth)
             one, other = await driver.run((acting(pair[0], schedule), acting(pair[1], schedule)), order)
 
