@@ -41,13 +41,14 @@ SCHEDULER_POINTS = {
     "fire.written": "fire.written=kill@1",
     "fire.committed": "fire.committed=kill@1",
 }
+BATCH_POINTS = ("batch.dispatched", "batch.sent", "batch.closed")  # tests/crash/test_batches.py
 COMMAND_POINTS = ("command.sent", "command.processed", "async_task.settled")  # tests/crash/test_commands.py
 
 
 def test_every_fault_point_has_its_cell() -> None:
     ours = {*WORKER_POINTS, *PRODUCER_POINTS, *WATCHDOG_POINTS, *SCHEDULER_POINTS, *COMMAND_POINTS, *RELAY_POINTS}
     # Those of ingestion are passed, one life after another, in tests/ingest/test_crash.py.
-    others = {plan.partition("=")[0] for plan in INGEST_LIVES}
+    others = {plan.partition("=")[0] for plan in INGEST_LIVES} | {*BATCH_POINTS}
     assert ours | others == set(faults.REGISTRY)
 
 

@@ -53,7 +53,7 @@ async def fails() -> None:
 
 
 async def prepared(make_app: MakeApp, ledger: Ledger) -> Ferryman:
-    app = await make_app(works, fails, owners={"tool": ledger})
+    app = await make_app(works, fails, owners={"ledger": ledger})
     async with app.database.session() as tx:
         await tx.fetch("create table ledger (ref text, state text, code text, result text)")
     return app
@@ -66,7 +66,7 @@ async def create(app: Ferryman, name: str, ref: str, **more: Any) -> UUID:
         name=name,
         payload="{}",
         defaults=request.Defaults(),
-        callback="tool",
+        callback="ledger",
         callback_ref=ref,
         **more,
     )
@@ -82,7 +82,7 @@ async def ledger_of(app: Ferryman) -> list[tuple[Any, ...]]:
 
 
 async def tick(app: Ferryman, ledger: Ledger) -> watchdog.Report:
-    rules = watch.rules(Owners({"tool": ledger}), NoDoorbell(), sweep=SECOND, interval=SECOND)
+    rules = watch.rules(Owners({"ledger": ledger}), NoDoorbell(), sweep=SECOND, interval=SECOND)
     async with app.database.session() as ground:
         return await watchdog.tick(ground, rules)
 
@@ -116,7 +116,7 @@ async def test_a_retry_owes_nothing_yet(make_app: MakeApp) -> None:
 async def test_on_the_watchdogs_path(make_app: MakeApp) -> None:
     app = await prepared(make_app, ledger := Ledger())
     async with app.database.transaction() as tx:
-        await plant(tx, TASK, RUNNING, leased_until=-SECOND, max_retries=0, callback="tool", callback_ref="3")
+        await plant(tx, TASK, RUNNING, leased_until=-SECOND, max_retries=0, callback="ledger", callback_ref="3")
 
     report = await tick(app, ledger)
 
@@ -129,7 +129,7 @@ async def test_on_the_watchdogs_path(make_app: MakeApp) -> None:
 async def test_on_the_cancellers_path(make_app: MakeApp, state: Any) -> None:
     app = await prepared(make_app, Ledger())
     async with app.database.transaction() as tx:
-        task = await plant(tx, TASK, state, callback="tool", callback_ref="4")
+        task = await plant(tx, TASK, state, callback="ledger", callback_ref="4")
 
     await app.tasks.cancel(task)
 
@@ -140,7 +140,7 @@ async def test_on_the_cancellers_path(make_app: MakeApp, state: Any) -> None:
 async def test_on_the_path_of_what_has_expired(make_app: MakeApp) -> None:
     app = await prepared(make_app, ledger := Ledger())
     async with app.database.transaction() as tx:
-        await plant(tx, TASK, READY, ends_at=-SECOND, callback="tool", callback_ref="5")
+        await plant(tx, TASK, READY, ends_at=-SECOND, callback="ledger", callback_ref="5")
 
     report = await tick(app, ledger)
 
@@ -195,7 +195,7 @@ async def test_an_end_that_its_owner_cannot_take_spoils_no_other_on_the_watchdog
     app = await prepared(make_app, ledger := Ledger(refuses=frozenset({"bad"})))
     async with app.database.transaction() as tx:
         for ref in ("a", "bad", "c"):
-            await plant(tx, TASK, RUNNING, leased_until=-SECOND, max_retries=0, callback="tool", callback_ref=ref)
+            await plant(tx, TASK, RUNNING, leased_until=-SECOND, max_retries=0, callback="ledger", callback_ref=ref)
 
     report = await tick(app, ledger)
 
@@ -207,7 +207,7 @@ async def test_an_end_that_its_owner_cannot_take_spoils_no_other_on_the_watchdog
 async def test_a_cancel_that_its_owner_cannot_take_changes_nothing(make_app: MakeApp) -> None:
     app = await prepared(make_app, Ledger(refuses=frozenset({"bad"})))
     async with app.database.transaction() as tx:
-        task = await plant(tx, TASK, READY, callback="tool", callback_ref="bad")
+        task = await plant(tx, TASK, READY, callback="ledger", callback_ref="bad")
 
     with pytest.raises(ValueError, match="cannot settle bad"):
         await app.tasks.cancel(task)
@@ -220,7 +220,7 @@ async def test_a_cancel_that_its_owner_cannot_take_changes_nothing(make_app: Mak
 async def test_a_break_inside_the_settling_leaves_neither_half(make_app: MakeApp) -> None:
     app = await prepared(make_app, ledger := Ledger())
     async with app.database.transaction() as tx:
-        task = await plant(tx, TASK, RUNNING, leased_until=-SECOND, max_retries=0, callback="tool", callback_ref="6")
+        task = await plant(tx, TASK, RUNNING, leased_until=-SECOND, max_retries=0, callback="ledger", callback_ref="6")
     with faults.armed("settle.inside=away@1"):
         report = await tick(app, ledger)
     assert (report.acted("W13"), await ledger_of(app)) == (0, [])
@@ -253,7 +253,7 @@ async def test_a_task_that_owes_is_handed_back_at_the_drain(make_app: MakeApp) -
         started.set()
         await asyncio.Event().wait()
 
-    app = await make_app(waits, owners={"tool": Ledger()})
+    app = await make_app(waits, owners={"ledger": Ledger()})
     task = await create(app, "waits", "8")
     async with app.worker(grace=timedelta(0)):
         await asyncio.wait_for(started.wait(), 60)
@@ -270,8 +270,8 @@ async def test_a_cancel_of_a_foreign_task_locks_nobody_elses_parents(make_app: M
         async def lock(self, tx: Tx, refs: Sequence[str]) -> None:
             locked.extend(refs)
 
-    ours = await make_app(works, tenant="default", owners={"tool": Noted()})
-    theirs = await make_app(works, tenant="zeta", owners={"tool": Noted()})
+    ours = await make_app(works, tenant="default", owners={"ledger": Noted()})
+    theirs = await make_app(works, tenant="zeta", owners={"ledger": Noted()})
     async with ours.database.session() as tx:
         await tx.fetch("create table ledger (ref text, state text, code text, result text)")
     task = await create(ours, "works", "9")
@@ -305,3 +305,12 @@ async def test_a_cancel_that_freezes_does_not_hold_its_rows_for_long_nor_creates
 
     assert (await cancelling, said) == ([task], ["2s"])
     assert beside.task.state == READY
+
+
+@pytest.mark.contract("K20")
+@pytest.mark.parametrize("kind", ["child", "tool", "async_task"])
+def test_a_kind_that_ferryman_settles_itself_is_refused(kind: str) -> None:
+    app = Ferryman("postgresql://nowhere/none")
+
+    with pytest.raises(errors.CallbackTaken):
+        app.on_end(kind, Ledger())

@@ -236,10 +236,10 @@ async def test_an_owner_is_not_called_in_the_name_of_the_task_that_happened_to_r
         await app.tasks.create("mail")  # which rings, from inside a handler
 
     ear = Ear()
-    app = await make_app(rings, mail, tenant="acme", owners={"tool": ear})
+    app = await make_app(rings, mail, tenant="acme", owners={"ledger": ear})
     handles = [await app.tasks.of("zeta").create("rings") for _ in range(20)]
     async with app.database.session() as tx:
-        await tx.fetch("update ferryman.tasks set callback = 'tool', callback_ref = '1'")
+        await tx.fetch("update ferryman.tasks set callback = 'ledger', callback_ref = '1'")
     async with app.worker(concurrency=2):
         for handle in handles:
             await handle.result(timeout=15)

@@ -190,6 +190,17 @@ def test_a_paused_lane_is_not_asked() -> None:
     assert known.gates.share(10) == []
 
 
+@pytest.mark.contract("T17")
+def test_nothing_is_claimed_before_it_is_known_which_handlers_are_paused(crew: TaskCrew) -> None:
+    crew._runner = SimpleNamespace(names=["one", "two"])  # type: ignore[assignment]
+    crew.lanes.heard([named("mail", "acme")])  # a ring may come before the first look has
+
+    before = list(crew._names)
+    crew.lanes.found([row("name", "one")])
+
+    assert (before, list(crew._names)) == ([], ["two"])
+
+
 def test_a_ring_of_a_free_slot_wakes_only_those_who_wait_for_one() -> None:
     known = lanes(row("queue", "mail", open=False))
     known.unsure = False

@@ -11,18 +11,25 @@ from datetime import datetime, time, timedelta
 from typing import Any, TypeVar, overload
 
 from ferryman.agents.ports import SettlesTurns
+from ferryman.agents.rules import TOOL
 from ferryman.agents.work.profiles import Profiles
 from ferryman.app.ingest import PLANS, declared
 from ferryman.app.mappings import Mappings
 from ferryman.app.registry import Registry
 from ferryman.app.schedules import Declared
 from ferryman.commands.orchestrator import Orchestrator
+from ferryman.commands.rules import names
 from ferryman.ingest.ports import Gate, Sink
 from ferryman.ingest.registry import Sources
+from ferryman.kernel import errors
 from ferryman.kernel.settings import Settings
+from ferryman.tasks.joins import CHILD
 from ferryman.tasks.ports import Settles
 from ferryman.tasks.rules.request import DEFAULT_NAME, Defaults
 from ferryman.tasks.work.context import Context
+
+# Whose ends the domains settle themselves.
+TAKEN = frozenset({CHILD, TOOL, names.CALLBACK})
 
 Handled = TypeVar("Handled", bound=Callable[..., Any])
 Given = TypeVar("Given")
@@ -244,6 +251,8 @@ class Declarations(ABC):
 
     def on_end(self, kind: str, owner: Settles) -> None:
         """Let an owner settle the ends of tasks that carry this kind of callback."""
+        if kind in TAKEN:
+            raise errors.CallbackTaken(f"Callbacks of kind {kind} are settled by Ferryman itself.", kind=kind)
         self._settlers[kind] = owner
 
     def on_turn_end(self, kind: str, owner: SettlesTurns) -> None:

@@ -295,6 +295,13 @@ class CallbackUnknown(FerrymanError):
     advice = "Do it from a process of the app that owns the task."
 
 
+class CallbackTaken(FerrymanError):
+    """Callbacks of this kind are settled by Ferryman itself."""
+
+    code = "CALLBACK_TAKEN"
+    advice = "Choose another name for your own kind of callback."
+
+
 # Agents
 
 

@@ -1,7 +1,8 @@
 """What a worker knows to be agreed for its queues: which are open, which are paused, and what they weigh.
 
-It was read with the last look at the lanes, and may have changed since. That is harmless: the statements that claim look for
-themselves. What is known here only saves asking in vain.
+It was read with the last look at the lanes, and may have changed since. For queues that is harmless: the statements that
+claim look for themselves, and what is known here only saves asking in vain. Handlers that are paused are left out by what is
+known here.
 """
 
 from __future__ import annotations
@@ -34,8 +35,10 @@ class Agreed:
         self._weights = {row["queue"]: row["weight"] for row in agreed if row["tenant"] == EVERYBODY}
         self.weighted = any(weight != 1 for weight in self._weights.values())
         self.paused_names = frozenset(row["queue"] for row in rows if row["kind"] == "name")
+        self.learned = True
 
     weighted = False
+    learned = False  # nothing is claimed before the first look: what is paused by name is known here alone
 
     def open(self, queue: str, tenant: str) -> bool:
         """Tell whether a lane can be claimed without passing a gate."""

@@ -119,7 +119,9 @@ class TaskCrew:
 
     @property
     def _names(self) -> Sequence[str]:
-        """The handlers that there is room for and that are not paused."""
+        """The handlers that there is room for and that are not paused; none before it was looked which are."""
+        if not self.lanes.agreed.learned:
+            return ()
         names, paused = self._runner.names, self.lanes.agreed.paused_names
         return [name for name in names if name not in paused] if paused else names
 
