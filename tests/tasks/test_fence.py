@@ -7,7 +7,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from ferryman.kernel import telemetry, watchdog
 from ferryman.kernel.doorbell import NoDoorbell
@@ -19,12 +18,7 @@ from tests.tasks.conftest import MakeApp
 
 
 def counted(move: str) -> float:
-    registry: CollectorRegistry = telemetry.registry()
-    for family in registry.collect():
-        for sample in family.samples:
-            if sample.name.endswith("fenced_total") and sample.labels.get("move") == move:
-                return sample.value
-    return 0.0
+    return telemetry.registry().get_sample_value("ferryman_fenced_total", {"domain": "task", "move": move}) or 0.0
 
 
 @pytest.mark.contract("T7", "K4", "K19")
