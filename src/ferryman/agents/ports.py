@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from ferryman.agents.model import Call, EndedTurn, Outcome, Suspension, Taken
-from ferryman.kernel import errors
 from ferryman.kernel.db import Tx
+from ferryman.kernel.owners import CallbackOwners, Settler
 
 
 @dataclass
@@ -31,55 +30,18 @@ class Rings:
             self.targets.update(more or ())
 
 
-class SettlesTurns(Protocol):
-    """The owner of one kind of callback that turns carry.
-
-    Both phases run in the transaction that ends the turns, for the whole set at once, whoever ends them. `lock` comes before
-    any head is locked: the order is batch, head, inbox and waits, tasks.
-    """
-
-    async def lock(self, tx: Tx, refs: Sequence[str]) -> None:
-        """Lock the parents named by these callback references, in the order of their ids."""
-
-    async def settle(self, tx: Tx, ended: Sequence[EndedTurn]) -> Rings | Sequence[str] | None:
-        """Write what these ends owe their owners; answer with what to ring for, or only with the targets of workers."""
+# `lock` comes before any head is locked: the order is batch, head, inbox and waits, tasks.
+SettlesTurns: TypeAlias = Settler[EndedTurn, Rings | Sequence[str] | None]
 
 
-class TurnOwners:
-    """Who settles which kind of callback; filled once, where the domains meet."""
-
-    def __init__(self, settlers: Mapping[str, SettlesTurns] | None = None) -> None:
-        """Take the owners by the kind that turns carry."""
-        self._settlers = dict(settlers or {})
-
-    @property
-    def kinds(self) -> list[str]:
-        """The kinds that can be settled here; turns of other kinds are left to processes that know them."""
-        return sorted(self._settlers)
-
-    def _of(self, kind: str) -> SettlesTurns:
-        owner = self._settlers.get(kind)
-        if owner is None:
-            raise errors.CallbackUnknown(f"Nobody here settles callbacks of kind {kind}.", kind=kind)
-        return owner
-
-    async def lock(self, tx: Tx, owed: Iterable[tuple[str | None, str | None]]) -> None:
-        """Lock the parents of a set, kind by kind in one order."""
-        refs: dict[str, set[str]] = defaultdict(set)
-        for kind, ref in owed:
-            if kind is not None:
-                refs[kind].add(ref or "")
-        for kind in sorted(refs):
-            await self._of(kind).lock(tx, sorted(refs[kind]))
+class TurnOwners(CallbackOwners[EndedTurn, Rings | Sequence[str] | None]):
+    """Who settles which kind of callback of turns."""
 
     async def settle(self, tx: Tx, ended: Iterable[EndedTurn]) -> Rings:
-        """Tell each owner the ends of its turns, a whole set at once; answer with what to ring for."""
-        sets: dict[str, list[EndedTurn]] = defaultdict(list)
-        for each in ended:
-            sets[each.callback].append(each)
+        """Tell each owner the ends of its turns; answer with what to ring for."""
         rings = Rings()
-        for kind in sorted(sets):
-            rings.add(await self._of(kind).settle(tx, sets[kind]))
+        async for answer in self.told(tx, ended):
+            rings.add(answer)
         return rings
 
 

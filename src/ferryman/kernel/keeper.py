@@ -44,7 +44,7 @@ class Keeper:
         *,
         held: Mapping[UUID, Holding[Any]],
         renew: Renew,
-        beat: Beat,
+        beat: Beat | None = None,
         refused: Callable[[Collection[UUID]], None],
         lease: timedelta,
     ) -> None:
@@ -126,7 +126,7 @@ class Keeper:
 
     async def _round(self, line: Line) -> None:
         await self._renew_due(line)
-        if time.monotonic() >= self._next_beat:
+        if self._beat is not None and time.monotonic() >= self._next_beat:
             await self._beat(line)
             self._next_beat = time.monotonic() + self._third
 

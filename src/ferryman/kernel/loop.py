@@ -57,7 +57,7 @@ class Pump(Generic[Item, Outcome]):
     ) -> None:
         """Take one line per lane; the domain is named in metrics."""
         self._crew = crew
-        self._domain = domain
+        self.domain = domain
         self._idle = list(lines)
         self._lanes = len(self._idle)
         self._concurrency = concurrency
@@ -111,7 +111,7 @@ class Pump(Generic[Item, Outcome]):
 
     def _go(self) -> None:
         self._roused = False
-        telemetry.in_flight(self._domain, self._hold.running)
+        telemetry.in_flight(self.domain, self._hold.running)
         self._begin_turns()
         if self._done():
             self._ended.set()

@@ -5,6 +5,8 @@ The named delays are the least; jitter only adds, up to its share, so that many 
 moment do not come back at one moment. How many tries there are belongs to each use, not here.
 """
 
+import asyncio
+import inspect
 import math
 import random as chance
 from collections.abc import Callable, Mapping, Sequence
@@ -155,3 +157,26 @@ def _refusal(field: str, expected: str, got: object) -> errors.TaskInvalidReques
 
 
 DEFAULT = Backoff()
+
+
+async def tried(
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    *,
+    retries: int,
+    backoff: Backoff,
+    final: tuple[type[BaseException], ...],
+) -> Any:
+    """Call a function, coroutine or not, until it succeeds; the last failure is raised, and a final one at once."""
+    failures = 0
+    while True:
+        try:
+            value = function(*args)
+            return await value if inspect.isawaitable(value) else value
+        except final:
+            raise
+        except Exception:
+            failures += 1
+            if failures > retries:
+                raise
+        await asyncio.sleep(backoff.delay(failures).total_seconds())

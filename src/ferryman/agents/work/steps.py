@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import inspect
 import time
 import typing
 from collections.abc import Awaitable, Callable, Sequence
@@ -222,19 +221,10 @@ def _inner(function: Function) -> Callable[[str], Any] | None:
 
 
 async def _tried(mark: Mark, function: Function, args: Sequence[Any], retries: int, backoff: retry.Backoff) -> Any:
-    failures = 0
     token = inside.set(mark.name)
     try:
-        while True:
-            try:
-                value = function(*args)
-                return await value if inspect.isawaitable(value) else value
-            except (errors.DoNotRetry, errors.TurnLost):
-                raise
-            except Exception:
-                failures += 1
-                if failures > retries:
-                    raise
-            await asyncio.sleep(backoff.delay(failures).total_seconds())
+        return await retry.tried(
+            function, args, retries=retries, backoff=backoff, final=(errors.DoNotRetry, errors.TurnLost)
+        )
     finally:
         inside.reset(token)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
@@ -17,8 +16,7 @@ from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.keeper import Keeper
 from ferryman.kernel.loop import Pump
 from ferryman.kernel.pool import Line
-
-log = logging.getLogger("ferryman.agents")
+from ferryman.kernel.station import Station
 
 RUNG = "agents:"
 
@@ -47,10 +45,7 @@ class AgentWorker:
         boot_id: UUID,
     ) -> None:
         """Hold leases under the boot id of the process; `line` makes connections."""
-        self.boot_id = boot_id
-        self._doorbell = doorbell
         self._capacity = capacity
-        self._lease = parties.terms.lease
         self._lines = [line() for _ in range(capacity.lanes)]
         self._crew = TurnCrew(runs, parties, doorbell, owner=boot_id, targets=capacity.targets)
         self.pump: Pump[Taken, Outcome] = Pump(
@@ -61,46 +56,25 @@ class AgentWorker:
             claim_max=capacity.claim_max,
             poll=capacity.poll.total_seconds(),
         )
-        self._keeper = Keeper(
-            line,
-            held=self.pump.held,
-            renew=self._crew.renew,
-            beat=_nothing,
-            refused=self.pump.abort,
-            lease=self._lease,
-        )
-        self._hushes: Sequence[Callable[[], None]] = ()
-        self._own: Mapping[str, asyncio.Task[None]] = {}
+        lease = parties.terms.lease
+        # The process has its beat: the worker of tasks says for all that it lives.
+        keeper = Keeper(line, held=self.pump.held, renew=self._crew.renew, refused=self.pump.abort, lease=lease)
+        self._station = Station(self.pump, keeper, doorbell, boot_id=boot_id, lease=lease)
 
     def start(self) -> Mapping[str, asyncio.Future[Any]]:
         """Begin to claim and to renew."""
-        self._hushes = [
-            self._doorbell.listen("agents", self._rung),
-            self._doorbell.listen("ready", self._resumed),
-            self._doorbell.listen("stops", self._stops),
-            self._doorbell.listen("stopped", self._stopped),
-        ]
-        self._own = {"turns": asyncio.create_task(self.pump.run())}
-        return {**self._own, "keeper of turns": self._keeper.start()}
+        heard = {
+            "agents": self._rung, "ready": self._resumed, "stops": self._stops, "stopped": self._station.check,
+        }  # fmt: skip
+        return self._station.start(heard, {"turns": self.pump.run}, keeper="keeper of turns")
 
     async def drain(self, grace: timedelta) -> None:
         """Finish what runs, within the grace period, and give up the rest."""
-        handed_back = await self.pump.stop(grace.total_seconds())
-        if await self.pump.drained(self._lease.total_seconds()):
-            log.info("stopped", extra={"boot_id": str(self.boot_id), "handed_back": handed_back})
-        else:
-            told = {"boot_id": str(self.boot_id), "held": len(self.pump.held)}
-            log.warning("stopped without the database: leases end what could not be handed back", extra=told)
+        await self._station.drain(grace)
 
     async def close(self) -> None:
         """End whatever is still under way."""
-        for hush in self._hushes:
-            hush()
-        for task in self._own.values():
-            task.cancel()
-        await asyncio.gather(*self._own.values(), return_exceptions=True)
-        await self.pump.close()
-        await self._keeper.stop()
+        await self._station.close()
         for line in self._lines:
             await line.close()
 
@@ -116,11 +90,3 @@ class AgentWorker:
     def _stops(self, _hints: frozenset[str]) -> None:
         self._crew.stops_asked = True
         self.pump.look()
-
-    def _stopped(self, hints: frozenset[str]) -> None:
-        if not hints or any(str(id) in hints for id in self.pump.held):
-            self._keeper.check()
-
-
-async def _nothing(_line: Line) -> None:
-    """Say nothing beside the leases: the process has its beat."""

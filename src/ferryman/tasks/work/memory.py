@@ -20,7 +20,6 @@ the failure is remembered with it, because the way that the handler took depends
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
@@ -332,19 +331,8 @@ def _mismatch(call: Call, there: Key, answer: Answer | None) -> ReplayMismatch:
 
 
 async def _tried(call: Call, function: Function, args: Sequence[Any], retries: int, backoff: retry.Backoff) -> Any:
-    failures = 0
     token = _inside.set(call.name)
     try:
-        while True:
-            try:
-                value = function(*args)
-                return await value if inspect.isawaitable(value) else value
-            except (Final, errors.DoNotRetry):
-                raise
-            except Exception:
-                failures += 1
-                if failures > retries:
-                    raise
-            await asyncio.sleep(backoff.delay(failures).total_seconds())
+        return await retry.tried(function, args, retries=retries, backoff=backoff, final=(Final, errors.DoNotRetry))
     finally:
         _inside.reset(token)

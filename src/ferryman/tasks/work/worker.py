@@ -19,6 +19,7 @@ from ferryman.kernel.keeper import Keeper
 from ferryman.kernel.lease import MARGIN
 from ferryman.kernel.loop import Pump
 from ferryman.kernel.pool import Line
+from ferryman.kernel.station import Station
 from ferryman.tasks import store
 from ferryman.tasks.flow import Looks, keyed
 from ferryman.tasks.model import Claimed, Outcome
@@ -77,8 +78,6 @@ class Worker:
         self._owners = owners
         self._doorbell = doorbell
         self._terms = terms
-        self._hushes: Sequence[Callable[[], None]] = ()
-        self._own: Mapping[str, asyncio.Task[None]] = {}
         self._words = Words(session, doorbell)
         self._lines = [line() for _ in range(terms.lanes + 3)]
         self._scribe = Scribe(
@@ -101,7 +100,7 @@ class Worker:
         self._crew.look = self.pump.look
         scheduler = Scheduler(self._lines[0], doorbell, ends_after=terms.ends_after, looks=looks)
         self._sweep = Sweep(self._lines[0], doorbell, poll=terms.poll.total_seconds(), scheduler=scheduler)
-        self._keeper = Keeper(
+        keeper = Keeper(
             line,
             held=self.pump.held,
             renew=self._crew.renew,
@@ -109,6 +108,7 @@ class Worker:
             refused=self.pump.abort,
             lease=terms.lease,
         )
+        self._station = Station(self.pump, keeper, doorbell, boot_id=boot_id, lease=terms.lease)
 
     def _make_runner(self, drafts: Drafts, home: object) -> Runner:
         terms = self._terms
@@ -125,34 +125,17 @@ class Worker:
 
     def start(self) -> Mapping[str, asyncio.Future[Any]]:
         """Begin to claim, to renew and to promote what is due."""
-        self._hushes = [
-            self._doorbell.listen("ready", self._ready),
-            self._doorbell.listen("cancel", self._cancelled),
-            self._doorbell.listen("queues", lambda _hints: self._ready(frozenset())),
-        ]
-        self._own = {"sweep": asyncio.create_task(self._sweep.run()), "pump": asyncio.create_task(self.pump.run())}
         log.info("working", extra={"boot_id": str(self.boot_id), "queues": list(self._terms.queues)})
-        return {**self._own, "keeper": self._keeper.start()}
+        heard = {"ready": self._ready, "cancel": self._station.check, "queues": lambda _hints: self._ready(frozenset())}
+        return self._station.start(heard, {"sweep": self._sweep.run, "pump": self.pump.run}, keeper="keeper")
 
     async def drain(self, grace: timedelta) -> None:
         """Finish what runs, within the grace period, and hand back the rest."""
-        handed_back = await self.pump.stop(grace.total_seconds())
-        # The rest is one settling turn. If the database is away for longer than a lease, there is nothing left to hand back.
-        if await self.pump.drained(self._terms.lease.total_seconds()):
-            log.info("stopped", extra={"boot_id": str(self.boot_id), "handed_back": handed_back})
-        else:
-            told = {"boot_id": str(self.boot_id), "held": len(self.pump.held)}
-            log.warning("stopped without the database: leases end what could not be handed back", extra=told)
+        await self._station.drain(grace)
 
     async def close(self) -> None:
         """End whatever is still under way, and say goodbye."""
-        for hush in self._hushes:
-            hush()
-        for task in self._own.values():
-            task.cancel()
-        await asyncio.gather(*self._own.values(), return_exceptions=True)
-        await self.pump.close()
-        await self._keeper.stop()
+        await self._station.close()
         self._runner.close()
         await self._scribe.close()
         await self._words.close()
@@ -166,10 +149,6 @@ class Worker:
     def _ready(self, hints: frozenset[str]) -> None:
         if self._crew.lanes.heard(hints):
             self.pump.look()
-
-    def _cancelled(self, hints: frozenset[str]) -> None:
-        if not hints or any(str(id) in hints for id in self.pump.held):
-            self._keeper.check()
 
     async def _beat(self, line: Line) -> None:
         await store.beat(
