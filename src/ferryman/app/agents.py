@@ -6,6 +6,7 @@ A caller's own transaction is taken by the functions of `ferryman.agents.intake`
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import timedelta
@@ -69,12 +70,18 @@ class Agents(Reads):
         """Send what comes together over lines of their own."""
         super().__init__(db, doorbell, streams, tenant=tenant)
         self._profiles = profiles
-        self._known: dict[str, str] = {}
+        self._known: dict[tuple[str, str], str] = {}
         self._beside: dict[UUID, Beside] = {}
         self.parties = parties
         self._lines = [line(), line()]
         self._orders: Gather[Order, Answer] = Gather(self._enqueue)
         self._reports: Gather[Report, Answer] = Gather(self._report)
+
+    def of(self, tenant: str) -> Agents:
+        """Return the same door for one tenant."""
+        door = copy.copy(self)
+        door._tenant = ids.check_name(tenant, "tenant")  # noqa: SLF001 - a copy of ours
+        return door
 
     async def close(self) -> None:
         """Let go."""
@@ -285,7 +292,8 @@ class Agents(Reads):
 
     async def _profile_of(self, agent_id: str) -> str | None:
         """Return the profile of an agent, where profiles are registered here; it never changes."""
-        if self._profiles.profiles and agent_id not in self._known:
+        key = (self._tenant, agent_id)
+        if self._profiles.profiles and key not in self._known:
             with spoken():
                 async with self._db.session() as tx:
                     found = await intake.read.agents(tx, [agent_id], tenant=self._tenant)
@@ -293,8 +301,8 @@ class Agents(Reads):
                 return None
             if len(self._known) >= KNOWN_MAX:
                 self._known.clear()
-            self._known[agent_id] = found[0].profile
-        return self._known.get(agent_id)
+            self._known[key] = found[0].profile
+        return self._known.get(key)
 
     async def _report(self, reports: list[Report]) -> list[Answer | Exception]:
         return await repeated(lambda: self._report_once(reports), PATIENCE)

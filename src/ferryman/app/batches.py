@@ -71,6 +71,10 @@ class Batches:
         self._profiles = profiles
         self._tenant = tenant
 
+    def of(self, tenant: str) -> Batches:
+        """Return the same door for one tenant."""
+        return Batches(self._db, self._doorbell, self.ends, self._profiles, tenant=ids.check_name(tenant, "tenant"))
+
     async def fork(
         self,
         tasks: Sequence[Mapping[str, Any]],

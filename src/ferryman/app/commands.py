@@ -7,6 +7,7 @@ tasks over several trips, so it goes over a line of its own, whose transactions 
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple, TypeVar
@@ -22,7 +23,7 @@ from ferryman.commands.orchestrator import Orchestrator, mirror, progress
 from ferryman.commands.rules import names, plan, request
 from ferryman.commands.states import AsyncTaskStatus
 from ferryman.commands.work.mirror import Mirror
-from ferryman.kernel import doorbell_pg, errors, telemetry
+from ferryman.kernel import doorbell_pg, errors, ids, telemetry
 from ferryman.kernel.borrow import borrow
 from ferryman.kernel.db import Tx
 from ferryman.kernel.doorbell import MAX_HINTS, Doorbell
@@ -66,6 +67,7 @@ class Commands:
         self._mappings = mappings
         self._orchestrator, self._owners = orders
         self._tenant = settings.tenant
+        self._home: Database | None = db
         self._deadline = settings.commands.deadline.total_seconds()
         self._ends_after = settings.tasks.ends_after
         self._limit = settings.tasks.payload_limit
@@ -80,7 +82,14 @@ class Commands:
     @property
     def tenant(self) -> str:
         """Whom the next call serves: inside a handler of this app the tenant of the running task, else the app's own."""
-        return context.tenant_in(self._db) or self._tenant
+        return (None if self._home is None else context.tenant_in(self._home)) or self._tenant
+
+    def of(self, tenant: str) -> Commands:
+        """Return the same door for one tenant, whatever task is running."""
+        door = copy.copy(self)
+        door._tenant = ids.check_name(tenant, "tenant")  # noqa: SLF001 - a copy of ours
+        door._home = None  # noqa: SLF001
+        return door
 
     # What comes in
 

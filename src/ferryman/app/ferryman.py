@@ -13,6 +13,7 @@ from ferryman.app.agents import Agents
 from ferryman.app.batches import Batches
 from ferryman.app.commands import Commands
 from ferryman.app.declarations import Declarations
+from ferryman.app.doors import Doors
 from ferryman.app.handle import Handle
 from ferryman.app.ingest import Ingest
 from ferryman.app.profiles import Declares
@@ -101,6 +102,10 @@ class Ferryman(Declarations, Declares):
         if self._opened is None:
             raise errors.NotOpen()
         return self._opened
+
+    def of(self, tenant: str) -> Doors:
+        """Return the doors of one tenant, whatever task is running."""
+        return self._open.of(tenant)
 
     @property
     def tasks(self) -> Tasks:

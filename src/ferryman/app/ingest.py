@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -100,6 +101,13 @@ class Ingest:
     def tenant(self) -> str:
         """Whom the next call serves: inside a handler of this app the tenant of the running task, else the app's own."""
         return self._tasks.tenant
+
+    def of(self, tenant: str) -> Ingest:
+        """Return the same door for one tenant, whatever task is running."""
+        door = copy.copy(self)
+        door._tasks = self._tasks.of(tenant)  # noqa: SLF001 - a copy of ours
+        door._schedules = self._schedules.of(tenant)  # noqa: SLF001
+        return door
 
     @asynccontextmanager
     async def _session(self) -> AsyncIterator[Session]:

@@ -24,6 +24,10 @@ class Queues:
         self._whose = whose
         self._doorbell = doorbell
 
+    def of(self, tenant: str) -> Queues:
+        """Return the same door for one tenant, whatever task is running."""
+        return Queues(self._db, self._doorbell, lambda: tenant)
+
     async def list(self) -> Sequence[Queue]:
         """Read every queue that was declared or has something live."""
         with spoken():

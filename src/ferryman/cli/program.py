@@ -13,6 +13,7 @@ COMMANDS = {
     "demo": "Watch a story: schedules, limits, workflows, commands, killed workers. Under a minute.",
     "dev": "Everything in one process, on an embedded PostgreSQL of this directory.",
     "worker": "Run an app's tasks until told to stop.",
+    "server": "Serve HTTP and the dashboard until told to stop.",
     "migrate": "Bring the tables up to this version.",
     "task": "Create tasks, ask about them, stop them.",
     "command": "Send commands, ask about them, cancel them.",

@@ -693,6 +693,68 @@ class AppNotLoaded(FerrymanError):
     )
 
 
+# What comes over HTTP
+
+
+class Unauthenticated(FerrymanError):
+    """Nobody is known who asks like this."""
+
+    code = "UNAUTHENTICATED"
+    advice = "Send a token: `Authorization: Bearer fm_...`. `ferryman token create` makes one."
+
+
+class Forbidden(FerrymanError):
+    """Whoever asks may not do this."""
+
+    code = "FORBIDDEN"
+    advice = (
+        "Use a token with the scope and the tenant that it needs; `ferryman token create --help` tells how to make one."
+    )
+
+
+class RouteUnknown(FerrymanError):
+    """There is nothing at this address."""
+
+    code = "ROUTE_UNKNOWN"
+    advice = "See /docs, or /openapi.json, for what there is."
+
+
+class MethodRefused(FerrymanError):
+    """This address does not take this method."""
+
+    code = "METHOD_REFUSED"
+    advice = "See /docs, or /openapi.json, for what it takes."
+
+
+class RequestInvalid(FerrymanError):
+    """The request cannot be understood."""
+
+    code = "REQUEST_INVALID"
+    advice = "See details for the field and what is expected there; /openapi.json describes every request."
+
+
+class BodyTooLarge(FerrymanError):
+    """The body of this request is larger than the server reads."""
+
+    code = "BODY_TOO_LARGE"
+    advice = "Send less, or raise the setting http.body_limit."
+
+
+class MediaUnknown(FerrymanError):
+    """The body of this request is in a form that the server does not read."""
+
+    code = "MEDIA_UNKNOWN"
+    advice = "Send JSON, with Content-Type: application/json."
+
+
+class RateExceeded(FerrymanError):
+    """Requests come faster than this caller may send them."""
+
+    code = "RATE_EXCEEDED"
+    advice = "Wait as long as Retry-After says, or raise the setting http.rate."
+    retryable = True
+
+
 # Commands
 
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from dataclasses import Field, dataclass, fields
 from datetime import timedelta
-from ipaddress import ip_network
+from ipaddress import ip_address, ip_network
 from typing import Any, Final
 
 from ferryman.kernel import duration as durations
@@ -188,6 +188,18 @@ def url(*schemes: str) -> Kind:
         return value
 
     return Kind(read_url)
+
+
+def address() -> Kind:
+    """Declare an address of this machine to listen on: an IP address, or localhost."""
+
+    def read_address(value: Any) -> str:
+        try:
+            return "127.0.0.1" if value == "localhost" else str(ip_address(value))
+        except ValueError:
+            raise ValueError("an IP address such as 127.0.0.1, or localhost") from None
+
+    return Kind(read_address)
 
 
 def networks() -> Kind:

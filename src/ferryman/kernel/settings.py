@@ -22,6 +22,7 @@ from ferryman.kernel.lease import SHORTEST
 from ferryman.kernel.setting import (
     HIDDEN,
     Section,
+    address,
     choice,
     count,
     duration,
@@ -180,6 +181,19 @@ class Relays(Section):
     retention_dead: Annotated[timedelta, duration(least=MINUTE, most=CENTURY)] = timedelta(days=30)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Http(Section):
+    """The server of HTTP and the dashboard."""
+
+    host: Annotated[str, address()] = "127.0.0.1"
+    port: Annotated[int, count(least=0, most=65535)] = 8420
+    body_limit: Annotated[int, count(least=1024, most=256 * 1024 * 1024)] = 4 * 1024 * 1024
+    # Requests a second of one caller, and how many it may save up.
+    rate: Annotated[int, count(most=1_000_000)] = 5000
+    burst: Annotated[int, count(most=1_000_000)] = 10_000
+    streams: Annotated[int, count(most=100_000)] = 2000
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Settings(Section):
     """Everything that can be set. `database_url` None means none was given."""
@@ -200,6 +214,7 @@ class Settings(Section):
     log: Log = field(default_factory=Log)
     pool: Pool = field(default_factory=Pool)
     relays: Relays = field(default_factory=Relays)
+    http: Http = field(default_factory=Http)
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:

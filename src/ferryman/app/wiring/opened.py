@@ -15,6 +15,7 @@ from ferryman.app import tasks as doors
 from ferryman.app.agents import Agents
 from ferryman.app.batches import Batches
 from ferryman.app.commands import Commands, Orders
+from ferryman.app.doors import Doors
 from ferryman.app.ingest import Ingest
 from ferryman.app.mappings import Mappings
 from ferryman.app.queues import Queues
@@ -60,6 +61,20 @@ class Opened:
     ingest: Ingest
     profiles: Profiles
     streams: Streams
+
+    def of(self, tenant: str) -> Doors:
+        """Return the doors of one tenant."""
+        return Doors(
+            tenant,
+            self.tasks.of(tenant),
+            self.queues.of(tenant),
+            self.schedules.of(tenant),
+            self.agents.of(tenant),
+            self.batches.of(tenant),
+            self.commands.of(tenant),
+            self.ingest.of(tenant),
+            self.webhooks.of(tenant),
+        )
 
     def line(self, patience: timedelta | None = None, **settings: str) -> Line:
         """Make a connection of our own."""

@@ -1,0 +1,65 @@
+"""The server: an app's doors over HTTP, and the pages of the dashboard, in one ASGI application."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Any
+
+from fastapi import APIRouter, FastAPI
+from fastapi.dependencies.models import Dependant
+from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
+
+from ferryman.app.ferryman import Ferryman
+from ferryman.http import problems
+from ferryman.http.answers import Problem
+from ferryman.http.callers import Everyone, Guard
+from ferryman.http.routes import health, tasks
+
+PREFIX = "/v1"
+ROUTERS: Sequence[APIRouter] = (tasks.router,)
+ANYWHERE: Sequence[APIRouter] = (health.router,)
+
+
+def make(app: Ferryman, *, guard: Guard | None = None) -> FastAPI:
+    """Return the server of an opened app. Without a guard everyone is the operator: for the loopback address alone."""
+    web = FastAPI(
+        title="Ferryman", version=version("ferryman"), openapi_url="/openapi.json", docs_url=None, redoc_url=None,
+        responses={"default": {"model": Problem, "description": "What went wrong, with a stable code."}},
+    )  # fmt: skip
+    web.state.ferryman = app
+    web.state.guard = guard or Everyone(app.settings.tenant)
+    problems.install(web)
+    for router in ROUTERS:
+        web.include_router(router, prefix=PREFIX)
+    for router in ANYWHERE:
+        web.include_router(router)
+    web.openapi = lambda: document(web)  # type: ignore[method-assign] # the framework's own way to change it
+    return web
+
+
+def document(web: FastAPI) -> dict[str, Any]:
+    """Return the OpenAPI document, with the scope that each operation needs."""
+    if web.openapi_schema is None:
+        made = get_openapi(title=web.title, version=web.version, openapi_version="3.1.0", routes=web.routes)
+        made.setdefault("components", {})["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        for route in web.routes:
+            if isinstance(route, APIRoute) and route.include_in_schema:
+                _say_scope(made["paths"][route.path_format], route)
+        web.openapi_schema = made
+    return web.openapi_schema
+
+
+def _say_scope(path: dict[str, Any], route: APIRoute) -> None:
+    found = [each for each in _calls(route.dependant) if hasattr(each, "scope")]
+    for method in (route.methods or set()) & {name.upper() for name in path}:
+        operation = path[method.lower()]
+        if found:
+            operation["x-scope"] = found[0].scope.value
+            operation["x-operator"] = found[0].operator
+            operation["security"] = [{"token": []}]
+
+
+def _calls(dependant: Dependant) -> list[Any]:
+    return [dependant.call, *(call for each in dependant.dependencies for call in _calls(each))]

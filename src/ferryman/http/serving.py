@@ -1,0 +1,81 @@
+"""Listening: one socket, bound before anything is said, and a server that ends when it is told to (S6).
+
+Beyond the loopback address nobody is served without tokens: who could reach it could do everything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from ipaddress import ip_address
+
+import uvicorn
+
+from ferryman.app.ferryman import Ferryman
+from ferryman.http.callers import Guard
+from ferryman.http.server import make
+from ferryman.kernel import errors
+
+BACKLOG = 2048
+
+
+@dataclass(frozen=True)
+class Served:
+    """A server that answers."""
+
+    host: str
+    port: int
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        named = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{named}:{self.port}"
+
+
+@asynccontextmanager
+async def serving(
+    app: Ferryman, *, guard: Guard | None, host: str | None = None, port: int | None = None
+) -> AsyncIterator[Served]:
+    """Serve an opened app as long as the block lasts; a port that is taken, or an address too open, is told before."""
+    host = app.settings.http.host if host is None else host
+    if guard is None and not ip_address(host).is_loopback:
+        raise errors.SettingsInvalid(
+            f"http.host: {host} can be reached from outside, and there are no tokens. Make one with `ferryman token create`.",
+            field="http.host",
+        )
+    bound = _bind(host, app.settings.http.port if port is None else port)
+    web = uvicorn.Server(
+        uvicorn.Config(make(app, guard=guard), log_config=None, access_log=False, lifespan="off", server_header=False)
+    )
+    running = asyncio.create_task(web._serve([bound]))  # noqa: SLF001 - `serve` would take the signals of the process
+    try:
+        while not web.started:
+            await asyncio.wait([running], timeout=0.01)
+            if running.done():
+                running.result()
+                raise errors.WorkerBroken("The HTTP server ended before it answered.", part="http")
+        yield Served(host, bound.getsockname()[1])
+    finally:
+        web.should_exit = True
+        await asyncio.gather(running, return_exceptions=True)
+        bound.close()
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind((host, port))
+        bound.listen(BACKLOG)
+    except OSError as error:
+        bound.close()
+        raise errors.SettingsInvalid(
+            f"http.port: {port} on {host} cannot be used: {error.strerror}.", field="http.port"
+        ) from None
+    bound.setblocking(False)
+    return bound
