@@ -81,10 +81,10 @@ async def test_a_day_that_the_net_holds_already_stays_there(db: Database) -> Non
 
 
 @pytest.mark.contract("K10")
-async def test_making_days_refuses_no_writer_of_today(db: Database) -> None:
+async def test_making_days_refuses_no_writer_into_the_net(db: Database) -> None:
     async def write_one() -> str:
         async with db.session() as session:
-            return await write(session)
+            return await write(session, at=datetime.now(UTC) + timedelta(days=30))
 
     async with db.transaction() as tx:
         await events.ensure_partitions(tx)
@@ -93,6 +93,21 @@ async def test_making_days_refuses_no_writer_of_today(db: Database) -> None:
             await until_somebody_waits(looker)
 
     assert await writer == "ferryman.events_default"
+
+
+@pytest.mark.contract("K10")
+async def test_the_net_of_a_new_database_stays_empty(db: Database) -> None:
+    today = datetime.now(UTC)
+    async with db.session() as session:
+        assert await write(session, at=today) == f"ferryman.events_{today:%Y%m%d}"
+
+
+@pytest.mark.contract("K10")
+async def test_a_net_that_holds_rows_is_read_for_one_day_at_a_time(db: Database) -> None:
+    async with db.session() as session:
+        await write(session, at=datetime.now(UTC) + timedelta(days=30))
+        made = [len(await events.ensure_partitions(session, ahead=timedelta(days=2))) for _ in range(3)]
+    assert made == [1, 1, 0]
 
 
 @pytest.mark.contract("K10")
@@ -153,7 +168,7 @@ async def test_a_net_with_only_old_rows_is_spread_anew(db: Database) -> None:
 
         assert dropped == ["events_default"]
         assert await events.drop_partitions(session, older_than=timedelta(days=7)) == []
-        assert await write(session) == "ferryman.events_default"
+        assert await write(session, at=datetime.now(UTC) + timedelta(days=30)) == "ferryman.events_default"
         with pytest.raises(asyncpg.PostgresError, match="EVENTS_APPEND_ONLY"):
             await session.fetch("delete from ferryman.events_default")
 
