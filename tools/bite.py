@@ -141,6 +141,7 @@ _NOBODY = "waits for nobody, so no order of locks can hurt"
 _LOCKED = "said again where the row is written; it was locked in this state a moment before"
 _HELD = "due.sql or take.sql holds the row in the same transaction; said for whoever calls it alone"
 EQUIVALENT: dict[tuple[str, str], str] = {
+    ("tasks/tasks/promote", "where schedule.next_run_at is not null"): "nulls come last, and `least` passes over them",
     ("relays/relays/standings", "order by event.id"): _SORTED,
     ("relays/webhooks/get", "limit 1"): "the first row is the answer; the rest would only be sent in vain",
     ("relays/webhooks/hold", "order by delivery.webhook_id, delivery.next_at"): _ORDERED,

@@ -258,6 +258,9 @@ async def test_the_sweep_is_told_when_a_schedule_is_due(given: Session) -> None:
     await plant(given, PAUSED)
     await plant(given, next_run_at=now + 40 * SECOND)
     assert (await store.promote(given, limit=10))[2] == pytest.approx(40, abs=10)
+    for seconds in (300, 20, 100):  # of several the nearest, in whatever order they came
+        await plant(given, next_run_at=now + seconds * SECOND)
+    assert (await store.promote(given, limit=10))[2] == pytest.approx(20, abs=10)
     await plant(given, next_run_at=now - SECOND)
     assert (await store.promote(given, limit=10))[2] <= 0  # type: ignore[operator]
 
