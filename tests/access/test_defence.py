@@ -12,7 +12,7 @@ from ferryman.http import defence
 from ferryman.http.callers import Reading
 from ferryman.http.server import make
 from tests.access.conftest import MakeApp, operator
-from tests.access.wire import Reply, Wire
+from tests.access.wire import Reply, Wire, nothing
 
 GREET = {"name": "greet", "payload": {"name": "Ada"}}
 BODY = b'{"name": "greet", "payload": {"name": "' + b"x" * 2000 + b'"}}'
@@ -236,7 +236,7 @@ async def test_a_stream_may_last_longer_than_a_request_and_not_for_ever(
     app = await make_app(doorbell="none", http={"request_time": "0.1s"})
     began = asyncio.get_running_loop().time()
 
-    answer = await Wire(furnished(app)).get("/test/stream")
+    answer = await Wire(furnished(app)).ask("GET", "/test/stream", seen=nothing)
 
     assert answer.status == 200
     assert 0.25 < asyncio.get_running_loop().time() - began < 10

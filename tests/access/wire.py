@@ -102,8 +102,13 @@ class Wire:
             said.append(message)
             if seen is not None:
                 await seen(message)
+            elif message["type"] == "http.response.start" and _endless(message):
+                running.cancel()
 
-        await self.web(scope, receive, send)
+        running = asyncio.ensure_future(self.web(scope, receive, send))
+        await asyncio.wait([running])
+        if not running.cancelled():
+            running.result()
         start = said[0]
         headers = [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in start["headers"]]
         return Reply(start["status"], headers, b"".join(each.get("body", b"") for each in said[1:]))
@@ -113,3 +118,11 @@ class Wire:
 
     async def post(self, target: str, body: Any = None, **named: Any) -> Reply:
         return await self.ask("POST", target, body, **named)
+
+
+def _endless(message: Message) -> bool:
+    return any(value.startswith(b"text/event-stream") for _, value in message["headers"])
+
+
+async def nothing(_message: Message) -> None:
+    """Read a stream to its end."""

@@ -57,9 +57,11 @@ def document(web: FastAPI) -> dict[str, Any]:
     if web.openapi_schema is None:
         made = get_openapi(title=web.title, version=web.version, openapi_version="3.1.0", routes=web.routes)
         made.setdefault("components", {})["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-        for route in web.routes:
-            if isinstance(route, APIRoute) and route.include_in_schema:
-                _say_scope(made["paths"][route.path_format], route)
+        # Of the routers and not of `web.routes`, which may hold routers in place of their routes.
+        for prefix, routers in ((PREFIX, ROUTERS), ("", ANYWHERE)):
+            for route in (each for router in routers for each in router.routes):
+                if isinstance(route, APIRoute) and route.include_in_schema:
+                    _say_scope(made["paths"][prefix + route.path_format], route)
         web.openapi_schema = made
     return web.openapi_schema
 
