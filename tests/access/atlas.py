@@ -133,6 +133,14 @@ def texts(value: Any, at: Place = ()) -> Iterator[Place]:
         yield at
 
 
+def places(value: Any, at: Place = ()) -> Iterator[Place]:
+    """Give every place in a body."""
+    yield at
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for step, each in inner:
+        yield from places(each, (*at, step))
+
+
 def put(body: Any, at: Place, value: Any) -> Any:
     """Return a body with another value at a place."""
     if not at:
@@ -140,6 +148,7 @@ def put(body: Any, at: Place, value: Any) -> Any:
     changed = copy.deepcopy(body)
     inner = changed
     for step in at[:-1]:
-        inner = inner[step]
-    inner[at[-1]] = value
+        inner = inner[step] if isinstance(inner, dict | list) else inner
+    if isinstance(inner, dict) or (isinstance(inner, list) and isinstance(at[-1], int) and at[-1] < len(inner)):
+        inner[at[-1]] = value
     return changed

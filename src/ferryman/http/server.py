@@ -62,8 +62,21 @@ def document(web: FastAPI) -> dict[str, Any]:
             for route in (each for router in routers for each in router.routes):
                 if isinstance(route, APIRoute) and route.include_in_schema:
                     _say_scope(made["paths"][prefix + route.path_format], route)
+        _say_problems(made)
         web.openapi_schema = made
     return web.openapi_schema
+
+
+def _say_problems(made: dict[str, Any]) -> None:
+    """Give problems their own media type, and take out the framework's own form of what does not fit: that is one too."""
+    for operation in (each for path in made["paths"].values() for each in path.values()):
+        answers = operation.get("responses", {})
+        answers.pop("422", None)
+        told = answers.get("default", {}).get("content", {})
+        if "application/json" in told:
+            told[problems.MEDIA_TYPE] = told.pop("application/json")
+    for name in ("HTTPValidationError", "ValidationError"):
+        made["components"].get("schemas", {}).pop(name, None)
 
 
 def _say_scope(path: dict[str, Any], route: APIRoute) -> None:
