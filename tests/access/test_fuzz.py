@@ -33,7 +33,7 @@ from tests.access import town
 
 # In the usual run as many operations as there is time for, others each day; FUZZ_EXAMPLES=100 tries them all, so often each.
 EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "2"))
-SECONDS = 3600.0 if "FUZZ_EXAMPLES" in os.environ else 6.0
+SECONDS = 3600.0 if "FUZZ_EXAMPLES" in os.environ else 4.0
 TODAY = datetime.now(UTC).toordinal()
 CHECKS: list[Any] = [not_a_server_error, response_schema_conformance, content_type_conformance]
 PATIENCE_SECONDS = 30
