@@ -146,9 +146,17 @@ def put(body: Any, at: Place, value: Any) -> Any:
     if not at:
         return value
     changed = copy.deepcopy(body)
-    inner = changed
+    inner: Any = changed
     for step in at[:-1]:
-        inner = inner[step] if isinstance(inner, dict | list) else inner
+        inner = _inside(inner, step)
     if isinstance(inner, dict) or (isinstance(inner, list) and isinstance(at[-1], int) and at[-1] < len(inner)):
-        inner[at[-1]] = value
+        here: Any = inner
+        here[at[-1]] = value
     return changed
+
+
+def _inside(value: Any, step: str | int) -> Any:
+    try:
+        return value[step]
+    except (TypeError, KeyError, IndexError):
+        return value  # another value was put here before

@@ -91,12 +91,8 @@ async def test_headers_and_addresses_that_are_wrong_are_told_so(web: FastAPI, wi
             sound(answer, operation.name, header)
         for text in itertools.islice(texts, EACH):
             spelled = quote(text, safe="", errors="surrogatepass")
-            sound(
-                await wire.ask(
-                    operation.method, operation.target(lambda _each, it=text: it.encode("utf-8", "replace").decode())
-                ),
-                text,
-            )  # type: ignore[misc]
+            readable = text.encode("utf-8", "replace").decode()
+            sound(await wire.ask(operation.method, operation.target(lambda _each, it=readable: it)), text)  # type: ignore[misc]
             for each in operation.parameters:
                 if each["in"] == "query":
                     query = f"{target}?{each['name']}={spelled}&{each['name']}={spelled}"

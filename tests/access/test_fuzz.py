@@ -23,6 +23,7 @@ import schemathesis
 from hypothesis import HealthCheck, given, settings
 from schemathesis import Case, GenerationMode
 from schemathesis.checks import not_a_server_error
+from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance
 
 from ferryman import Ferryman
@@ -94,7 +95,7 @@ def test_every_operation_answers_as_the_document_says(served: Served) -> None:
     tried = 0
     with requests.Session() as session:
         session.headers["Authorization"] = f"Bearer {served.token}"
-        operations = [found.ok() for found in schema.get_all_operations()]
+        operations = [found.ok() for found in schema.get_all_operations() if isinstance(found, Ok)]
         random.Random(TODAY).shuffle(operations)
         began = time.process_time()
         for operation in operations:
@@ -114,7 +115,7 @@ def probe(operation: Any, mode: GenerationMode, url: str, session: requests.Sess
         max_examples=EXAMPLES, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck)
     )
     @given(case=operation.as_strategy(generation_mode=mode))
-    def once(case: Case) -> None:
+    def once(case: Case[Any]) -> None:
         nonlocal tried
         tried += 1
         case.call_and_validate(base_url=url, session=session, checks=CHECKS, timeout=PATIENCE_SECONDS)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from typing import Any
 from urllib.parse import quote
 
@@ -49,7 +50,7 @@ def guarded(web: FastAPI) -> list[Operation]:
     return found
 
 
-async def tried(wire: Wire, operation: Operation, target: str | None = None, body: Any = None, **headers: str) -> Reply:
+async def tried(wire: Wire, operation: Operation, target: str | None = None, body: Any = None, **headers: Any) -> Reply:
     given = operation.example() if body is None else body
     return await wire.ask(operation.method, target or operation.target(), given, **headers)
 
@@ -77,7 +78,7 @@ async def test_nobody_is_let_in_without_a_token_that_is_good_now(app: Ferryman, 
     expired = await app.tokens.create("expired", scopes="admin", tenant=ALL, lasts=60)
     await app.tokens.revoke(revoked.token.id)
     async with app.database.session() as tx:
-        await travel(tx, town.timedelta(seconds=61))
+        await travel(tx, timedelta(seconds=61))
     forged = good[:-1] + ("0" if good[-1] != "0" else "1")
     callers = {"none": None, "no token": "letmein", "forged": forged, "revoked": revoked.text, "expired": expired.text}
     before = await town.state(app)

@@ -231,9 +231,7 @@ class Tasks:
         if handler is not None:
             for text in texts:
                 handler.fit(text)
-        if self.seal.active:
-            texts = [self.seal.close(text) for text in texts]
-        return Alike([ids.new_id() for _ in texts], texts)
+        return Alike([ids.new_id() for _ in texts], list(map(self.seal.close, texts)))
 
     def _draft(self, task: str | Function | None, given: Any, asked: dict[str, Any]) -> Draft:
         name, handler, defaults = self._known.find(task)
@@ -241,14 +239,9 @@ class Tasks:
         if handler is not None and given is not None:
             handler.fit(text)
         keyed = {field: asked.pop(field) for field in keys.FIELDS if field in asked} if asked else asked
-        make = request.draft if asked else request.plain
+        make, sealed = request.draft if asked else request.plain, self.seal.close(text)
         draft = make(
-            tenant=self.tenant,
-            name=name,
-            payload=self.seal.close(text),
-            defaults=defaults,
-            traceparent=telemetry.carry(),
-            **asked,
+            tenant=self.tenant, name=name, payload=sealed, defaults=defaults, traceparent=telemetry.carry(), **asked
         )
         self._known.serves(draft.task.queue)
         if keyed or (defaults.keys is not None and given is not None):
@@ -273,13 +266,7 @@ class Tasks:
             found = await read.get(tx, task_id, tenant=self.tenant)
         if found is None:
             raise errors.TaskNotFound(f"There is no task {task_id} for tenant {self.tenant}.", task_id=str(task_id))
-        return self._shown(found)
-
-    def _shown(self, found: TaskRecord) -> TaskRecord:
-        if not self.seal.active:
-            return found
-        result = None if found.result is None else self.seal.shown(found.result)
-        return found._replace(payload=self.seal.shown(found.payload), result=result)
+        return self.seal.shown(found, "payload", "result")
 
     async def list(
         self,
@@ -295,7 +282,7 @@ class Tasks:
             page = await read.page(
                 tx, tenant=self.tenant, state=state, queue=queue, name=name, before=before, limit=limit
             )
-        return [self._shown(each) for each in page] if self.seal.active else page
+        return [self.seal.shown(each, "payload", "result") for each in page]
 
     async def events(self, task_id: str | UUID) -> Sequence[events.Event]:
         """Read everything that happened to a task, in order."""
@@ -319,8 +306,7 @@ class Tasks:
 
     async def end(self, id: UUID) -> End:
         """Wait until a task has ended, and say how; its result can be read."""
-        end = await self._waits().end(id)
-        return end if end.result is None else end._replace(result=self.seal.open(end.result))
+        return self.seal.opened(await self._waits().end(id), "result")
 
     def watch(self, id: UUID) -> AsyncIterator[Progress]:
         """Give a task's progress whenever it changes, until it has ended."""

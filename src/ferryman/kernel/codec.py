@@ -11,7 +11,7 @@ into payloads.
 from __future__ import annotations
 
 import base64
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from ferryman.kernel import errors
 
@@ -19,6 +19,9 @@ FIELD: Final = "ferryman:sealed"
 # As PostgreSQL writes it.
 BEGINS: Final = f'{{"{FIELD}": "'
 _ENDS: Final = '"}'
+
+
+Record = TypeVar("Record")
 
 
 class Codec(Protocol):
@@ -57,12 +60,21 @@ class Seal:
             # Not its words: they may tell what the codec saw.
             raise errors.PayloadSealed(f"The codec could not read this ({type(error).__name__}).") from error
 
-    def shown(self, text: str) -> str:
-        """Return the text for people: what was given, or where it cannot be read what is stored."""
+    def opened(self, record: Record, *names: str) -> Record:
+        """Return a record with fields as they were given to be stored, or raise PayloadSealed."""
+        sealed = [
+            (name, text) for name in names if (text := getattr(record, name)) is not None and text.startswith(BEGINS)
+        ]
+        return record._replace(**{name: self.open(text) for name, text in sealed}) if sealed else record  # type: ignore[attr-defined]
+
+    def shown(self, record: Record, *names: str) -> Record:
+        """Return a record for people: with what was given, or where that cannot be read with what is stored."""
+        if not self.active:
+            return record
         try:
-            return self.open(text)
+            return self.opened(record, *names)
         except errors.PayloadSealed:
-            return text
+            return record
 
 
 PLAIN: Final = Seal()
