@@ -47,7 +47,10 @@ COMMANDS = ["tests/commands/test_guards.py", "tests/commands/test_results.py"]
 LIVES = [*COMMANDS, "tests/commands/test_watch.py", "tests/commands/test_flow.py", "tests/property/test_commands.py"]
 INGEST = [f"tests/ingest/test_{name}.py" for name in ("fences", "claims", "running", "cursors", "planning")]
 BATCHES = [f"tests/batches/test_{name}.py" for name in ("guards", "life", "fork", "watch", "races")]
+ACCESS = ["tests/access/test_tokens.py"]
 TESTS: dict[str, list[str]] = {
+    "access/access_tokens": ACCESS,
+    "access/access_sessions": ACCESS,
     "tasks/tasks/turn": [*MOVES, *LOCKS],
     "tasks/tasks/settle": [*MOVES, *LOCKS, "tests/tasks/test_callbacks.py"],
     "tasks/tasks/cancel": [*MOVES, *LOCKS, "tests/tasks/test_callbacks.py"],

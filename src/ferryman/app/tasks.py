@@ -305,8 +305,8 @@ class Tasks:
         return told
 
     async def end(self, id: UUID) -> End:
-        """Wait until a task has ended, and say how; its result can be read."""
-        return self.seal.opened(await self._waits().end(id), "result")
+        """Wait until a task has ended, and say how."""
+        return self.seal.shown(await self._waits().end(id), "result")
 
     def watch(self, id: UUID) -> AsyncIterator[Progress]:
         """Give a task's progress whenever it changes, until it has ended."""
