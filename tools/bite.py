@@ -144,6 +144,14 @@ _NOBODY = "waits for nobody, so no order of locks can hurt"
 _LOCKED = "said again where the row is written; it was locked in this state a moment before"
 _HELD = "due.sql or take.sql holds the row in the same transaction; said for whoever calls it alone"
 EQUIVALENT: dict[tuple[str, str], str] = {
+    (
+        "access/access_sessions/begin",
+        "for update of session skip locked",
+    ): "only spares waiting for another who signs in",
+    (
+        "access/access_tokens/used",
+        "and coalesce(token.last_used_at < ferryman.clock() - interval '5 minutes', true)",
+    ): "use.sql says it before; this only spares the second of two writers a write",
     ("relays/relays/standings", "order by event.id"): _SORTED,
     ("relays/webhooks/get", "limit 1"): "the first row is the answer; the rest would only be sent in vain",
     ("relays/webhooks/hold", "order by delivery.webhook_id, delivery.next_at"): _ORDERED,

@@ -117,6 +117,7 @@ async def test_no_spelling_of_an_address_leads_past_the_guard(web: FastAPI, wire
 
 
 @pytest.mark.contract("R6")
+@pytest.mark.timeout(240 + BAD_INPUTS // 10)
 async def test_thousands_of_bad_inputs_break_nothing(app: Ferryman, web: FastAPI, wire: Wire) -> None:
     await town.settle(app, "acme", "word")
     known = sorted({*(await town.ids_of(app, "acme")).values()})

@@ -138,9 +138,12 @@ async def test_a_session_ends_at_its_time_by_leaving_and_with_its_token(make_app
     await later(app, timedelta(minutes=11))
     assert await app.tokens.known.session(timed) is None
     revoked = await enter()
+    other = await app.tokens.sign_in((await app.tokens.create("bob")).text)
+    assert other is not None
     await app.tokens.revoke("ada")
     assert await app.tokens.known.session(revoked) is None
-    assert await rows(app, "select from ferryman.access_sessions") == []
+    assert await app.tokens.known.session(other.secret) is not None
+    assert len(await rows(app, "select from ferryman.access_sessions")) == 1
     assert await app.tokens.sign_in(made.text) is None
 
 
@@ -151,11 +154,20 @@ async def test_a_session_does_not_outlast_its_token_and_old_ones_leave(app: Ferr
     begun = await app.tokens.sign_in(brief.text)
     assert begun is not None
     assert begun.ends_at == brief.token.expires_at
+    await rows(
+        app,
+        "insert into ferryman.access_sessions (hash, token_id, created_at, ends_at)"
+        " select sha256(n::text::bytea), $1, ferryman.clock(), ferryman.clock() from generate_series(1, 149) as n",
+        long.token.id,
+    )
     await later(app, timedelta(days=2))
 
-    await app.tokens.sign_in(long.text)
+    async def left() -> int:
+        await app.tokens.sign_in(long.text)
+        return len(await rows(app, "select from ferryman.access_sessions"))
 
-    assert len(await rows(app, "select from ferryman.access_sessions")) == 1
+    # A hundred at a time, and none that lives.
+    assert [await left(), await left(), await left()] == [51, 2, 3]
 
 
 @pytest.mark.contract("S6")
@@ -258,6 +270,10 @@ async def test_a_server_is_closed_by_a_token_and_opened_only_by_revoking(app: Fe
     assert await app.tokens.usable() is False
     await app.tokens.revoke("brief")
     assert await known.closed() is False
+    await app.tokens.create("long")
+    assert await app.tokens.usable() is True
+    await app.tokens.revoke("long")
+    assert (await app.tokens.usable(), await known.closed()) == (False, False)
 
 
 def test_the_word_of_forms_does_not_tell_the_session() -> None:

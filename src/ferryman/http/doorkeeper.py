@@ -73,6 +73,7 @@ class Doorkeeper:
             grant = await self._known.session(secret)
             if grant is not None:
                 return self._called(request, grant, csrf=rules.csrf(secret))
+            self.wrongs.count(request)
         if self._here and not await self._known.closed():
             return self._local(request)
         raise errors.Unauthenticated()

@@ -16,8 +16,10 @@ from ferryman.access.intake import Begun
 from ferryman.http import forgery
 from ferryman.http.answers import Answer
 from ferryman.http.bodies import read
-from ferryman.http.doorkeeper import COOKIE
-from ferryman.kernel import errors
+from ferryman.http.doorkeeper import COOKIE, address
+from ferryman.kernel import errors, telemetry
+
+log = telemetry.logger("http")
 
 router = APIRouter(include_in_schema=False)
 
@@ -37,10 +39,12 @@ async def sign_in(request: Request) -> Response:
     begun = await state.ferryman.tokens.sign_in(token.strip()) if isinstance(token, str) else None
     if begun is None:
         state.wrongs.count(request)
+        log.warning("a wrong token was brought to the login", extra={"caller": address(request)})
         if not form:
             raise errors.Unauthenticated("This token is unknown, expired or revoked.")
         return RedirectResponse(f"{LOGIN}?failed=1&to={quote(local(asked.get('to')), safe='')}", status_code=303)
     answer: Response = RedirectResponse(local(asked.get("to")), status_code=303) if form else Answer(_told(begun))
+    log.info("somebody signed in", extra={"token": begun.grant.name, "caller": address(request)})
     _give(answer, request, begun)
     return answer
 

@@ -6,7 +6,6 @@ past as materialized (
     select session.hash
     from ferryman.access_sessions as session, clock
     where session.ends_at < clock.now - interval '1 day'
-    order by session.ends_at
     limit 100
     for update of session skip locked
 ),
