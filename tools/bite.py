@@ -47,7 +47,10 @@ COMMANDS = ["tests/commands/test_guards.py", "tests/commands/test_results.py"]
 LIVES = [*COMMANDS, "tests/commands/test_watch.py", "tests/commands/test_flow.py", "tests/property/test_commands.py"]
 INGEST = [f"tests/ingest/test_{name}.py" for name in ("fences", "claims", "running", "cursors", "planning")]
 BATCHES = [f"tests/batches/test_{name}.py" for name in ("guards", "life", "fork", "watch", "races")]
+ACCESS = ["tests/access/test_tokens.py"]
 TESTS: dict[str, list[str]] = {
+    "access/access_tokens": ACCESS,
+    "access/access_sessions": ACCESS,
     "tasks/tasks/turn": [*MOVES, *LOCKS],
     "tasks/tasks/settle": [*MOVES, *LOCKS, "tests/tasks/test_callbacks.py"],
     "tasks/tasks/cancel": [*MOVES, *LOCKS, "tests/tasks/test_callbacks.py"],
@@ -142,6 +145,14 @@ _LOCKED = "said again where the row is written; it was locked in this state a mo
 _HELD = "due.sql or take.sql holds the row in the same transaction; said for whoever calls it alone"
 EQUIVALENT: dict[tuple[str, str], str] = {
     ("tasks/tasks/promote", "where schedule.next_run_at is not null"): "nulls come last, and `least` passes over them",
+    (
+        "access/access_sessions/begin",
+        "for update of session skip locked",
+    ): "only spares waiting for another who signs in",
+    (
+        "access/access_tokens/used",
+        "and coalesce(token.last_used_at < ferryman.clock() - interval '5 minutes', true)",
+    ): "use.sql says it before; this only spares the second of two writers a write",
     ("relays/relays/standings", "order by event.id"): _SORTED,
     ("relays/webhooks/get", "limit 1"): "the first row is the answer; the rest would only be sent in vain",
     ("relays/webhooks/hold", "order by delivery.webhook_id, delivery.next_at"): _ORDERED,

@@ -10,6 +10,7 @@ from typing import Any, Protocol, overload
 from uuid import UUID
 
 from ferryman.kernel import payload
+from ferryman.kernel.codec import Seal
 from ferryman.tasks.intake.create import Alike
 from ferryman.tasks.intake.result import End, Progress, failure
 from ferryman.tasks.model import Created, TaskRecord
@@ -19,6 +20,8 @@ from ferryman.tasks.states import SUCCEEDED
 class Door(Protocol):
     """What a handle asks of the door it came from."""
 
+    seal: Seal
+
     def of(self, tenant: str) -> Door:
         """Return the same door for one tenant, whatever task is running."""
 
@@ -26,7 +29,7 @@ class Door(Protocol):
         """Read a task as it is now."""
 
     async def end(self, id: UUID) -> End:
-        """Wait until a task has ended."""
+        """Wait until a task has ended, and say how."""
 
     def watch(self, id: UUID) -> AsyncIterator[Progress]:
         """Give a task's progress whenever it changes, until it has ended."""
@@ -77,7 +80,7 @@ class Handle:
         """Wait for the end and return what the handler returned; a task that did not succeed raises its code."""
         end = await asyncio.wait_for(self._door.end(self.id), timeout)
         if end.state is SUCCEEDED:
-            return None if end.result is None else payload.decode(end.result)
+            return None if end.result is None else payload.decode(self._door.seal.open(end.result))
         raise failure(end, self.task_id)
 
     def watch(self) -> AsyncIterator[Progress]:

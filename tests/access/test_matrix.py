@@ -1,0 +1,177 @@
+"""Every route with every caller who must not be let in, and with everything that is another tenant's (S6, R7).
+
+The routes are read from the OpenAPI document, and what is another tenant's from the tables: a new route and a new table are
+tried without a change here.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from fastapi import FastAPI
+from fastapi.routing import APIRoute, iter_route_contexts
+
+from ferryman import Ferryman
+from ferryman.access.model import Scope, allows
+from ferryman.app import wiring
+from ferryman.app.tokens import ALL
+from ferryman.http import defence
+from ferryman.http.server import make
+from ferryman.kernel import invariants
+from ferryman.testing import travel
+from tests.access import atlas, town
+from tests.access.atlas import Operation
+from tests.access.wire import Reply, Wire
+
+WORD = "kilimanjaro"
+OURS, THEIRS = "acme", "rival"
+
+
+@pytest.fixture
+async def app(database_url: str) -> AsyncIterator[Ferryman]:
+    made = Ferryman(database_url, doorbell="none", relays={"webhook_key": town.KEY}, tenant=OURS)
+    async with town.furnish(made) as opened:
+        yield opened
+
+
+@pytest.fixture
+def web(app: Ferryman) -> FastAPI:
+    return make(app)
+
+
+def guarded(web: FastAPI) -> list[Operation]:
+    found = [each for each in atlas.operations(web.openapi()) if each.scope is not None]
+    assert len(found) > 10
+    return found
+
+
+async def tried(wire: Wire, operation: Operation, target: str | None = None, body: Any = None, **headers: Any) -> Reply:
+    given = operation.example() if body is None else body
+    return await wire.ask(operation.method, target or operation.target(), given, **headers)
+
+
+@pytest.mark.contract("S6")
+def test_every_route_says_what_it_needs_or_is_open_to_all_on_purpose(web: FastAPI) -> None:
+    routes = [(each.path, each.original_route) for each in iter_route_contexts(web.routes)]
+    found = {path: route for path, route in routes if isinstance(route, APIRoute)}
+    unsaid = {
+        path for path, route in found.items() if not any(hasattr(each, "scope") for each in _calls(route.dependant))
+    }
+
+    assert len(found) > 10
+    assert unsaid - defence.PUBLIC == set()
+
+
+def _calls(dependant: Any) -> list[Any]:
+    return [dependant.call, *(call for each in dependant.dependencies for call in _calls(each))]
+
+
+@pytest.mark.contract("S6", "R7")
+async def test_nobody_is_let_in_without_a_token_that_is_good_now(app: Ferryman, web: FastAPI) -> None:
+    good = (await app.tokens.create("good", scopes="admin", tenant=ALL)).text
+    revoked = await app.tokens.create("revoked", scopes="admin", tenant=ALL)
+    expired = await app.tokens.create("expired", scopes="admin", tenant=ALL, lasts=60)
+    await app.tokens.revoke(revoked.token.id)
+    async with app.database.session() as tx:
+        await travel(tx, timedelta(seconds=61))
+    forged = good[:-1] + ("0" if good[-1] != "0" else "1")
+    callers = {"none": None, "no token": "letmein", "forged": forged, "revoked": revoked.text, "expired": expired.text}
+    before = await town.state(app)
+
+    for operation in guarded(web):
+        for kind, token in callers.items():
+            # From an address of its own: who brings many wrong tokens is slowed down.
+            answer = await tried(Wire(web, token=token, client=f"{kind} {operation.name}"), operation)
+            assert (answer.status, answer.code) == (401, "UNAUTHENTICATED"), (operation.name, kind)
+            assert answer.header("www-authenticate") == "Bearer"
+        # Not even a body is looked at.
+        answer = await Wire(web).ask(operation.method, operation.target(), b"{", content_type="application/json")
+        assert answer.status == 401, operation.name
+
+    assert await town.state(app) == before
+
+
+@pytest.mark.contract("S6", "R7")
+async def test_a_token_with_too_little_scope_is_refused_and_one_with_enough_is_not(app: Ferryman, web: FastAPI) -> None:
+    wires = {scope: Wire(web, token=(await app.tokens.create(scope, scopes=[scope])).text) for scope in Scope}
+    root = Wire(web, token=(await app.tokens.create("root", scopes="admin", tenant=ALL)).text)
+    before = await town.state(app)
+    enough: list[tuple[Wire, Operation]] = []
+
+    for operation in guarded(web):
+        assert operation.scope is not None
+        for scope, wire in wires.items():
+            if operation.operator or not allows([scope], Scope(operation.scope)):
+                answer = await tried(wire, operation)
+                assert (answer.status, answer.code) == (403, "FORBIDDEN"), (operation.name, scope)
+        strayed = await tried(wires[Scope.ADMIN], operation, ferryman_tenant=THEIRS)
+        assert (strayed.status, strayed.code) == (403, "FORBIDDEN"), operation.name
+        enough.append((root if operation.operator else wires[Scope(operation.scope)], operation))
+    assert await town.state(app) == before
+
+    for wire, operation in enough:
+        answer = await tried(wire, operation)
+        assert answer.status not in {401, 403}, (operation.name, answer.body)
+        assert answer.status < 500, (operation.name, answer.body)
+
+
+@pytest.mark.contract("S6", "R7", "K12")
+async def test_nothing_of_another_tenant_is_read_or_moved_by_its_ids(app: Ferryman, web: FastAPI) -> None:
+    await town.settle(app, OURS, "moshi")
+    await town.settle(app, THEIRS, WORD)
+    wire = Wire(web, token=(await app.tokens.create("ours", scopes=list(Scope), tenant=OURS)).text)
+    foreign = await town.ids_of(app, THEIRS)
+    own = (await app.tasks.list(limit=1))[0].id
+    before = await town.state(app, tenant=THEIRS)
+    assert len(set(foreign.values())) > 15
+    assert WORD not in str(foreign)
+
+    for operation in guarded(web):
+        if operation.operator:
+            continue
+        for id in _near(operation, foreign) if operation.path_names else ():
+            _look(await tried(wire, operation, operation.target(lambda _each, given=id: given)), operation, id)  # type: ignore[misc]
+        await _nest(wire, operation, foreign, target=operation.target(lambda _each: str(own)))
+
+    after = await town.state(app, tenant=THEIRS)
+    assert {table for table in before if before[table] != after[table]} == set()
+    async with app.database.session() as tx:
+        # But one: nobody works here, so what is late stays late.
+        lasting = [each for each in wiring.invariants() if each.name != "nothing_is_overdue"]
+        assert await invariants.check(tx, lasting) == []
+
+
+def _near(operation: Operation, foreign: dict[str, str]) -> list[str]:
+    """Return the foreign ids that a path could mean: those from places that sound like a part of it, and tasks in any case."""
+    stems = {part.strip("{}").removesuffix("_id").rstrip("s") for part in operation.path.split("/")[2:]} | {"tasks.id"}
+    return sorted({id for place, id in foreign.items() if any(stem in place for stem in stems if len(stem) > 2)})
+
+
+async def _nest(wire: Wire, operation: Operation, foreign: dict[str, str], *, target: str) -> None:
+    """Put foreign ids at each place of a body and into each parameter of a query: those of the same name, and some others."""
+    turns = itertools.cycle(sorted(set(foreign.values())))
+
+    def ids(name: object) -> set[str]:
+        same = {id for place, id in foreign.items() if place.rpartition(".")[2] in {name, f"{name}_id"}}
+        return {*sorted(same)[:2], next(turns)}
+
+    for each in operation.parameters:
+        if each["in"] == "query":
+            for id in ids(each["name"]):
+                answer = await tried(wire, operation, f"{target.partition('?')[0]}?{each['name']}={quote(id)}")
+                _look(answer, operation, each["name"])
+    if operation.body is not None:
+        whole = atlas.example(operation.body, whole=True)
+        for at in atlas.texts(whole):
+            for id in ids(at[-1] if at else ""):
+                _look(await tried(wire, operation, target, atlas.put(whole, at, id)), operation, at)
+
+
+def _look(answer: Reply, operation: Operation, place: object) -> None:
+    assert WORD.encode() not in answer.body, (operation.name, place)
+    assert answer.status < 500, (operation.name, place, answer.body)

@@ -1,0 +1,123 @@
+"""Two tenants with something in every domain, and a look at everything that is stored."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from ferryman import Command, Context, Ferryman, Message, Turn
+from ferryman.ingest.ports import Page, Request, Written
+
+DAWN = datetime(2026, 1, 1, tzinfo=UTC)
+KEY = "0123456789abcdef0123456789abcdef"
+# When something was used, seen or looked at is no part of what somebody asked for.
+RESTLESS = frozenset({"workers", "watchdog", "settings", "access_tokens", "ingest_gates", "consumers"})
+
+
+class Sink:
+    same_database = True
+
+    async def write(self, tx: Any, items: Any, *, batch_key: str) -> Written:
+        return Written(len(items))
+
+
+def furnish(app: Ferryman) -> Ferryman:
+    """Declare something of every kind."""
+
+    @app.task
+    async def greet(payload: Any, ctx: Context) -> Any:
+        return payload
+
+    @app.tool(external=True)
+    def approve(text: str) -> None: ...
+
+    @app.agent(tools=["approve"])
+    async def clerk(turn: Turn) -> dict[str, Any]:
+        return {"said": turn.instruction}
+
+    @app.on_command("Town.Request")
+    async def asked(command: Command) -> Message:
+        return Message("Town.WorkRequested", {})
+
+    @app.capability("Town.Work")
+    async def work() -> str:
+        return "done"
+
+    @app.source(name="shop", endpoint="orders", sink=Sink(), safety_lag=timedelta(0))
+    async def orders(request: Request) -> Page:
+        return Page([])
+
+    return app
+
+
+async def settle(app: Ferryman, tenant: str, word: str) -> None:
+    """Give a tenant something in every domain; `word` stands in its contents, and in no name."""
+    doors = app.of(tenant)
+    task = await doors.tasks.create("greet", {"word": word}, task_id=f"{tenant}-task")
+    await doors.tasks.create("greet", {"word": word}, idempotency_key=f"{tenant}-key")
+    await doors.tasks.send_event(task.id, "go", {"word": word})
+    await doors.tasks.cancel((await doors.tasks.create("greet", {"word": word})).id, reason=word)
+    await doors.schedules.create("greet", {"word": word}, every=3600, schedule_id=f"{tenant}-schedule")
+    await doors.agents.ensure(f"{tenant}-agent", "clerk", metadata={"word": word})
+    await doors.agents.send(f"{tenant}-agent", {"word": word})
+    await doors.agents.send(f"{tenant}-agent", {"word": word})
+    await doors.batches.fork(
+        [{"target_strategy": "new", "target_ref": "clerk", "instruction": word}], channel=f"{tenant}-channel"
+    )
+    await doors.commands.send("Town.Request", {"word": word}, idempotency_key=f"{tenant}-command")
+    await doors.ingest.plan("shop", since=DAWN, until=DAWN + timedelta(hours=2), params={"step_seconds": 3600})
+    await doors.webhooks.add(f"https://example.com/{word}", name=f"{tenant}-hook")
+    await app.queues.set("default", tenant=tenant, concurrency=7)
+
+
+async def tables(app: Ferryman) -> dict[str, list[str]]:
+    """Return the tables, and the columns of each."""
+    async with app.database.session() as tx:
+        rows = await tx.fetch(
+            "select c.relname as name, a.attname as column, format_type(a.atttypid, null) as type"
+            " from pg_class as c join pg_attribute as a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped"
+            " where c.relnamespace = 'ferryman'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition"
+            " order by 1, a.attnum"
+        )
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        found.setdefault(row["name"], []).append(f"{row['column']}:{row['type']}")
+    return found
+
+
+async def ids_of(app: Ferryman, tenant: str) -> dict[str, str]:
+    """Return an id or a name from each place in the rows of a tenant where there is one."""
+    found: dict[str, str] = {}
+    async with app.database.session() as tx:
+        for table, columns in (await tables(app)).items():
+            names = [each.partition(":") for each in columns]
+            if "tenant" not in {name for name, _, _ in names}:
+                continue
+            for name, _, kind in names:
+                if kind == "uuid" or (kind == "text" and name.endswith(("_id", "name", "source", "key"))):
+                    rows = await tx.fetch(
+                        f"select distinct {name}::text as id from ferryman.{table} where tenant = $1 and {name} is not null"
+                        " order by 1 limit 1",
+                        tenant,
+                    )
+                    found |= {f"{table}.{name}": row["id"] for row in rows}
+    return found
+
+
+async def state(app: Ferryman, *, tenant: str | None = None) -> dict[str, str]:
+    """Return a fingerprint of each table, of one tenant's rows or of all."""
+    found = {}
+    async with app.database.session() as tx:
+        for table, columns in (await tables(app)).items():
+            owned = any(each.startswith("tenant:") for each in columns)
+            if table in RESTLESS or (tenant is not None and not owned):
+                continue
+            chosen = "" if tenant is None else "where tenant = $1"
+            given = () if tenant is None else (tenant,)
+            [row] = await tx.fetch(
+                f"select count(*) || ' ' || coalesce(md5(string_agg(t::text, ' ' order by t::text)), '') as print"
+                f" from ferryman.{table} as t {chosen}",
+                *given,
+            )
+            found[table] = row["print"]
+    return found
