@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from itertools import islice
-from typing import Any, Protocol, TypeVar
+from typing import Any
 from uuid import UUID
 
 from ferryman.app.creates import Creates
 from ferryman.app.handle import Handle, Handles
+from ferryman.app.known import Function, Known, placed
 from ferryman.app.repeat import repeated
 from ferryman.kernel import errors, events, ids, payload, telemetry
 from ferryman.kernel.db import Row
@@ -31,22 +32,8 @@ from ferryman.tasks.work import context
 from ferryman.tasks.work.handlers import Handler
 from ferryman.tasks.work.lanes import named
 
-Function = Callable[..., Any]
-Value = TypeVar("Value")
-
-
 SET = 1000
 UNSAID = (None,) * 14
-
-
-class Known(Protocol):
-    """What the door must know of the app's handlers."""
-
-    def find(self, task: str | Function | None) -> tuple[str, Handler | None, request.Defaults]:
-        """Return the name of a handler, the handler if it is here, and its defaults; refuse one that nobody declared."""
-
-    def serves(self, name: str) -> None:
-        """Refuse a queue that an app which declares its queues has not declared."""
 
 
 class Tasks:
@@ -164,9 +151,19 @@ class Tasks:
 
     async def accept(self, asked: Mapping[str, Any], *, connection: object = None) -> Handle:
         """Create a task from a request in the form of the source: `{"schedule_type": "at", "scheduled_at": …}`."""
+        return Handle(self, await self._creates.create(self._accepted(asked), connection))
+
+    async def accept_many(self, asked: Sequence[Mapping[str, Any]]) -> Sequence[Handle]:
+        """Create tasks from requests in the form of the source, all or none."""
+        drafts = []
+        for place, each in enumerate(asked):
+            with placed(place):
+                drafts.append(self._accepted(each))
+        return [Handle(self, each) for each in await self._creates.create_all(drafts, None)]
+
+    def _accepted(self, asked: Mapping[str, Any]) -> Draft:
         fields = request.fields(asked)
-        draft = self._draft(fields.pop("name", None), _or_empty(fields.pop("payload", None)), _asked(**fields))
-        return Handle(self, await self._creates.create(draft, connection))
+        return self._draft(fields.pop("name", None), _or_empty(fields.pop("payload", None)), _asked(**fields))
 
     async def create_many(
         self,

@@ -15,6 +15,7 @@ from fastapi import Depends, Request
 from ferryman.access.model import Scope, allows
 from ferryman.app.doors import Doors
 from ferryman.app.ferryman import Ferryman
+from ferryman.http import journal
 from ferryman.kernel import errors, ids
 
 TENANT_HEADER = "Ferryman-Tenant"
@@ -78,7 +79,9 @@ def needs(scope: Scope, *, operator: bool = False) -> Callable[[Request], Any]:
             raise errors.Forbidden(f"This needs the scope {scope}.", scope=scope.value)
         if operator and not caller.operator:
             raise errors.Forbidden("This concerns all tenants, and needs a token for all of them.", scope="operator")
-        return Visit(caller, state.ferryman, state.ferryman.of(_tenant(request, caller)))
+        tenant = _tenant(request, caller)
+        request.scope[journal.CALLER], request.scope[journal.TENANT] = caller.name, tenant
+        return Visit(caller, state.ferryman, state.ferryman.of(tenant))
 
     enter.scope = scope  # type: ignore[attr-defined] # read when the OpenAPI document is made
     enter.operator = operator  # type: ignore[attr-defined]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any
@@ -15,10 +16,19 @@ from ferryman.app.ferryman import Ferryman
 from ferryman.http import problems
 from ferryman.http.answers import Problem
 from ferryman.http.callers import Everyone, Guard
-from ferryman.http.routes import health, tasks
+from ferryman.http.journal import Journal
+from ferryman.http.routes import events, health, operations, queues, schedules, tasks, worker, workers
 
 PREFIX = "/v1"
-ROUTERS: Sequence[APIRouter] = (tasks.router,)
+ROUTERS: Sequence[APIRouter] = (
+    tasks.router,
+    schedules.router,
+    queues.router,
+    events.router,
+    workers.router,
+    worker.router,
+    operations.router,
+)
 ANYWHERE: Sequence[APIRouter] = (health.router,)
 
 
@@ -30,6 +40,8 @@ def make(app: Ferryman, *, guard: Guard | None = None) -> FastAPI:
     )  # fmt: skip
     web.state.ferryman = app
     web.state.guard = guard or Everyone(app.settings.tenant)
+    web.state.closing = asyncio.Event()
+    web.add_middleware(Journal)
     problems.install(web)
     for router in ROUTERS:
         web.include_router(router, prefix=PREFIX)

@@ -48,8 +48,16 @@ async def serving(
             field="http.host",
         )
     bound = _bind(host, app.settings.http.port if port is None else port)
+    made = make(app, guard=guard)
     web = uvicorn.Server(
-        uvicorn.Config(make(app, guard=guard), log_config=None, access_log=False, lifespan="off", server_header=False)
+        uvicorn.Config(
+            made,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            server_header=False,
+            timeout_graceful_shutdown=max(1, round(app.settings.worker.grace.total_seconds())),
+        )
     )
     running = asyncio.create_task(web._serve([bound]))  # noqa: SLF001 - `serve` would take the signals of the process
     try:
@@ -60,6 +68,8 @@ async def serving(
                 raise errors.WorkerBroken("The HTTP server ended before it answered.", part="http")
         yield Served(host, bound.getsockname()[1])
     finally:
+        # Streams and long requests end by themselves; what is short is answered, within the grace period.
+        made.state.closing.set()
         web.should_exit = True
         await asyncio.gather(running, return_exceptions=True)
         bound.close()
