@@ -57,7 +57,7 @@ def run(worker: str, task: dict, beat_seconds: float) -> None:
     threading.Thread(target=keep, args=(worker, task, ended, beat_seconds), daemon=True).start()
     try:
         result = HANDLERS[task["name"]](task["payload"])
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - whatever it is, the try has failed
         post("/fail", **claim, reason=f"{type(error).__name__}: {error}")
     else:
         post("/complete", **claim, result=result)

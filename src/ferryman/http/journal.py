@@ -19,6 +19,7 @@ log = logging.getLogger("ferryman.http.access")
 
 CALLER = "ferryman.caller"
 TENANT = "ferryman.tenant"
+PREFIX = "/v1"
 PATH_MAX = 300
 
 
@@ -62,8 +63,14 @@ def _traceparent(scope: Scope) -> str | None:
     return None
 
 
+def _route(scope: MutableMapping[str, Any]) -> str:
+    """Return the pattern of the path that was found; the route knows it without the prefix of what it was included in."""
+    found: str = getattr(scope.get("route"), "path", "")
+    return PREFIX + found if found and scope["path"].startswith(f"{PREFIX}/") else found
+
+
 def _note(scope: MutableMapping[str, Any], status: int, seconds: float, traceparent: str | None) -> None:
-    route = getattr(scope.get("route"), "path", "")
+    route = _route(scope)
     telemetry.asked(route, status, seconds)
     if not log.isEnabledFor(logging.INFO):
         return

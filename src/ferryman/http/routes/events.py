@@ -12,6 +12,7 @@ from uuid import UUID
 import orjson
 from fastapi import APIRouter, Header, Query, Request, Response
 
+from ferryman.app.doctor.report import plain
 from ferryman.app.log import EVENT_ID_MAX
 from ferryman.http.answers import LIMIT, Limit, Shape
 from ferryman.http.callers import Reading
@@ -112,7 +113,7 @@ def following(follower: Follower, request: Request) -> Stream:
 @lru_cache(maxsize=4096)
 def told(event: Event) -> bytes:
     """Write an event for a stream; once, however many follow."""
-    return frame(orjson.dumps(shown(event), option=orjson.OPT_UTC_Z), id=event.id, event=event.kind)
+    return frame(orjson.dumps(shown(event), default=plain, option=orjson.OPT_UTC_Z), id=event.id, event=event.kind)
 
 
 def shown(event: Event) -> dict[str, Any]:
