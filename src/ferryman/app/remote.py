@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from ferryman.kernel import errors, ids, payload
+from ferryman.kernel.codec import PLAIN, Seal
 from ferryman.kernel.pool import spoken
+from ferryman.tasks.joins import CHILD
 from ferryman.tasks.model import Claimed, Outcome
 from ferryman.tasks.rules import ending, request
 from ferryman.tasks.work import outcomes
@@ -36,9 +38,10 @@ class Greeted(NamedTuple):
 class Remote:
     """Let remote workers of one tenant claim tasks, keep them and end them."""
 
-    def __init__(self, engine: Remotes, *, tenant: str, payload_limit: int) -> None:
-        """Serve one tenant."""
+    def __init__(self, engine: Remotes, *, tenant: str, payload_limit: int, seal: Seal = PLAIN) -> None:
+        """Serve one tenant; remote workers are told payloads as they were given, and their results are sealed here."""
         self._engine = engine
+        self._seal = seal
         self._tenant = tenant
         self._limit = payload_limit
 
@@ -83,13 +86,24 @@ class Remote:
         """Claim tasks, waiting up to so many seconds for one; `unless` ends the wait."""
         with spoken():
             remote = await self._engine.find(worker, tenant=self._tenant)
-            return await self._engine.claim(
+            claimed = await self._engine.claim(
                 remote,
                 room=request.whole(limit, "limit", 1, CLAIM_MAX),
                 seconds=_seconds(wait),
                 holds=holds,
                 unless=unless or asyncio.Event(),
             )
+        return [each for task in claimed if (each := await self._readable(worker, task)) is not None]
+
+    async def _readable(self, worker: str, task: Claimed) -> Claimed | None:
+        """Return a task with its payload as it was given; one that cannot be read ends here, alone (K25)."""
+        try:
+            text = self._seal.open(task.payload)
+            payload.decode(text)
+        except (errors.PayloadSealed, errors.TaskInvalidPayload) as error:
+            await self._end(worker, task.id, task.epoch, code=error.code, reason=error.message, again=False)
+            return None
+        return task._replace(payload=text)
 
     async def renew(
         self, worker: str, held: Mapping[UUID, int], *, wait: float = 0.0, unless: asyncio.Event | None = None
@@ -105,16 +119,22 @@ class Remote:
         """End a claim with a result."""
         text = None if result is None else payload.encode(result, limit=self._limit, error=errors.TaskInvalidResult)
         owner = boot_id_of(worker, self._tenant)
-        return await self._settle(worker, id, epoch, lambda task: outcomes.won(task, owner=owner, result=text))
+
+        def won(task: Claimed) -> Outcome:
+            # What is owed to another domain is read there.
+            sealed = text is not None and self._seal.active and task.callback in {None, CHILD}
+            return outcomes.won(task, owner=owner, result=self._seal.close(text) if sealed and text else text)
+
+        return await self._settle(worker, id, epoch, won)
 
     async def fail(self, worker: str, id: UUID, *, epoch: int, reason: str, again: bool = True) -> Outcome:
         """End a claim that failed; it is tried again if it may be, and `again` is not false."""
+        return await self._end(worker, id, epoch, code=ending.EXECUTION_FAILED, reason=reason, again=again)
+
+    async def _end(self, worker: str, id: UUID, epoch: int, *, code: str, reason: str, again: bool) -> Outcome:
         owner = boot_id_of(worker, self._tenant)
         return await self._settle(
-            worker,
-            id,
-            epoch,
-            lambda task: outcomes.lost(task, owner=owner, code=ending.EXECUTION_FAILED, reason=reason, again=again),
+            worker, id, epoch, lambda task: outcomes.lost(task, owner=owner, code=code, reason=reason, again=again)
         )
 
     async def release(self, worker: str, id: UUID, *, epoch: int) -> Outcome:

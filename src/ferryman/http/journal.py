@@ -17,7 +17,7 @@ from ferryman.kernel import telemetry
 
 log = logging.getLogger("ferryman.http.access")
 
-CALLER = "ferryman.caller"
+CALLER = "ferryman.caller"  # put there by whoever finds out who asks
 TENANT = "ferryman.tenant"
 PREFIX = "/v1"
 PATH_MAX = 300
@@ -80,7 +80,7 @@ def _note(scope: MutableMapping[str, Any], status: int, seconds: float, tracepar
         "route": route,
         "status": status,
         "ms": round(seconds * 1000, 1),
-        "caller": scope.get(CALLER),
+        "caller": getattr(scope.get(CALLER), "name", None),
         "tenant": scope.get(TENANT),
         **scope.get("path_params", {}),
     }

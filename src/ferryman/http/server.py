@@ -11,13 +11,27 @@ from fastapi import APIRouter, FastAPI
 from fastapi.dependencies.models import Dependant
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
+from starlette.types import ASGIApp
 
 from ferryman.app.ferryman import Ferryman
 from ferryman.http import problems
 from ferryman.http.answers import Problem
-from ferryman.http.callers import Everyone, Guard
+from ferryman.http.callers import Guard
+from ferryman.http.defence import Defence
+from ferryman.http.doorkeeper import Doorkeeper, Wrongs
 from ferryman.http.journal import Journal
-from ferryman.http.routes import events, health, operations, queues, schedules, tasks, worker, workers
+from ferryman.http.routes import (
+    events,
+    health,
+    operations,
+    queues,
+    schedules,
+    session,
+    tasks,
+    tokens,
+    worker,
+    workers,
+)
 
 PREFIX = "/v1"
 ROUTERS: Sequence[APIRouter] = (
@@ -28,20 +42,31 @@ ROUTERS: Sequence[APIRouter] = (
     workers.router,
     worker.router,
     operations.router,
+    tokens.router,
 )
-ANYWHERE: Sequence[APIRouter] = (health.router,)
+ANYWHERE: Sequence[APIRouter] = (health.router, session.router)
+
+
+class Web(FastAPI):
+    """The framework's application, behind its defence, and with its journal."""
+
+    def build_middleware_stack(self) -> ASGIApp:
+        """Put the defence before everything, the framework's own answers included."""
+        state = self.state
+        settings = state.ferryman.settings.http
+        return Journal(Defence(super().build_middleware_stack(), guard=state.guard, settings=settings))
 
 
 def make(app: Ferryman, *, guard: Guard | None = None) -> FastAPI:
-    """Return the server of an opened app. Without a guard everyone is the operator: for the loopback address alone."""
-    web = FastAPI(
+    """Return the server of an opened app. Without a guard: for the loopback address alone, where no token means open."""
+    web = Web(
         title="Ferryman", version=version("ferryman"), openapi_url="/openapi.json", docs_url=None, redoc_url=None,
         responses={"default": {"model": Problem, "description": "What went wrong, with a stable code."}},
     )  # fmt: skip
     web.state.ferryman = app
-    web.state.guard = guard or Everyone(app.settings.tenant)
     web.state.closing = asyncio.Event()
-    web.add_middleware(Journal)
+    web.state.guard = guard or Doorkeeper(app, here=True)
+    web.state.wrongs = web.state.guard.wrongs if isinstance(web.state.guard, Doorkeeper) else Wrongs()
     problems.install(web)
     for router in ROUTERS:
         web.include_router(router, prefix=PREFIX)
@@ -56,9 +81,11 @@ def document(web: FastAPI) -> dict[str, Any]:
     if web.openapi_schema is None:
         made = get_openapi(title=web.title, version=web.version, openapi_version="3.1.0", routes=web.routes)
         made.setdefault("components", {})["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-        for route in web.routes:
-            if isinstance(route, APIRoute) and route.include_in_schema:
-                _say_scope(made["paths"][route.path_format], route)
+        # Of the routers and not of `web.routes`, which may hold routers in place of their routes.
+        for prefix, routers in ((PREFIX, ROUTERS), ("", ANYWHERE)):
+            for route in (each for router in routers for each in router.routes):
+                if isinstance(route, APIRoute) and route.include_in_schema:
+                    _say_scope(made["paths"][prefix + route.path_format], route)
         web.openapi_schema = made
     return web.openapi_schema
 

@@ -24,11 +24,13 @@ from ferryman.app.registry import Registry
 from ferryman.app.relays import Relays, Webhooks
 from ferryman.app.remote import Remote
 from ferryman.app.schedules import Schedules
+from ferryman.app.tokens import Tokens
 from ferryman.app.wiring.ground import address, check, make_doorbell, rings_within
 from ferryman.commands.orchestrator import Orchestrator
 from ferryman.ingest.ports import Gate
 from ferryman.ingest.registry import Sources
 from ferryman.kernel import lease, migrate, payload, telemetry
+from ferryman.kernel.codec import Codec, Seal
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.follow import Reader
 from ferryman.kernel.pool import Database, Line
@@ -67,6 +69,7 @@ class Opened:
     streams: Streams
     log: Log
     remote: Remote
+    tokens: Tokens
 
     def of(self, tenant: str) -> Doors:
         """Return the doors of one tenant."""
@@ -98,7 +101,7 @@ class Opened:
             text = payload.encode(given, limit=self.settings.tasks.payload_limit)
             if handler is not None:
                 handler.fit(text)
-            made = like.task._replace(payload=text)
+            made = like.task._replace(payload=self.tasks.seal.close(text))
             return made if defaults.keys is None else keys.keyed(made, defaults.keys, {}, given)
 
         like = request.draft(
@@ -111,6 +114,7 @@ class Opened:
         """Let go, doors first."""
         await self.log.close()
         await self.remote.close()
+        self.tokens.close()
         await self.tasks.close()
         await self.agents.close()
         await self.streams.close()
@@ -125,7 +129,7 @@ class Opened:
 async def open_app(
     settings: Settings, handlers: Registry, owners: Owners, *, doorbell: Doorbell | None, mappings: Mappings,
     orchestrator: Orchestrator, sources: Sources, gate: Gate | None,
-    turn_owners: Mapping[str, SettlesTurns] | None = None, profiles: Profiles | None = None,
+    turn_owners: Mapping[str, SettlesTurns] | None = None, profiles: Profiles | None = None, codec: Codec | None = None,
 ) -> Opened:  # fmt: skip
     """Connect, and open the doors."""
     url = await address(settings)
@@ -141,7 +145,7 @@ async def open_app(
     except BaseException:
         await database.close()
         raise
-    tasks = _tasks(settings, database, bell, handlers, owners, line=line)
+    tasks = _tasks(settings, database, bell, handlers, owners, line=line, seal=Seal(codec))
     schedules = Schedules(
         database,
         bell,
@@ -171,7 +175,8 @@ async def open_app(
         Batches(database, bell, ends, profiles, tenant=settings.tenant), orchestrator, mappings,
         commands, Webhooks(database, bell, tasks, settings=settings), Relays(database), ingest, profiles, streams,
         Log(Reader(database, bell, topics=TOPICS), database, tenant=settings.tenant),
-        _remote(settings, database, bell, owners, url=url),
+        _remote(settings, database, bell, owners, url=url, seal=tasks.seal),
+        Tokens(database, bell, settings=settings),
     )  # fmt: skip
     try:
         await tasks.flows.open()
@@ -189,7 +194,7 @@ async def _hear(bell: Doorbell) -> None:
         raise
 
 
-def _remote(settings: Settings, database: Database, bell: Doorbell, owners: Owners, *, url: str) -> Remote:
+def _remote(settings: Settings, database: Database, bell: Doorbell, owners: Owners, *, url: str, seal: Seal) -> Remote:
     worker = settings.worker
     engine = Remotes(
         owners,
@@ -198,7 +203,7 @@ def _remote(settings: Settings, database: Database, bell: Doorbell, owners: Owne
         session=database.session,
         terms=Terms(worker.lease, worker.poll, PATIENCE),
     )
-    return Remote(engine, tenant=settings.tenant, payload_limit=settings.tasks.payload_limit)
+    return Remote(engine, tenant=settings.tenant, payload_limit=settings.tasks.payload_limit, seal=seal)
 
 
 def _tasks(
@@ -209,6 +214,7 @@ def _tasks(
     owners: Owners,
     *,
     line: Callable[[], Line],
+    seal: Seal,
 ) -> doors.Tasks:
     return doors.Tasks(
         database,
@@ -225,4 +231,5 @@ def _tasks(
         poll=settings.worker.poll,
         patience=PATIENCE,
         rings_within=rings_within(settings),
+        seal=seal,
     )

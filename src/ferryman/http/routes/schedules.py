@@ -14,6 +14,7 @@ from ferryman.http.bodies import Body, RepeatKey, takes, with_key
 from ferryman.http.callers import Reading, Writing
 from ferryman.http.routes.tasks import Created, Listed, Reason
 from ferryman.kernel import payload
+from ferryman.kernel.codec import Seal
 from ferryman.tasks.model import ScheduleRecord
 from ferryman.tasks.rules.envelope import envelope
 from ferryman.tasks.states import ScheduleState, TaskState
@@ -126,9 +127,9 @@ class Moved(Shape):
     moved: bool
 
 
-def whole(record: ScheduleRecord) -> dict[str, Any]:
+def whole(record: ScheduleRecord, seal: Seal) -> dict[str, Any]:
     """Return a schedule with its payload as a value."""
-    return record._asdict() | {"payload": payload.decode(record.payload)}
+    return record._asdict() | {"payload": payload.decode(seal.shown(record.payload))}
 
 
 @router.post("", status_code=201, response_model=CreatedSchedule, openapi_extra=takes(NewSchedule))
@@ -157,7 +158,7 @@ async def list_page(
 @router.get("/{schedule_id}", response_model=Schedule)
 async def get(visit: Reading, schedule_id: str) -> dict[str, Any]:
     """Read a schedule, by its id or by the name that its creator gave it."""
-    return whole(await visit.doors.schedules.record(schedule_id))
+    return whole(await visit.doors.schedules.record(schedule_id), visit.doors.tasks.seal)
 
 
 @router.get("/{schedule_id}/next", response_model=Next)

@@ -16,9 +16,9 @@ from pydantic import Field
 
 from ferryman.app.remote import CLAIM_MAX, HELD_MAX, LINES_MAX, WAIT_SECONDS_MAX
 from ferryman.http.answers import Asked, Shape
-from ferryman.http.callers import Visit, Working
+from ferryman.http.callers import Working
 from ferryman.http.streams import staying
-from ferryman.kernel import errors, payload
+from ferryman.kernel import payload
 from ferryman.tasks.model import Claimed, Outcome
 
 router = APIRouter(prefix="/worker", tags=["worker protocol"])
@@ -185,17 +185,12 @@ async def claim(visit: Working, asked: Claim, request: Request) -> dict[str, Any
         tasks = await visit.doors.remote.claim(
             asked.worker, limit=asked.limit, wait=asked.wait, holds=asked.holds, unless=gone
         )
-    return {"tasks": [each for task in tasks if (each := await _work(visit, asked.worker, task)) is not None]}
+    return {"tasks": [work(task) for task in tasks]}
 
 
-async def _work(visit: Visit, worker: str, task: Claimed) -> dict[str, Any] | None:
-    """Return a task as it goes over the wire; one whose payload cannot be read ends here, alone (K25)."""
-    try:
-        given = payload.decode(task.payload)
-    except errors.TaskInvalidPayload as error:
-        await visit.doors.remote.fail(worker, task.id, epoch=task.epoch, reason=error.message, again=False)
-        return None
-    return {**task._asdict(), "task_id": task.task_id or str(task.id), "payload": given}
+def work(task: Claimed) -> dict[str, Any]:
+    """Return a task as it goes over the wire."""
+    return {**task._asdict(), "task_id": task.task_id or str(task.id), "payload": payload.decode(task.payload)}
 
 
 @router.post("/heartbeat", response_model=Kept)
