@@ -5,7 +5,7 @@ import logging
 
 import aiohttp
 import pytest
-from starlette.requests import Request
+from starlette.requests import HTTPConnection
 
 from ferryman import Ferryman
 from ferryman.access.model import Scope
@@ -18,7 +18,7 @@ from tests.http.test_tasks import GREET
 class Clerk:
     """Lets everybody in as a caller of one tenant who is no operator."""
 
-    async def caller(self, request: Request) -> Caller:
+    async def caller(self, request: HTTPConnection) -> Caller:
         return Caller("clerk", "acme", frozenset({Scope.ADMIN}))
 
 

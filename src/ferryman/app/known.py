@@ -1,4 +1,4 @@
-"""What the doors to tasks and schedules must know of an app's handlers."""
+"""What the doors to tasks and schedules must know of an app's handlers, and how they read what they are given."""
 
 from __future__ import annotations
 
@@ -32,3 +32,20 @@ def placed(place: int) -> Iterator[None]:
         error.message = f"Request {place}: {error.message}"
         error.details["index"] = place
         raise
+
+
+def said(**fields: Any) -> dict[str, Any]:
+    """Return the fields of a request that have a value."""
+    return {field: value for field, value in fields.items() if value is not None}
+
+
+def or_empty(given: Any) -> Any:
+    """Return a payload, or an empty one where none was given."""
+    return {} if given is None else given
+
+
+def alone(given: Any, arguments: dict[str, Any]) -> Any:
+    """Return a payload that was given whole, and not as keyword arguments too."""
+    if arguments:
+        raise errors.TaskInvalidPayload("Give the payload whole or as keyword arguments, not both.")
+    return given

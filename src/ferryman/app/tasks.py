@@ -12,7 +12,7 @@ from uuid import UUID
 
 from ferryman.app.creates import Creates
 from ferryman.app.handle import Handle, Handles
-from ferryman.app.known import Function, Known, placed
+from ferryman.app.known import Function, Known, alone, or_empty, placed, said
 from ferryman.app.repeat import repeated
 from ferryman.kernel import errors, events, ids, payload, telemetry
 from ferryman.kernel.codec import PLAIN, Seal
@@ -132,7 +132,7 @@ class Tasks:
             at, task_id, queue, priority, timeout, max_retries, backoff, idempotency_key, idempotency_scope, ends_at, limit_key,
             singleton, debounce, debounce_key,
         )  # fmt: skip
-        asked = {} if options == UNSAID else _asked(
+        asked = {} if options == UNSAID else said(
             schedule_type=None if at is None else request.AT,
             scheduled_at=at,
             task_id=task_id,
@@ -149,7 +149,7 @@ class Tasks:
             debounce=debounce,
             debounce_key=debounce_key,
         )  # fmt: skip
-        draft = self._draft(task, arguments if given is None else _alone(given, arguments), asked)
+        draft = self._draft(task, arguments if given is None else alone(given, arguments), asked)
         return Handle(self, await self._creates.create(draft, connection))
 
     async def accept(self, asked: Mapping[str, Any], *, connection: object = None) -> Handle:
@@ -166,7 +166,7 @@ class Tasks:
 
     def _accepted(self, asked: Mapping[str, Any]) -> Draft:
         fields = request.fields(asked)
-        return self._draft(fields.pop("name", None), _or_empty(fields.pop("payload", None)), _asked(**fields))
+        return self._draft(fields.pop("name", None), or_empty(fields.pop("payload", None)), said(**fields))
 
     async def create_many(
         self,
@@ -189,7 +189,7 @@ class Tasks:
 
         A key that exists answers with its task; one whose task differs is a conflict, and nothing is created.
         """
-        asked = _asked(
+        asked = said(
             schedule_type=None if at is None else request.AT,
             scheduled_at=at,
             queue=queue,
@@ -391,17 +391,3 @@ class Tasks:
         for waiting in list(self._waiting.values()):
             await waiting.close()
         await self._cancelling.close()
-
-
-def _asked(**fields: Any) -> dict[str, Any]:
-    return {field: value for field, value in fields.items() if value is not None}
-
-
-def _or_empty(given: Any) -> Any:
-    return {} if given is None else given
-
-
-def _alone(given: Any, arguments: dict[str, Any]) -> Any:
-    if arguments:
-        raise errors.TaskInvalidPayload("Give the payload whole or as keyword arguments, not both.")
-    return given
