@@ -20,6 +20,7 @@ from ferryman.http.callers import Guard
 from ferryman.http.defence import Defence
 from ferryman.http.doorkeeper import Doorkeeper, Wrongs
 from ferryman.http.journal import Journal
+from ferryman.http.quick import Quick
 from ferryman.http.routes import (
     events,
     health,
@@ -54,7 +55,8 @@ class Web(FastAPI):
         """Put the defence before everything, the framework's own answers included."""
         state = self.state
         settings = state.ferryman.settings.http
-        return Journal(Defence(super().build_middleware_stack(), guard=state.guard, settings=settings))
+        way = Quick(super().build_middleware_stack(), web=self)
+        return Journal(Defence(way, guard=state.guard, settings=settings))
 
 
 def make(app: Ferryman, *, guard: Guard | None = None) -> FastAPI:
@@ -81,6 +83,7 @@ def document(web: FastAPI) -> dict[str, Any]:
     if web.openapi_schema is None:
         made = get_openapi(title=web.title, version=web.version, openapi_version="3.1.0", routes=web.routes)
         made.setdefault("components", {})["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        _hoist(made)
         # Of the routers and not of `web.routes`, which may hold routers in place of their routes.
         for prefix, routers in ((PREFIX, ROUTERS), ("", ANYWHERE)):
             for route in (each for router in routers for each in router.routes):
@@ -88,6 +91,15 @@ def document(web: FastAPI) -> dict[str, Any]:
                     _say_scope(made["paths"][prefix + route.path_format], route)
         web.openapi_schema = made
     return web.openapi_schema
+
+
+def _hoist(made: dict[str, Any]) -> None:
+    """Put the shapes that described bodies refer to where the references point."""
+    shapes = made["components"].setdefault("schemas", {})
+    for operation in (each for path in made["paths"].values() for each in path.values()):
+        for content in operation.get("requestBody", {}).get("content", {}).values():
+            for name, shape in content.get("schema", {}).pop("$defs", {}).items():
+                shapes.setdefault(name, shape)
 
 
 def _say_scope(path: dict[str, Any], route: APIRoute) -> None:

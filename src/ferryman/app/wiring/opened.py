@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -42,6 +42,7 @@ from ferryman.tasks.rules import keys, request
 from ferryman.tasks.work.remote import Remotes, Terms
 
 PATIENCE = timedelta(seconds=10)
+TENANTS_KEPT = 1000
 
 
 @dataclass
@@ -71,8 +72,18 @@ class Opened:
     remote: Remote
     tokens: Tokens
 
+    _doors: dict[str, Doors] = field(default_factory=dict, init=False)
+
     def of(self, tenant: str) -> Doors:
-        """Return the doors of one tenant."""
+        """Return the doors of one tenant, made once."""
+        found = self._doors.get(tenant)
+        if found is None:
+            while len(self._doors) >= TENANTS_KEPT:
+                del self._doors[next(iter(self._doors))]
+            found = self._doors[tenant] = self._doors_of(tenant)
+        return found
+
+    def _doors_of(self, tenant: str) -> Doors:
         return Doors(
             tenant,
             self.tasks.of(tenant),
