@@ -143,7 +143,10 @@ async def pages(url: str, count: int) -> dict[str, float]:
     """Read pages of a list of a million tasks."""
     async with Ferryman(url) as app:
         async with app.database.session() as tx:
+            # Without triggers: the guard lets nothing be born at its end.
+            await tx.execute("set session_replication_role = replica")
             await tx.execute(FILL.replace("%s", str(count)))
+            await tx.execute("reset session_replication_role")
             await tx.execute("analyze ferryman.tasks")
         figures = {}
         asked: dict[str, dict[str, object]] = {

@@ -10,6 +10,7 @@ import asyncpg
 import pytest
 
 from ferryman import Ferryman
+from ferryman.http import streams
 from ferryman.kernel import follow
 from ferryman.kernel.follow import Choice, Reader
 from tests.http.conftest import Client
@@ -153,3 +154,26 @@ async def test_all_followers_share_one_reader_and_a_slow_one_is_cut(
         assert given == seen
     finally:
         await reader.close()
+
+
+@pytest.mark.contract("S4")
+async def test_a_client_that_does_not_read_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "STUCK_SECONDS", 0.01)
+    sent: list[str] = []
+    left = asyncio.Event()
+
+    async def tell(seconds: float) -> bytes:
+        return b"data: 1\n\n"
+
+    async def send(message: Any) -> None:
+        sent.append(message["type"])
+        if message.get("body"):
+            await asyncio.Event().wait()
+
+    async def receive() -> Any:
+        return await asyncio.Event().wait()
+
+    stream = streams.Stream(tell, rouse=left.set, left=left.set, closing=asyncio.Event())
+    await asyncio.wait_for(stream({"type": "http"}, receive, send), 5)
+    assert sent == ["http.response.start", "http.response.body"]
+    assert left.is_set()

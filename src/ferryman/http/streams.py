@@ -8,6 +8,7 @@ nothing (K10). A client that does not read is cut after STUCK_SECONDS; what wait
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -18,6 +19,8 @@ from starlette.types import Receive, Scope, Send
 
 from ferryman.kernel import telemetry
 from ferryman.kernel.follow import within
+
+log = logging.getLogger("ferryman.http")
 
 BEAT_SECONDS = 15.0
 STUCK_SECONDS = 30.0
@@ -57,6 +60,9 @@ class Stream(Response):
                 body = {"type": "http.response.body", "body": part, "more_body": True}
                 await asyncio.wait_for(send(body), STUCK_SECONDS)
             await send({"type": "http.response.body", "body": b"", "more_body": False})
+        except TimeoutError:
+            # Not ended in order: the client sees that something is missing, and comes again.
+            log.info("a stream was cut: its client does not read")
         finally:
             watching.cancel()
             self._left()
