@@ -38,7 +38,8 @@ const handlers = {
 async function run(worker, task, beatSeconds) {
   const claim = { worker, id: task.id, epoch: task.epoch };
   const held = [{ id: task.id, epoch: task.epoch }];
-  const keeping = setInterval(() => post("/heartbeat", { worker, held }).catch(() => {}), beatSeconds * 1000);
+  const beat = () => post("/heartbeat", { worker, held }).catch((error) => console.log("no heartbeat:", error.message));
+  const keeping = setInterval(beat, beatSeconds * 1000);
   try {
     const result = await handlers[task.name](task.payload);
     await post("/complete", { ...claim, result });

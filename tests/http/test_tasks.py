@@ -154,3 +154,17 @@ async def test_a_refusal_is_a_problem_with_our_code(client: Client) -> None:
         assert told.json["advice"]
     assert (await client.get("/v1/tasks")).json["items"] == []
     assert (await client.get("/v1/schedules")).json["items"] == []
+
+
+@pytest.mark.contract("K20")
+@pytest.mark.parametrize("path", ["/v1/tasks", "/v1/tasks/bulk"])
+async def test_a_fault_of_ours_is_told_without_its_words(
+    app: Ferryman, client: Client, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("canary")
+
+    monkeypatch.setattr("ferryman.app.tasks.Tasks._draft", broken)
+    told = await client.post(path, GREET if path == "/v1/tasks" else {"tasks": [GREET]})
+    assert (told.status, told.json["code"]) == (500, "FERRYMAN_ERROR")
+    assert "canary" not in str(told.json)

@@ -48,7 +48,10 @@ class Greeted(Shape):
 
 
 class Claim(Asked):
-    """How much to claim, and how long to wait for it. `holds` is what the worker still has: the rest is handed back."""
+    """How much to claim, and how long to wait for it.
+
+    `holds` is what the worker still has: what else is leased to it is handed back. Only for one claim at a time.
+    """
 
     worker: Secret
     limit: Annotated[int, Field(ge=1, le=CLAIM_MAX)] = 1

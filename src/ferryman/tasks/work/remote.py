@@ -44,6 +44,7 @@ from ferryman.tasks.work.crew import TaskCrew
 from ferryman.tasks.work.words import Words
 
 KNOWN_MAX = 10_000
+SILENT_LEASES = 3
 PREFIX = "fw_"
 
 
@@ -172,9 +173,17 @@ class Remotes:
             self._hushes = [self._doorbell.listen(topic, hear) for topic, hear in topics.items()]
         remote = Remote(boot_id, said, self._crew(boot_id, said.queues, said.handlers, tenant=said.tenant))
         self._known[boot_id] = remote
-        while len(self._known) > KNOWN_MAX:
-            self._known.popitem(last=False)
+        self._forget()
         return remote
+
+    def _forget(self) -> None:
+        """Forget those that have not been heard of for long: every ring is told to all that are known."""
+        silent = time.monotonic() - SILENT_LEASES * self.terms.lease.total_seconds()
+        while len(self._known) > 1:
+            oldest = next(iter(self._known.values()))
+            if oldest.beaten > silent and len(self._known) <= KNOWN_MAX:
+                return
+            self._known.popitem(last=False)
 
     def _ready(self, hints: frozenset[str]) -> None:
         for remote in self._known.values():
