@@ -54,6 +54,8 @@ TESTS: dict[str, list[str]] = {
     "tasks/tasks/turn": [*MOVES, *LOCKS],
     "tasks/tasks/settle": [*MOVES, *LOCKS, "tests/tasks/test_callbacks.py"],
     "tasks/tasks/cancel": [*MOVES, *LOCKS, "tests/tasks/test_callbacks.py"],
+    "tasks/tasks/claim": READS,
+    "tasks/workers/get": READS,
     "tasks/tasks/callbacks": [*READS, "tests/tasks/test_callbacks.py"],
     "tasks/tasks/promote": [*MOVES, "tests/sql/test_schedules.py"],
     "tasks/tasks/renew": [*MOVES, *LOCKS],

@@ -3,12 +3,14 @@
 docs/schema.sql      all that the migrations make, as PostgreSQL itself tells it
 docs/machines/*.md   each lifecycle: its diagram, its moves, and what ends each live state
 docs/reference.md    the public names, settings, metrics and error codes
+docs/openapi.json    what the server answers
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import re
 import subprocess
 import sys
@@ -18,12 +20,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from starlette.requests import HTTPConnection
+
+from ferryman import Ferryman
 from ferryman.agents.states import HEAD, MESSAGE, RESUME, WAIT
 from ferryman.app.embedded import Embedded
 from ferryman.batches.states import BATCH, BATCH_TASK
 from ferryman.commands.states import ASYNC_TASK, COMMAND
+from ferryman.http.callers import Caller
+from ferryman.http.server import document, make
 from ferryman.ingest import states as ingest
-from ferryman.kernel import migrate
+from ferryman.kernel import errors, migrate
 from ferryman.kernel.machine import Machine
 from ferryman.relays.states import DELIVERY, WEBHOOK
 from ferryman.tasks.states import SCHEDULE, TASK
@@ -90,6 +97,23 @@ def lifecycle(machine: Machine[Any]) -> str:
     )
 
 
+class Nobody:
+    """The guard of a server that is only described."""
+
+    async def caller(self, request: HTTPConnection) -> Caller:
+        """Let nobody in."""
+        raise errors.Unauthenticated
+
+
+def openapi() -> str:
+    """Describe what the server answers; nothing is connected for it."""
+
+    async def described() -> dict[str, Any]:
+        return document(make(Ferryman("postgresql://nobody@nowhere/nothing"), guard=Nobody()))
+
+    return json.dumps(asyncio.run(described()), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "docs/schema.sql": schema,
     "docs/machines/tasks.md": lambda: lifecycle(TASK),
@@ -106,6 +130,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/machines/async_tasks.md": lambda: lifecycle(ASYNC_TASK),
     **{f"docs/machines/{machine.table}.md": partial(lifecycle, machine) for machine in ingest.MACHINES},
     "docs/reference.md": reference.page,
+    "docs/openapi.json": openapi,
 }
 
 
@@ -115,8 +140,8 @@ def main(arguments: Sequence[str] | None = None, *, root: Path = ROOT) -> int:
     parser.add_argument("--check", action="store_true", help="write nothing; fail if a page is stale")
     asked = parser.parse_args(arguments)
     stale = 0
-    for name, make in PAGES.items():
-        page, text = root / name, make()
+    for name, written in PAGES.items():
+        page, text = root / name, written()
         if page.exists() and page.read_text(encoding="utf-8") == text:
             continue
         if asked.check:

@@ -16,8 +16,10 @@ from typing import Any
 import ferryman
 from ferryman import testing
 from ferryman.app.blocking import BlockingHandle, BlockingQueues, BlockingSchedules
+from ferryman.app.log import Log, LogPage
 from ferryman.app.queues import Queues
 from ferryman.app.relays import Added, Relays, Webhooks
+from ferryman.app.remote import Greeted, Remote
 from ferryman.kernel import errors, telemetry
 from ferryman.kernel.events import Event
 from ferryman.kernel.settings import Settings
@@ -32,16 +34,19 @@ from ferryman.tasks.model import Firing
 WIDTH = 110
 # Not for users to make, but in the answers they get.
 ANSWERS = (
-    Added, BlockingHandle, BlockingQueues, BlockingSchedules, Delivery, Event, Firing, Holder, LogLine, Progress, Queue, Queues,
-    Relays, Retried, Standing, Webhook, Webhooks,
+    Added, BlockingHandle, BlockingQueues, BlockingSchedules, Delivery, Event, Firing, Greeted, Holder,
+    Log, LogLine, LogPage, Progress, Queue, Queues,
+    Relays, Remote, Retried, Standing, Webhook, Webhooks,
 )  # fmt: skip
 # Given to users ready made: how they are made is not their matter.
 GIVEN = (
     BlockingHandle,
     BlockingQueues,
     BlockingSchedules,
+    Log,
     Queues,
     Relays,
+    Remote,
     Webhooks,
     ferryman.Context,
     ferryman.Handle,

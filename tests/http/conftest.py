@@ -7,7 +7,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from ferryman import Ferryman
+from ferryman import Context, Ferryman
 from ferryman.http.serving import serving
 
 
@@ -45,12 +45,16 @@ class Client:
 
 @pytest.fixture
 async def app(database_url: str) -> AsyncIterator[Ferryman]:
-    """An opened app that knows one handler."""
+    """An opened app that knows two handlers."""
     ferryman = Ferryman(database_url)
 
     @ferryman.task
     async def greet(name: str) -> str:
         return f"Hello, {name}"
+
+    @ferryman.task
+    async def ask(ctx: Context) -> Any:
+        return await ctx.wait_event("approved")
 
     async with ferryman:
         yield ferryman

@@ -87,3 +87,38 @@ async def test_a_consumer_may_begin_after_an_event_and_be_forgotten(db: Database
     async with db.session() as session:
         assert await events.forget(session, "late comer")
         assert not await events.forget(session, "late comer")
+
+
+@pytest.mark.contract("K10")
+async def test_a_mark_is_closed_when_everybody_who_wrote_before_it_has_ended(db: Database) -> None:
+    async with db.transaction() as late:
+        await write(late, "first")
+        async with db.transaction() as tx:
+            mark = await events.mark(tx)
+        async with db.transaction() as younger:
+            await write(younger, "second")
+            async with db.session() as tx:
+                while_both_write = await events.closed(tx, mark)
+    async with db.transaction() as younger:
+        await write(younger, "third")
+        async with db.session() as tx:
+            while_a_younger_writes = await events.closed(tx, mark)
+            upto_the_mark = words(await events.between(tx, 0, mark.end_id))
+            upto_the_second = words(await events.between(tx, 0, 2))
+
+    assert (mark.end_id, while_both_write, while_a_younger_writes) == (1, False, True)
+    assert (upto_the_mark, upto_the_second) == (["first"], ["first", "second"])
+
+
+@pytest.mark.contract("K10", "K12")
+async def test_a_look_for_a_tenant_goes_only_so_far_at_once(db: Database) -> None:
+    async with db.transaction() as tx:
+        await write(tx, "theirs", tenant="other", times=7)
+        await write(tx, "ours", tenant="acme")
+    told, place = [], events.Place()
+    for _ in range(3):
+        async with db.transaction() as tx:
+            found, place = await events.tail(tx, place, tenant="acme", reach=3)
+        told.append((words(found), place.last_id))
+
+    assert told == [([], 3), ([], 6), (["ours"], 8)]

@@ -312,3 +312,40 @@ async def test_people_are_told_how_much_is_live_in_each_queue(given: Session) ->
         ("default", "ready", 1), ("default", "running", 1), ("quick", "ready", 1), ("slow", "ready", 2),
     ]  # fmt: skip
     assert found[0].oldest_seconds >= 60
+
+
+@pytest.mark.contract("K4", "K12")
+async def test_a_claim_is_known_by_its_task_tenant_owner_and_epoch(given: Session) -> None:
+    task = await plant(given, TASK, RUNNING, tenant="acme")
+    await plant(given, TASK, RUNNING, tenant="acme", task_id="another")
+    [row] = await given.fetch("select lease_owner, epoch from ferryman.tasks where id = $1", task)
+    owner, epoch = row["lease_owner"], row["epoch"]
+
+    async def told(**asked: Any) -> tuple[bool, bool] | None:
+        found = await store.claim(given, task, **{"tenant": "acme", "owner": owner, "epoch": epoch, **asked})
+        return None if found is None else found[2:]
+
+    assert await told() == (True, True)
+    assert await told(tenant="default") is None
+    assert await told(owner=ids.boot_id()) == (True, False)
+    assert await told(epoch=epoch + 1) == (False, False)
+    await given.fetch(
+        "update ferryman.tasks set state = 'succeeded', lease_owner = null, leased_until = null, finished_at = now()"
+        " where id = $1",
+        task,
+    )
+    assert await told() == (True, False)
+
+
+@pytest.mark.contract("K17")
+async def test_a_worker_is_read_by_its_boot_id(given: Session) -> None:
+    first, second = ids.boot_id(), ids.boot_id()
+    for boot, tenant in ((first, "acme"), (second, None)):
+        await store.beat(
+            given, boot_id=boot, tenant=tenant, host="h", pid=1, version="0", queues=["q"], handlers=["mail"], settings="{}",
+            lease=SECOND,
+        )  # fmt: skip
+
+    found = [await store.worker(given, boot) for boot in (first, second, ids.boot_id())]
+
+    assert [row and (row["boot_id"], row["tenant"]) for row in found] == [(first, "acme"), (second, None), None]

@@ -192,7 +192,7 @@ def test_a_paused_lane_is_not_asked() -> None:
 
 @pytest.mark.contract("T17")
 def test_nothing_is_claimed_before_it_is_known_which_handlers_are_paused(crew: TaskCrew) -> None:
-    crew._runner = SimpleNamespace(names=["one", "two"])  # type: ignore[assignment]
+    crew._runner = SimpleNamespace(names=["one", "two"])
     crew.lanes.heard([named("mail", "acme")])  # a ring may come before the first look has
 
     before = list(crew._names)

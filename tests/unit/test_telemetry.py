@@ -67,6 +67,8 @@ def test_every_accessor_moves_its_metric() -> None:
     telemetry.relayed("nats", 3)
     telemetry.behind([("relay.nats", 7)])
     telemetry.called("dead")
+    telemetry.asked("/v1/tasks", 201, 0.01)
+    telemetry.streaming(1)
     telemetry.depth("task", [("mail", "ready", 5)])
     telemetry.ended("task", "succeeded")
     telemetry.unmatched("async_task", "ASYNC_TASK_ENDED")

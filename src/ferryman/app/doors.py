@@ -8,8 +8,10 @@ from ferryman.app.agents import Agents
 from ferryman.app.batches import Batches
 from ferryman.app.commands import Commands
 from ferryman.app.ingest import Ingest
+from ferryman.app.log import Log
 from ferryman.app.queues import Queues
 from ferryman.app.relays import Webhooks
+from ferryman.app.remote import Remote
 from ferryman.app.schedules import Schedules
 from ferryman.app.tasks import Tasks
 
@@ -26,3 +28,5 @@ class Doors(NamedTuple):
     commands: Commands
     ingest: Ingest
     webhooks: Webhooks
+    log: Log
+    remote: Remote

@@ -16,9 +16,11 @@ from ferryman.app.declarations import Declarations
 from ferryman.app.doors import Doors
 from ferryman.app.handle import Handle
 from ferryman.app.ingest import Ingest
+from ferryman.app.log import Log
 from ferryman.app.profiles import Declares
 from ferryman.app.queues import Queues
 from ferryman.app.relays import Relays, Webhooks
+from ferryman.app.remote import Remote
 from ferryman.app.schedules import Schedule, Schedules
 from ferryman.app.tasks import Tasks
 from ferryman.app.terms import owners_of
@@ -29,6 +31,9 @@ from ferryman.kernel.codec import Codec
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.pool import Database
 from ferryman.kernel.settings import Settings
+from ferryman.kernel.watchdog import Rule
+from ferryman.tasks.intake import read
+from ferryman.tasks.intake.read import WorkerRecord
 from ferryman.tasks.rules.request import recurring
 from ferryman.tasks.work.context import Context
 
@@ -161,6 +166,16 @@ class Ferryman(Declarations, Declares):
         return self._open.relays
 
     @property
+    def log(self) -> Log:
+        """The door to the log."""
+        return self._open.log
+
+    @property
+    def remote(self) -> Remote:
+        """The door for workers that speak HTTP."""
+        return self._open.remote
+
+    @property
     def tokens(self) -> Tokens:
         """The door to tokens for HTTP; it serves all tenants."""
         return self._open.tokens
@@ -189,6 +204,21 @@ class Ferryman(Declarations, Declares):
     async def declare_queues(self) -> Sequence[str]:
         """Store what this app declares of its queues, as a worker does when it starts; name those that changed."""
         return await wiring.declare_queues(self._open)
+
+    async def workers(self) -> Sequence[WorkerRecord]:
+        """Read who works, for whichever tenant, and who went without a word in the last day."""
+        async with self.database.session() as tx:
+            return await read.workers(tx)
+
+    def rules(self) -> Sequence[Rule]:
+        """Return the rules of the watchdog: what each finds, and what it does about it."""
+        return wiring.rules(self._open)
+
+    async def count(self) -> None:
+        """Bring the metrics up to date that are counted in the database: depths, what is behind, what is overdue."""
+        for rule in wiring.counting(self._open):
+            async with self.database.session() as tx:
+                await rule.find(tx, rule.limit)
 
     # Working
 

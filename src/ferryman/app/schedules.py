@@ -10,7 +10,8 @@ from typing import Any
 from uuid import UUID
 
 from ferryman.app.handle import Handle
-from ferryman.app.tasks import Known, Tasks
+from ferryman.app.known import Known
+from ferryman.app.tasks import Tasks
 from ferryman.kernel import errors, events, ids, payload, telemetry
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.pool import Database, Line, Session, spoken

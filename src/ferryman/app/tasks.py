@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from itertools import islice
-from typing import Any, Protocol, TypeVar
+from typing import Any
 from uuid import UUID
 
 from ferryman.app.creates import Creates
 from ferryman.app.handle import Handle, Handles
+from ferryman.app.known import Function, Known, alone, or_empty, placed, said
 from ferryman.app.repeat import repeated
 from ferryman.kernel import errors, events, ids, payload, telemetry
 from ferryman.kernel.codec import PLAIN, Seal
@@ -32,22 +33,8 @@ from ferryman.tasks.work import context
 from ferryman.tasks.work.handlers import Handler
 from ferryman.tasks.work.lanes import named
 
-Function = Callable[..., Any]
-Value = TypeVar("Value")
-
-
 SET = 1000
 UNSAID = (None,) * 14
-
-
-class Known(Protocol):
-    """What the door must know of the app's handlers."""
-
-    def find(self, task: str | Function | None) -> tuple[str, Handler | None, request.Defaults]:
-        """Return the name of a handler, the handler if it is here, and its defaults; refuse one that nobody declared."""
-
-    def serves(self, name: str) -> None:
-        """Refuse a queue that an app which declares its queues has not declared."""
 
 
 class Tasks:
@@ -145,7 +132,7 @@ class Tasks:
             at, task_id, queue, priority, timeout, max_retries, backoff, idempotency_key, idempotency_scope, ends_at, limit_key,
             singleton, debounce, debounce_key,
         )  # fmt: skip
-        asked = {} if options == UNSAID else _asked(
+        asked = {} if options == UNSAID else said(
             schedule_type=None if at is None else request.AT,
             scheduled_at=at,
             task_id=task_id,
@@ -162,14 +149,24 @@ class Tasks:
             debounce=debounce,
             debounce_key=debounce_key,
         )  # fmt: skip
-        draft = self._draft(task, arguments if given is None else _alone(given, arguments), asked)
+        draft = self._draft(task, arguments if given is None else alone(given, arguments), asked)
         return Handle(self, await self._creates.create(draft, connection))
 
     async def accept(self, asked: Mapping[str, Any], *, connection: object = None) -> Handle:
         """Create a task from a request in the form of the source: `{"schedule_type": "at", "scheduled_at": …}`."""
+        return Handle(self, await self._creates.create(self._accepted(asked), connection))
+
+    async def accept_many(self, asked: Sequence[Mapping[str, Any]]) -> Sequence[Handle]:
+        """Create tasks from requests in the form of the source, all or none."""
+        drafts = []
+        for place, each in enumerate(asked):
+            with placed(place):
+                drafts.append(self._accepted(each))
+        return [Handle(self, each) for each in await self._creates.create_all(drafts, None)]
+
+    def _accepted(self, asked: Mapping[str, Any]) -> Draft:
         fields = request.fields(asked)
-        draft = self._draft(fields.pop("name", None), _or_empty(fields.pop("payload", None)), _asked(**fields))
-        return Handle(self, await self._creates.create(draft, connection))
+        return self._draft(fields.pop("name", None), or_empty(fields.pop("payload", None)), said(**fields))
 
     async def create_many(
         self,
@@ -192,7 +189,7 @@ class Tasks:
 
         A key that exists answers with its task; one whose task differs is a conflict, and nothing is created.
         """
-        asked = _asked(
+        asked = said(
             schedule_type=None if at is None else request.AT,
             scheduled_at=at,
             queue=queue,
@@ -380,17 +377,3 @@ class Tasks:
         for waiting in list(self._waiting.values()):
             await waiting.close()
         await self._cancelling.close()
-
-
-def _asked(**fields: Any) -> dict[str, Any]:
-    return {field: value for field, value in fields.items() if value is not None}
-
-
-def _or_empty(given: Any) -> Any:
-    return {} if given is None else given
-
-
-def _alone(given: Any, arguments: dict[str, Any]) -> Any:
-    if arguments:
-        raise errors.TaskInvalidPayload("Give the payload whole or as keyword arguments, not both.")
-    return given

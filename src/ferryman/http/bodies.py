@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from ferryman.kernel import errors, ids, payload
 
 JSON = "application/json"
+KEY_HEADER = "Idempotency-Key"
 
 
 async def read(request: Request) -> dict[str, Any]:
@@ -40,12 +41,15 @@ def takes(shape: type[BaseModel], *, required: bool = True) -> dict[str, Any]:
     return {"requestBody": {"required": required, "content": {JSON: {"schema": schema}}}}
 
 
+def check_key(key: str | None) -> str | None:
+    """Return the key of a header, if it can be one."""
+    return None if key is None else ids.check_key(key, KEY_HEADER)
+
+
 async def _key(
-    key: Annotated[
-        str | None, Header(alias="Idempotency-Key", description="Makes a repeat of this request harmless.")
-    ] = None,
+    key: Annotated[str | None, Header(alias=KEY_HEADER, description="Makes a repeat of this request harmless.")] = None,
 ) -> str | None:
-    return None if key is None else ids.check_key(key, "Idempotency-Key")
+    return check_key(key)
 
 
 RepeatKey = Annotated[str | None, Depends(_key)]
@@ -55,6 +59,6 @@ def with_key(asked: dict[str, Any], key: str | None, *, field: str = "idempotenc
     """Return a request with the key of its header; one in the body too must be the same."""
     if key is None:
         return asked
-    if asked.get(field) not in {None, key}:
+    if asked.get(field) is not None and asked[field] != key:
         raise errors.RequestInvalid(f"{field}: differs from the header Idempotency-Key.", field=field)
     return {**asked, field: key}

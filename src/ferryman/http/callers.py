@@ -17,11 +17,11 @@ from starlette.requests import HTTPConnection
 from ferryman.access.model import Scope, allows
 from ferryman.app.doors import Doors
 from ferryman.app.ferryman import Ferryman
-from ferryman.http import forgery
+from ferryman.http import forgery, journal
 from ferryman.kernel import errors, ids
 
 TENANT_HEADER = "Ferryman-Tenant"
-FOUND = "ferryman.caller"
+FOUND = journal.CALLER
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,9 @@ def needs(scope: Scope, *, operator: bool = False) -> Callable[[Request], Any]:
             raise errors.Forbidden("This concerns all tenants, and needs a token for all of them.", scope="operator")
         if caller.csrf:
             await forgery.check(request, caller.csrf, always=caller.signed_in)
-        return Visit(caller, state.ferryman, state.ferryman.of(_tenant(request, caller)), caller.csrf)
+        tenant = _tenant(request, caller)
+        request.scope[FOUND], request.scope[journal.TENANT] = caller, tenant
+        return Visit(caller, state.ferryman, state.ferryman.of(tenant), caller.csrf)
 
     enter.scope = scope  # type: ignore[attr-defined] # read when the OpenAPI document is made
     enter.operator = operator  # type: ignore[attr-defined]

@@ -40,10 +40,12 @@ STATUS: Mapping[type[errors.FerrymanError], int] = {
     errors.DeliveryNotFound: 404,
     errors.TokenNotFound: 404,
     errors.UnknownQueue: 404,
+    errors.WorkerUnknown: 404,
     errors.MethodRefused: 405,
     errors.InvalidTransition: 409,
     errors.TaskDuplicate: 409,
     errors.TaskEnded: 409,
+    errors.LeaseLost: 409,
     errors.TaskAlreadyLive: 409,
     errors.ScheduleBusy: 409,
     errors.TurnRefused: 409,
@@ -116,14 +118,21 @@ def install(web: FastAPI) -> None:
     web.add_exception_handler(errors.FerrymanError, _ours)
     web.add_exception_handler(RequestValidationError, _unfit)
     web.add_exception_handler(HTTPException, _refused)
-    web.add_exception_handler(Exception, _unknown)
+    web.add_exception_handler(Exception, _ours)
+
+
+def told(request: Request, error: Exception) -> Response:
+    """Tell an error of ours as a problem, and anything else as our fault."""
+    if not isinstance(error, errors.FerrymanError):
+        log.error("could not answer", extra={"path": request.url.path}, exc_info=error)
+        error = errors.FerrymanError("This is our fault; the server's log says more.")
+    elif status(error) == 500:
+        log.error("could not answer", extra={"path": request.url.path, "code": error.code}, exc_info=error)
+    return problem(error, instance=request.url.path)
 
 
 async def _ours(request: Request, error: Exception) -> Response:
-    assert isinstance(error, errors.FerrymanError)
-    if status(error) == 500:
-        log.error("could not answer", extra={"path": request.url.path, "code": error.code}, exc_info=error)
-    return problem(error, instance=request.url.path)
+    return told(request, error)
 
 
 async def _unfit(request: Request, error: Exception) -> Response:
@@ -145,8 +154,3 @@ async def _refused(request: Request, error: Exception) -> Response:
     kinds: dict[int, type[errors.FerrymanError]] = {404: errors.RouteUnknown, 405: errors.MethodRefused}
     kind = kinds.get(error.status_code, errors.RequestInvalid)
     return problem(kind(None if error.status_code in kinds else f"{error.detail}."), instance=request.url.path)
-
-
-async def _unknown(request: Request, error: Exception) -> Response:
-    log.error("could not answer", extra={"path": request.url.path}, exc_info=error)
-    return problem(errors.FerrymanError("This is our fault; the server's log says more."), instance=request.url.path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any
@@ -18,20 +19,44 @@ from ferryman.http.answers import Problem
 from ferryman.http.callers import Guard
 from ferryman.http.defence import Defence
 from ferryman.http.doorkeeper import Doorkeeper, Wrongs
-from ferryman.http.routes import health, session, tasks, tokens
+from ferryman.http.journal import Journal
+from ferryman.http.quick import Quick
+from ferryman.http.routes import (
+    events,
+    health,
+    operations,
+    queues,
+    schedules,
+    session,
+    tasks,
+    tokens,
+    worker,
+    workers,
+)
 
 PREFIX = "/v1"
-ROUTERS: Sequence[APIRouter] = (tasks.router, tokens.router)
+ROUTERS: Sequence[APIRouter] = (
+    tasks.router,
+    schedules.router,
+    queues.router,
+    events.router,
+    workers.router,
+    worker.router,
+    operations.router,
+    tokens.router,
+)
 ANYWHERE: Sequence[APIRouter] = (health.router, session.router)
 
 
 class Web(FastAPI):
-    """The framework's application, behind its defence."""
+    """The framework's application, behind its defence, and with its journal."""
 
     def build_middleware_stack(self) -> ASGIApp:
         """Put the defence before everything, the framework's own answers included."""
         state = self.state
-        return Defence(super().build_middleware_stack(), guard=state.guard, settings=state.ferryman.settings.http)
+        settings = state.ferryman.settings.http
+        way = Quick(super().build_middleware_stack(), web=self)
+        return Journal(Defence(way, guard=state.guard, settings=settings))
 
 
 def make(app: Ferryman, *, guard: Guard | None = None) -> FastAPI:
@@ -41,6 +66,7 @@ def make(app: Ferryman, *, guard: Guard | None = None) -> FastAPI:
         responses={"default": {"model": Problem, "description": "What went wrong, with a stable code."}},
     )  # fmt: skip
     web.state.ferryman = app
+    web.state.closing = asyncio.Event()
     web.state.guard = guard or Doorkeeper(app, here=True)
     web.state.wrongs = web.state.guard.wrongs if isinstance(web.state.guard, Doorkeeper) else Wrongs()
     problems.install(web)
@@ -57,6 +83,7 @@ def document(web: FastAPI) -> dict[str, Any]:
     if web.openapi_schema is None:
         made = get_openapi(title=web.title, version=web.version, openapi_version="3.1.0", routes=web.routes)
         made.setdefault("components", {})["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        _hoist(made)
         # Of the routers and not of `web.routes`, which may hold routers in place of their routes.
         for prefix, routers in ((PREFIX, ROUTERS), ("", ANYWHERE)):
             for route in (each for router in routers for each in router.routes):
@@ -77,6 +104,13 @@ def _say_problems(made: dict[str, Any]) -> None:
             told[problems.MEDIA_TYPE] = told.pop("application/json")
     for name in ("HTTPValidationError", "ValidationError"):
         made["components"].get("schemas", {}).pop(name, None)
+def _hoist(made: dict[str, Any]) -> None:
+    """Put the shapes that described bodies refer to where the references point."""
+    shapes = made["components"].setdefault("schemas", {})
+    for operation in (each for path in made["paths"].values() for each in path.values()):
+        for content in operation.get("requestBody", {}).get("content", {}).values():
+            for name, shape in content.get("schema", {}).pop("$defs", {}).items():
+                shapes.setdefault(name, shape)
 
 
 def _say_scope(path: dict[str, Any], route: APIRoute) -> None:

@@ -47,11 +47,13 @@ async def serving(
     if guard is None:
         guard = await _doorkeeper(app, host)
     bound = _bind(host, app.settings.http.port if port is None else port)
+    made = make(app, guard=guard)
     web = uvicorn.Server(
         uvicorn.Config(
-            make(app, guard=guard), log_config=None, access_log=False, lifespan="off", server_header=False,
+            made, log_config=None, access_log=False, lifespan="off", server_header=False,
             # Nobody else's word counts for who asks.
             proxy_headers=bool(app.settings.http.proxies), forwarded_allow_ips=list(app.settings.http.proxies),
+            timeout_graceful_shutdown=max(1, round(app.settings.worker.grace.total_seconds())),
         )
     )  # fmt: skip
     running = asyncio.create_task(web._serve([bound]))  # noqa: SLF001 - `serve` would take the signals of the process
@@ -63,6 +65,8 @@ async def serving(
                 raise errors.WorkerBroken("The HTTP server ended before it answered.", part="http")
         yield Served(host, bound.getsockname()[1])
     finally:
+        # Streams and long requests end by themselves; what is short is answered, within the grace period.
+        made.state.closing.set()
         web.should_exit = True
         await asyncio.gather(running, return_exceptions=True)
         bound.close()

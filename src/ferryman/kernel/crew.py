@@ -40,11 +40,12 @@ Outcome = TypeVar("Outcome", bound=Told)
 
 @dataclass(frozen=True, slots=True)
 class Turned(Generic[Item]):
-    """What a turn came to: what was claimed, whether there is more, and whose outcomes could not be settled just now."""
+    """What a turn came to: what was claimed, whether there is more; whose outcomes were busy (left), whose stale."""
 
     items: Sequence[Item] = ()
     more: bool = False
     left: Collection[UUID] = ()
+    stale: Collection[UUID] = ()
 
 
 class Crew(Protocol[Item, Outcome]):

@@ -273,6 +273,20 @@ class TaskNotFound(FerrymanError):
     advice = "Check the id and the tenant."
 
 
+class LeaseLost(FerrymanError):
+    """The task is not this worker's any more: its lease has passed, it was cancelled, or another has it."""
+
+    code = "TASK_LEASE_LOST"
+    advice = "Drop this work and claim the next; whoever has the task goes on, or it has ended."
+
+
+class WorkerUnknown(FerrymanError):
+    """No worker of this tenant was given this secret, or it was forgotten."""
+
+    code = "WORKER_UNKNOWN"
+    advice = "Say hello again (POST /v1/worker); what was held under the old secret is taken back when its leases end."
+
+
 class ScheduleNotFound(FerrymanError):
     """There is no such schedule for this tenant."""
 

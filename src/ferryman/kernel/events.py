@@ -27,6 +27,7 @@ END = db.load("ferryman.kernel", "events/end")
 TAKE = db.load("ferryman.kernel", "events/take")
 BEGIN = db.load("ferryman.kernel", "events/begin")
 MARK = db.load("ferryman.kernel", "events/mark")
+CLOSED = db.load("ferryman.kernel", "events/closed")
 PAGE = db.load("ferryman.kernel", "events/page")
 ADVANCE = db.load("ferryman.kernel", "events/advance")
 FORGET = db.load("ferryman.kernel", "events/forget")
@@ -69,6 +70,18 @@ class Place:
         return self.mark_id > self.last_id
 
 
+# Older than every transaction: a window with this mark is closed.
+SETTLED = "0"
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The end of the log at one moment, and a transaction that is younger than every writer up to there."""
+
+    end_id: int
+    xid: str
+
+
 async def read(tx: db.Tx, consumer: str, *, limit: int = 500) -> Sequence[Event]:
     """Return the next events of a named consumer and move it past them; to be called first in a transaction.
 
@@ -93,18 +106,26 @@ async def read(tx: db.Tx, consumer: str, *, limit: int = 500) -> Sequence[Event]
 
 
 async def tail(
-    tx: db.Tx, place: Place, *, tenant: str | None = None, subject: UUID | None = None, limit: int = 500
+    tx: db.Tx,
+    place: Place,
+    *,
+    tenant: str | None = None,
+    subject: UUID | None = None,
+    limit: int = 500,
+    reach: int | None = None,
 ) -> tuple[Sequence[Event], Place]:
     """Return the next events after a place that the caller keeps in memory, and the place after them.
 
-    For people who follow the log: `Place(id)` begins after an event, `latest()` at the end.
+    For people who follow the log: `Place(id)` begins after an event, `latest()` at the end. With `reach` so many ids are looked
+    at and no more, however few of them are the tenant's.
     """
     end = await _end(tx, None)
     if place.last_id >= end["end_id"]:
         return (), place
     own = await db.one(tx, MARK)
     assert own is not None
-    return await _windows(tx, place, end["end_id"], own_xid=own["own_xid"], limit=limit, tenant=tenant, subject=subject)
+    end_id = end["end_id"] if reach is None else min(end["end_id"], place.last_id + reach)
+    return await _windows(tx, place, end_id, own_xid=own["own_xid"], limit=limit, tenant=tenant, subject=subject)
 
 
 async def latest(tx: db.Tx) -> Place:
@@ -112,6 +133,29 @@ async def latest(tx: db.Tx) -> Place:
     end = await db.one(tx, END, name=None)
     assert end is not None
     return Place(end["end_id"])
+
+
+async def mark(tx: db.Tx) -> Mark:
+    """Mark the end of the log; to be called first in a transaction."""
+    end = await _end(tx, None)
+    own = await db.one(tx, MARK)
+    assert own is not None
+    return Mark(end["end_id"], own["own_xid"])
+
+
+async def closed(tx: db.Tx, mark: Mark) -> bool:
+    """Say whether nothing can appear any more up to a mark."""
+    row = await db.one(tx, CLOSED, mark_xid=mark.xid)
+    assert row is not None
+    return bool(row["closed"])
+
+
+async def between(tx: db.Tx, after: int, upto: int, *, tenant: str | None = None, limit: int = 500) -> Sequence[Event]:
+    """Return events of a part of the log in which nothing can appear any more; the caller knows that it is so."""
+    rows = await db.many(
+        tx, PAGE, last_id=after, mark_id=upto, mark_xid=SETTLED, tenant=tenant, subject=None, limit=limit
+    )
+    return [_event(row) for row in rows if row["id"] is not None]
 
 
 async def begin(tx: db.Tx, consumer: str, *, after_id: int = 0) -> bool:

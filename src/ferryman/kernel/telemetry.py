@@ -79,6 +79,9 @@ RECONNECTS = Metric("ferryman_reconnects_total", "counter", "Connections to the 
 RELAYED = Metric("ferryman_relayed_total", "counter", "Events of the log told to the outside.", ("relay",))
 BEHIND = Metric("ferryman_relay_lag", "gauge", "Events of the log that a reader has still to read.", ("consumer",))
 CALLS = Metric("ferryman_webhook_calls_total", "counter", "Tries of webhooks, by what became of them.", ("outcome",))
+REQUESTS = Metric("ferryman_http_requests_total", "counter", "Requests answered.", ("route", "status"))
+REQUEST = Metric("ferryman_http_request_seconds", "histogram", "From request to answer.", ("route",), _SECONDS)
+STREAMS = Metric("ferryman_http_streams", "gauge", "Streams that are open in this process.")
 FAULTS = Metric("ferryman_faults_total", "counter", "Faults that a test injected.", ("point", "action"))
 
 METRICS = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
@@ -245,6 +248,17 @@ def behind(rows: Iterable[tuple[str, int]]) -> None:
 def called(outcome: Literal["delivered", "failed", "dead"], count: int = 1) -> None:
     """Count tries of webhooks: taken, failed with another try to come, or the last."""
     CALLS.of(outcome).inc(count)
+
+
+def asked(route: str, status: int, seconds: float) -> None:
+    """Count a request that was answered, by its route (none: nothing is there) and status."""
+    REQUESTS.of(route, str(status)).inc()
+    REQUEST.of(route).observe(seconds)
+
+
+def streaming(change: int) -> None:
+    """Count a stream that was opened or has ended."""
+    STREAMS.of().inc(change)
 
 
 def fault(point: str, action: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -17,27 +17,32 @@ from ferryman.app.batches import Batches
 from ferryman.app.commands import Commands, Orders
 from ferryman.app.doors import Doors
 from ferryman.app.ingest import Ingest
+from ferryman.app.log import TOPICS, Log
 from ferryman.app.mappings import Mappings
 from ferryman.app.queues import Queues
 from ferryman.app.registry import Registry
 from ferryman.app.relays import Relays, Webhooks
+from ferryman.app.remote import Remote
 from ferryman.app.schedules import Schedules
 from ferryman.app.tokens import Tokens
 from ferryman.app.wiring.ground import address, check, make_doorbell, rings_within
 from ferryman.commands.orchestrator import Orchestrator
 from ferryman.ingest.ports import Gate
 from ferryman.ingest.registry import Sources
-from ferryman.kernel import migrate, payload, telemetry
+from ferryman.kernel import lease, migrate, payload, telemetry
 from ferryman.kernel.codec import Codec, Seal
 from ferryman.kernel.doorbell import Doorbell
+from ferryman.kernel.follow import Reader
 from ferryman.kernel.pool import Database, Line
 from ferryman.kernel.settings import Settings
 from ferryman.kernel.stream import Streams
 from ferryman.tasks.model import NewTask
 from ferryman.tasks.ports import Owners
 from ferryman.tasks.rules import keys, request
+from ferryman.tasks.work.remote import Remotes, Terms
 
 PATIENCE = timedelta(seconds=10)
+TENANTS_KEPT = 1000
 
 
 @dataclass
@@ -63,10 +68,22 @@ class Opened:
     ingest: Ingest
     profiles: Profiles
     streams: Streams
+    log: Log
+    remote: Remote
     tokens: Tokens
 
+    _doors: dict[str, Doors] = field(default_factory=dict, init=False)
+
     def of(self, tenant: str) -> Doors:
-        """Return the doors of one tenant."""
+        """Return the doors of one tenant, made once."""
+        found = self._doors.get(tenant)
+        if found is None:
+            while len(self._doors) >= TENANTS_KEPT:
+                del self._doors[next(iter(self._doors))]
+            found = self._doors[tenant] = self._doors_of(tenant)
+        return found
+
+    def _doors_of(self, tenant: str) -> Doors:
         return Doors(
             tenant,
             self.tasks.of(tenant),
@@ -77,6 +94,8 @@ class Opened:
             self.commands.of(tenant),
             self.ingest.of(tenant),
             self.webhooks.of(tenant),
+            self.log.of(tenant),
+            self.remote.of(tenant),
         )
 
     def line(self, patience: timedelta | None = None, **settings: str) -> Line:
@@ -104,6 +123,8 @@ class Opened:
 
     async def close(self) -> None:
         """Let go, doors first."""
+        await self.log.close()
+        await self.remote.close()
         self.tokens.close()
         await self.tasks.close()
         await self.agents.close()
@@ -164,6 +185,8 @@ async def open_app(
         settings, url, handlers, owners, database, bell, tasks, agreed, schedules, agents,
         Batches(database, bell, ends, profiles, tenant=settings.tenant), orchestrator, mappings,
         commands, Webhooks(database, bell, tasks, settings=settings), Relays(database), ingest, profiles, streams,
+        Log(Reader(database, bell, topics=TOPICS), database, tenant=settings.tenant),
+        _remote(settings, database, bell, owners, url=url, seal=tasks.seal),
         Tokens(database, bell, settings=settings),
     )  # fmt: skip
     try:
@@ -180,6 +203,18 @@ async def _hear(bell: Doorbell) -> None:
     except BaseException:
         await bell.close()
         raise
+
+
+def _remote(settings: Settings, database: Database, bell: Doorbell, owners: Owners, *, url: str, seal: Seal) -> Remote:
+    worker = settings.worker
+    engine = Remotes(
+        owners,
+        bell,
+        line=partial(Line, url, schema=settings.schema, patience=lease.patience(worker.lease)),
+        session=database.session,
+        terms=Terms(worker.lease, worker.poll, PATIENCE),
+    )
+    return Remote(engine, tenant=settings.tenant, payload_limit=settings.tasks.payload_limit, seal=seal)
 
 
 def _tasks(

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
+from operator import itemgetter
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import APIRouter, Query, Response
+import orjson
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import Field
 
-from ferryman.http.answers import LIMIT, Asked, Limit, Page, Shape, page
+from ferryman.http.answers import LIMIT, Answer, Asked, Limit, Page, Shape, page
 from ferryman.http.bodies import Body, RepeatKey, takes, with_key
-from ferryman.http.callers import Reading, Writing
-from ferryman.kernel import payload
-from ferryman.tasks.model import TaskRecord
+from ferryman.http.callers import Reading, Visit, Writing
+from ferryman.http.streams import MEDIA_TYPE, frame, staying, told
+from ferryman.kernel import errors, payload
+from ferryman.tasks.intake.result import End
+from ferryman.tasks.model import SHOWN, TaskRecord
 from ferryman.tasks.rules.envelope import envelope
+from ferryman.tasks.rules.request import recurring
 from ferryman.tasks.states import TaskState
 
 router = APIRouter(prefix="/tasks", tags=["tasks"])
+
+BULK_MAX = 1000
+WAIT_SECONDS_MAX = 60.0
 
 
 class NewTask(Asked):
@@ -89,6 +100,50 @@ class Created(Shape):
     task: Listed
 
 
+class NewTasks(Asked):
+    """Tasks to be made, all or none."""
+
+    tasks: Annotated[Sequence[NewTask], Field(min_length=1, max_length=BULK_MAX)]
+
+
+class CreatedMany(Shape):
+    """The answers, in the order of the requests."""
+
+    items: Sequence[Created]
+
+
+class NewEvent(Asked):
+    """An event for a task."""
+
+    name: str
+    payload: Any = None
+
+
+class Sent(Shape):
+    """The number of the event that was kept."""
+
+    number: int
+
+
+class Result(Shape):
+    """How a task ended: what its handler returned, or the code and the reason; or that it has not ended."""
+
+    ended: bool
+    state: TaskState
+    attempt: int
+    result: Any = None
+    code: str | None = None
+    reason: str | None = None
+
+
+class Far(Shape):
+    """How far a task is, 0 to 100, and what it says."""
+
+    percent: int | None
+    message: str | None
+    state: TaskState
+
+
 class Reason(Asked):
     """Why."""
 
@@ -123,14 +178,47 @@ def whole(record: TaskRecord) -> dict[str, Any]:
     return record._asdict() | {name: None if text is None else payload.decode(text) for name, text in texts.items()}
 
 
+def shown(record: TaskRecord) -> dict[str, Any]:
+    """Return a task as lists show it, without asking each field whether it fits: it came from our own table."""
+    return dict(zip(SHOWN, _shown(record), strict=True))
+
+
+_shown = itemgetter(*(TaskRecord._fields.index(name) for name in SHOWN))
+
+
 @router.post("", status_code=201, response_model=Created, openapi_extra=takes(NewTask))
-async def create(visit: Writing, asked: Body, key: RepeatKey, response: Response) -> dict[str, Any]:
-    """Create a task. With an Idempotency-Key, or a task_id, a repeat answers with the task that is there (200)."""
-    made = await visit.doors.tasks.accept(with_key(asked, key))
-    if made.idempotent_hit:
-        response.status_code = 200
-    response.headers["Location"] = f"/v1/tasks/{made.id}"
-    return {"idempotent_hit": made.idempotent_hit, "task": made.task}
+async def create(visit: Writing, asked: Body, key: RepeatKey) -> Response:
+    """Create a task. With an Idempotency-Key, or a task_id, a repeat answers with the task that is there (200).
+
+    With schedule_type cron, daily or every it makes a schedule, as POST /v1/schedules does, and `task` tells of that.
+    """
+    return await created(visit, with_key(asked, key))
+
+
+async def created(visit: Visit, asked: dict[str, Any]) -> Response:
+    """Do what a request in the form of the source asks for, and answer in that form."""
+    if recurring(asked):
+        schedule = await visit.doors.schedules.accept(asked)
+        hit, where, task = schedule.idempotent_hit, f"/v1/schedules/{schedule.id}", schedule.schedule.as_task_json()
+    else:
+        made = await visit.doors.tasks.accept(asked)
+        hit, where, task = made.idempotent_hit, f"/v1/tasks/{made.id}", shown(made.task)
+    answer = {"idempotent_hit": hit, "task": task}
+    return Answer(answer, status_code=200 if hit else 201, headers={"Location": where})
+
+
+@router.post("/bulk", status_code=201, response_model=CreatedMany, openapi_extra=takes(NewTasks))
+async def create_many(visit: Writing, asked: Body) -> Response:
+    """Create many tasks, all or none; a task that is there already is answered with. A refusal names its place in the list."""
+    unknown = sorted(set(asked) - {"tasks"})
+    given = asked.get("tasks")
+    if unknown:
+        raise errors.RequestInvalid(f"{unknown[0][:60]}: expected tasks alone.", field=unknown[0][:60])
+    if not isinstance(given, list) or not 1 <= len(given) <= BULK_MAX:
+        raise errors.RequestInvalid(f"tasks: expected a list of 1 to {BULK_MAX} requests.", field="tasks")
+    made = await visit.doors.tasks.accept_many(given)
+    items = [{"idempotent_hit": each.idempotent_hit, "task": shown(each.task)} for each in made]
+    return Answer({"items": items}, status_code=201)
 
 
 @router.get("", response_model=Page[Listed])
@@ -179,6 +267,64 @@ async def explain(visit: Reading, task_id: str) -> dict[str, Any]:
 async def events(visit: Reading, task_id: str) -> list[dict[str, Any]]:
     """Read everything that happened to a task, in order."""
     return [envelope(event) for event in await visit.doors.tasks.events(task_id)]
+
+
+@router.post("/{task_id}/events", status_code=201, response_model=Sent)
+async def send_event(visit: Writing, task_id: str, asked: NewEvent) -> dict[str, Any]:
+    """Send an event to a task that has not ended, such as a person's approval; `ctx.wait_event(name)` there takes it."""
+    return {"number": await visit.doors.tasks.send_event(task_id, asked.name, asked.payload)}
+
+
+@router.get("/{task_id}/result", response_model=Result, responses={202: {"model": Result, "description": "Not ended."}})
+async def result(
+    visit: Reading,
+    task_id: str,
+    request: Request,
+    response: Response,
+    wait: Annotated[float, Query(ge=0, le=WAIT_SECONDS_MAX, description="Seconds to wait for the end.")] = 0,
+) -> dict[str, Any]:
+    """Read how a task ended, waiting for it if asked to; 202 while it has not."""
+    found = await visit.doors.tasks.record(task_id)
+    end = None
+    if found.terminal or wait > 0:
+        async with staying(request) as gone:
+            end = await ended(visit, found, wait or WAIT_SECONDS_MAX, gone)
+    if end is None:
+        response.status_code = 202
+        return {"ended": False, "state": found.state, "attempt": found.attempt}
+    text = None if end.result is None else payload.decode(end.result)
+    return {"ended": True, **end._asdict(), "result": text}
+
+
+async def ended(visit: Visit, found: TaskRecord, seconds: float, unless: asyncio.Event) -> End | None:
+    """Wait for the end of a task, for so long at most, or until somebody does not want to know any more."""
+    waiting = asyncio.ensure_future(visit.doors.tasks.end(found.id))
+    leaving = asyncio.ensure_future(unless.wait())
+    try:
+        await asyncio.wait([waiting, leaving], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        return waiting.result() if waiting.done() else None
+    finally:
+        leaving.cancel()
+        waiting.cancel()
+
+
+@router.get("/{task_id}/progress", response_model=Far)
+async def progress(visit: Reading, task_id: str) -> dict[str, Any]:
+    """Read how far a task is."""
+    found = await visit.doors.tasks.record(task_id)
+    return {"percent": found.progress, "message": found.progress_message, "state": found.state}
+
+
+@router.get("/{task_id}/progress/stream", response_class=Response, responses={200: {"content": {MEDIA_TYPE: {}}}})
+async def progress_stream(visit: Reading, task_id: str, request: Request) -> Response:
+    """Follow how far a task is, as server-sent events, until it has ended."""
+    found = await visit.doors.tasks.record(task_id)
+
+    async def parts() -> AsyncIterator[bytes]:
+        async for word in visit.doors.tasks.watch(found.id):
+            yield frame(orjson.dumps(word._asdict()), event="progress")
+
+    return told(parts(), closing=request.app.state.closing)
 
 
 @router.get("/{task_id}/logs", response_model=Page[LogLine])

@@ -35,6 +35,7 @@ class WorkerRecord(NamedTuple):
     """One worker process, as it last said of itself."""
 
     boot_id: UUID
+    tenant: str | None  # the one it works for; none: it works for all
     host: str
     pid: int
     version: str

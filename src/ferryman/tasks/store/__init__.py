@@ -14,8 +14,20 @@ from ferryman.tasks.store.moves import (
     settle,
     turn,
 )
-from ferryman.tasks.store.presence import beat, leave, workers
-from ferryman.tasks.store.reads import depth, explain, finished, get, list_page, named, orphans, queues, reasons, record
+from ferryman.tasks.store.presence import beat, leave, worker, workers
+from ferryman.tasks.store.reads import (
+    claim,
+    depth,
+    explain,
+    finished,
+    get,
+    list_page,
+    named,
+    orphans,
+    queues,
+    reasons,
+    record,
+)
 from ferryman.tasks.store.retention import forget, walk
 from ferryman.tasks.store.words import Line, Report, append_log, progress, read_log, report
 
@@ -27,6 +39,7 @@ __all__ = [
     "beat",
     "callbacks",
     "cancel",
+    "claim",
     "create",
     "create_alike",
     "depth",
@@ -55,5 +68,6 @@ __all__ = [
     "settle",
     "turn",
     "walk",
+    "worker",
     "workers",
 ]

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from uuid import UUID
 
 from ferryman.kernel.db import Row, Tx, load, many, one
-from ferryman.tasks.model import TaskRecord
+from ferryman.tasks.model import Claimed, TaskRecord
 from ferryman.tasks.states import TaskState
 
 _GET = load("ferryman.tasks", "tasks/get")
@@ -18,6 +18,7 @@ _DEPTH = load("ferryman.tasks", "tasks/depth")
 _QUEUES = load("ferryman.tasks", "tasks/queues")
 _ORPHANS = load("ferryman.tasks", "tasks/orphans")
 _EXPLAIN = load("ferryman.tasks", "tasks/explain")
+_CLAIM = load("ferryman.tasks", "tasks/claim")
 
 
 def record(row: Row) -> TaskRecord:
@@ -31,6 +32,16 @@ async def get(tx: Tx, *, tenant: str, id: UUID | None, task_id: str | None) -> T
     """Read one task of a tenant."""
     row = await one(tx, _GET, tenant=tenant, id=id, task_id=task_id)
     return None if row is None else record(row)
+
+
+async def claim(
+    tx: Tx, id: UUID, *, tenant: str, owner: UUID, epoch: int
+) -> tuple[Claimed, TaskState, bool, bool] | None:
+    """Read a task of a tenant as its holder knows it: its state, whether this is its latest claim, and whether it is held."""
+    row = await one(tx, _CLAIM, id=id, tenant=tenant, owner=owner, epoch=epoch)
+    if row is None:
+        return None
+    return Claimed(*(row[name] for name in Claimed._fields)), TaskState(row["state"]), row["latest"], row["held"]
 
 
 async def named(tx: Tx, task_ids: Collection[str], *, tenant: str) -> dict[str, UUID]:

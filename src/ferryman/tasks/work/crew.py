@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
+from typing import Protocol
 from uuid import UUID
 
 from ferryman.kernel import faults, telemetry
@@ -22,7 +23,6 @@ from ferryman.tasks.states import READY, TASK
 from ferryman.tasks.store import gates, steps
 from ferryman.tasks.work.gates import KEYS
 from ferryman.tasks.work.lanes import LOOK_MAX, Lanes, named
-from ferryman.tasks.work.run import Runner
 from ferryman.tasks.work.settle import settle
 
 # Somebody else stands at the gate: not for long, as a rule; who comes in vain again and again comes less often.
@@ -31,12 +31,29 @@ BUSY_SECONDS_MAX = 0.1
 SLOTS_MAX = 10_000
 
 
+class Hands(Protocol):
+    """Who does the work of a crew: which handlers it has room for, and what becomes of a claim."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The handlers that there is room for now."""
+
+    async def run(self, task: Claimed) -> Outcome | None:
+        """Run a task to the end of this attempt."""
+
+    def hand_back(self, task: Claimed) -> Outcome:
+        """Return a task that was not done here."""
+
+    def spoil(self, outcome: Outcome, error: Exception) -> Outcome | None:
+        """Replace an outcome that PostgreSQL refuses."""
+
+
 class TaskCrew:
     """Claim, run and settle tasks for one worker."""
 
     def __init__(
         self,
-        runner: Runner,
+        runner: Hands,
         owners: Owners,
         doorbell: Doorbell,
         *,
@@ -44,15 +61,16 @@ class TaskCrew:
         queues: Sequence[str],
         lease: timedelta,
         margin: timedelta,
+        tenant: str | None = None,
     ) -> None:
-        """Serve these queues under one boot id."""
+        """Serve these queues under one boot id, for all tenants or for one."""
         self._runner = runner
         self._owners = owners
         self._doorbell = doorbell
         self._owner = owner
         self._lease = lease
         self._margin = margin
-        self.lanes = Lanes(queues)
+        self.lanes = Lanes(queues, tenant=tenant)
         self.look: Callable[[], None] = _nobody
         self._slots: dict[UUID, tuple[str, str]] = {}  # what was claimed through gates, and in which lane it is
         self._busy_seconds = BUSY_SECONDS
@@ -68,8 +86,9 @@ class TaskCrew:
         began = time.perf_counter()
         plain = [each for each in outcomes if _plain(each)]
         left: set[UUID] = set()
+        stale: set[UUID] = set()
         if len(plain) < len(outcomes):
-            left = await self._settle_others(line, [each for each in outcomes if not _plain(each)])
+            left, stale = await self._settle_others(line, [each for each in outcomes if not _plain(each)])
         if room > 0 and self.lanes.unsure:
             await self._find_lanes(line)
         names = self._names
@@ -77,7 +96,7 @@ class TaskCrew:
         claimed: Sequence[Claimed] = ()
         more = False
         if plain or lanes:
-            claimed, stale, busy = await store.turn(
+            claimed, fenced, busy = await store.turn(
                 line,
                 plain,
                 owner=self._owner,
@@ -88,9 +107,11 @@ class TaskCrew:
                 margin=self._margin,
             )
             left |= busy
+            stale |= fenced
             if plain:
                 faults.point("settle.committed")
-                self._tell([each for each in plain if each.id not in stale and each.id not in busy], fenced=len(stale))
+                moved = [each for each in plain if each.id not in fenced and each.id not in busy]
+                self._tell(moved, fenced=len(fenced))
             more = self.lanes.claimed(lanes, [(task.queue, task.tenant) for task in claimed])
         freed: Counter[str] = Counter()
         if self._slots:
@@ -103,11 +124,11 @@ class TaskCrew:
             # Slots that were not taken here: whoever waits for one elsewhere looks.
             self._doorbell.ring("ready", [named(queue, "", keyed=True) for queue in freed])
         if not plain and not claimed:
-            return Turned(more=more, left=left)
+            return Turned(more=more, left=left, stale=stale)
         telemetry.turned("task", time.perf_counter() - began, settled=len(plain), claimed=len(claimed))
         for queue, count in Counter(task.queue for task in claimed).items():
             telemetry.claimed("task", queue, count)
-        return Turned(claimed, more=more, left=left)
+        return Turned(claimed, more=more, left=left, stale=stale)
 
     async def _find_lanes(self, line: Line) -> None:
         self.lanes.unsure = False  # before the look: a ring that comes while it is under way asks for another
@@ -196,21 +217,27 @@ class TaskCrew:
         self.lanes.gates.freed(queue)
         self.look()
 
-    async def _settle_others(self, line: Line, outcomes: Sequence[Outcome]) -> set[UUID]:
-        """Settle what a turn does not: those that park, and those that owe something or leave children behind."""
+    async def _settle_others(self, line: Line, outcomes: Sequence[Outcome]) -> tuple[set[UUID], set[UUID]]:
+        """Settle what a turn does not: those that park, and those that owe something or leave children behind.
+
+        Answers with those that were busy, and with those that were stale.
+        """
         owing = [each for each in outcomes if each.park is None]
         parking = [each for each in outcomes if each.park is not None]
-        left = await self._settle_owing(line, owing) if owing else set()
-        return left | await self._park(line, parking) if parking else left
+        busy, stale = await self._settle_owing(line, owing) if owing else (set(), set())
+        if parking:
+            busy_parking, stale_parking = await self._park(line, parking)
+            return busy | busy_parking, stale | stale_parking
+        return busy, stale
 
-    async def _settle_owing(self, line: Line, outcomes: Sequence[Outcome]) -> set[UUID]:
+    async def _settle_owing(self, line: Line, outcomes: Sequence[Outcome]) -> tuple[set[UUID], set[UUID]]:
         after = Aftermath()
         async with line.transaction() as tx:
             rows, busy = await settle(tx, self._owners, outcomes, after=after)
         faults.point("settle.committed")
         moved = {row["id"] for row in rows}
-        fenced = len(outcomes) - len(moved) - len(busy)
-        self._tell([each for each in outcomes if each.id in moved], fenced=fenced)
+        fenced = {each.id for each in outcomes} - moved - busy
+        self._tell([each for each in outcomes if each.id in moved], fenced=len(fenced))
         if after.lanes:
             self._doorbell.ring("ready", after.lanes)
         if after.cancelled:
@@ -221,17 +248,18 @@ class TaskCrew:
             # find all of it within their interval, but a cancelled child's worker only when it renews.
             for topic in ("ready", "cancel", "done"):
                 self._doorbell.ring(topic)
-        return busy
+        return busy, fenced
 
-    async def _park(self, line: Line, outcomes: Sequence[Outcome]) -> set[UUID]:
+    async def _park(self, line: Line, outcomes: Sequence[Outcome]) -> tuple[set[UUID], set[UUID]]:
         parked = await steps.park(line, outcomes)
         faults.point("park.committed")
-        telemetry.fenced("task", "settle", len(outcomes) - len(parked.ids) - len(parked.busy))
+        fenced = {each.id for each in outcomes} - set(parked.ids) - parked.busy
+        telemetry.fenced("task", "settle", len(fenced))
         if parked.lanes:
             self._doorbell.ring("ready", parked.lanes)
         if len(parked.lanes) < len(parked.ids):
             self._doorbell.ring("due")
-        return parked.busy
+        return parked.busy, fenced
 
     def _tell(self, outcomes: Sequence[Outcome], *, fenced: int) -> None:
         if fenced:

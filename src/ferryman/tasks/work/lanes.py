@@ -38,9 +38,12 @@ def named(queue: str, tenant: str, *, keyed: bool = False) -> str:
 class Lanes:
     """The lanes known to one worker."""
 
-    def __init__(self, queues: Sequence[str], *, clock: Callable[[], float] = time.monotonic) -> None:
-        """Serve these queues; nothing is known yet, so the index must be looked at."""
+    def __init__(
+        self, queues: Sequence[str], *, tenant: str | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Serve these queues, for all tenants or for one; nothing is known yet, so the index must be looked at."""
         self._queues = frozenset(queues)
+        self._tenant = tenant
         self._known: dict[Lane, bool] = {}  # whether it was named since it was last shared out
         self._barren: dict[Lane, tuple[float, float]] = {}  # when to look again, and how long after that
         self._clock = clock
@@ -56,7 +59,7 @@ class Lanes:
             any_named = True
             queue, _, rest = hint.partition(SEPARATOR)
             tenant, _, _ = rest.partition(SEPARATOR)
-            if queue not in self._queues:
+            if queue not in self._queues or (tenant and not self._serves(tenant)):
                 continue
             if not tenant:
                 self.gates.freed(queue)
@@ -70,6 +73,9 @@ class Lanes:
             self._barren.clear()
         return self.unsure or bool(self._known) or self.gates.waiting
 
+    def _serves(self, tenant: str) -> bool:
+        return self._tenant is None or tenant == self._tenant
+
     def found(self, rows: Sequence[Row]) -> None:
         """Take what a look shows: what is agreed, and where something waits."""
         self.agreed.learn(rows)
@@ -79,6 +85,8 @@ class Lanes:
             if row["kind"] not in ("lane", "keyed"):
                 continue
             lane = (row["queue"], row["tenant"])
+            if not self._serves(lane[1]):
+                continue
             if row["kind"] == "keyed" or not self.agreed.open(*lane):
                 self.gates.found(lane)
             elif lane not in self._barren or self._barren[lane][0] <= now:

@@ -14,8 +14,7 @@ from ferryman.kernel import codec, errors, faults, payload, telemetry
 from ferryman.tasks.joins import CHILD
 from ferryman.tasks.model import Claimed, Outcome
 from ferryman.tasks.rules import ending
-from ferryman.tasks.states import FAILED, READY, SUCCEEDED
-from ferryman.tasks.work import child, context
+from ferryman.tasks.work import child, context, outcomes
 from ferryman.tasks.work.deadlines import Deadline, Deadlines
 from ferryman.tasks.work.durable import Desk
 from ferryman.tasks.work.handlers import Handler, Kind
@@ -138,9 +137,7 @@ class Runner:
         # What is owed to another domain is read there.
         if text is not None and self._seal.active and task.callback in {None, CHILD}:
             text = self._seal.close(text)
-        return Outcome(
-            task.id, task.epoch, self._owner, SUCCEEDED, text, callback=task.callback, callback_ref=task.callback_ref
-        )
+        return outcomes.won(task, owner=self._owner, result=text)
 
     def _unfit(self, task: Claimed, error: errors.FerrymanError) -> Outcome:
         return self._lost(task, error.code, error.message, again=False)
@@ -170,42 +167,14 @@ class Runner:
 
     def hand_back(self, task: Claimed) -> Outcome:
         """Return a task that was not done here; no attempt is used."""
-        return Outcome(task.id, task.epoch, self._owner, READY, callback=task.callback, callback_ref=task.callback_ref)
+        return outcomes.hand_back(task, owner=self._owner)
 
     def _lost(self, task: Claimed, code: str, reason: str, *, again: bool = True) -> Outcome:
-        verdict = ending.ending(
-            attempt=task.attempt,
-            max_retries=task.max_retries,
-            code=code,
-            reason=reason,
-            backoff=ending.stored(task.backoff),
-            again=again,
-        )
-        return Outcome(
-            id=task.id,
-            epoch=task.epoch,
-            owner=self._owner,
-            state=verdict.state,
-            code=verdict.code,
-            reason=verdict.reason,
-            used=ending.uses(verdict),
-            delay=verdict.delay.total_seconds(),
-            callback=task.callback,
-            callback_ref=task.callback_ref,
-        )
+        return outcomes.lost(task, owner=self._owner, code=code, reason=reason, again=again)
 
     def spoil(self, outcome: Outcome, error: Exception) -> Outcome | None:
         """Replace an outcome that PostgreSQL refuses by one that it cannot refuse."""
-        if outcome.state is FAILED and outcome.code == errors.TaskInvalidResult.code:
-            return None
-        return outcome._replace(
-            state=FAILED,
-            result=None,
-            code=errors.TaskInvalidResult.code,
-            reason=ending.readable(f"the outcome could not be stored: {error}"),
-            used=0,
-            park=None,
-        )
+        return outcomes.spoil(outcome, error)
 
     def close(self) -> None:
         """Let idle threads go."""

@@ -1,0 +1,129 @@
+"""The log over HTTP: as pages, and as a stream of server-sent events that can be resumed (K10)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from functools import lru_cache
+from typing import Annotated, Any
+from uuid import UUID
+
+import orjson
+from fastapi import APIRouter, Header, Query, Request, Response
+
+from ferryman.app.doctor.report import plain
+from ferryman.app.log import EVENT_ID_MAX
+from ferryman.http.answers import LIMIT, Limit, Shape
+from ferryman.http.callers import Reading
+from ferryman.http.streams import MEDIA_TYPE, Stream, beat, frame
+from ferryman.kernel import errors
+from ferryman.kernel.events import Event
+from ferryman.kernel.follow import Follower
+
+router = APIRouter(prefix="/events", tags=["events"])
+
+_EVENT = re.compile(r"(?:evt_)?([0-9]{1,18})")
+
+After = Annotated[int | None, Query(ge=0, le=EVENT_ID_MAX, description="After this event: `next` of the page before.")]
+Kinds = Annotated[list[str] | None, Query(description="Of these kinds only, such as task; may be repeated.")]
+Subject = Annotated[UUID | None, Query(description="Of one object only.")]
+
+
+class LogEvent(Shape):
+    """One move of one object, or its birth."""
+
+    id: int
+    at: datetime
+    kind: str
+    subject: UUID
+    subject_name: str | None
+    from_state: str | None
+    to_state: str | None
+    attempt: int | None
+    reason_code: str | None
+    reason_message: str | None
+    data: Any = None
+
+
+class LogPage(Shape):
+    """Events, oldest first. `next` is what to give as `after`: it goes on even where a page is empty."""
+
+    items: Sequence[LogEvent]
+    next: str
+
+
+@router.get("", response_model=LogPage)
+async def read(
+    visit: Reading,
+    after: After = None,
+    last: Annotated[int, Query(ge=0, le=10_000, description="Without `after`: about the last so many.")] = LIMIT,
+    kind: Kinds = None,
+    subject: Subject = None,
+    limit: Limit = LIMIT,
+) -> dict[str, Any]:
+    """Read what happened, oldest first. A transaction that commits late delays what comes after it; nothing is skipped."""
+    found = await visit.doors.log.page(after=after, last=last, kinds=kind, subject=subject, limit=limit)
+    return {"items": [shown(each) for each in found.items], "next": str(found.next)}
+
+
+@router.get("/stream", response_class=Response, responses={200: {"content": {MEDIA_TYPE: {}}}})
+async def stream(
+    visit: Reading,
+    request: Request,
+    after: After = None,
+    kind: Kinds = None,
+    subject: Subject = None,
+    resume: Annotated[
+        str | None, Header(alias="Last-Event-ID", description="The last event that was seen; wins over `after`.")
+    ] = None,
+) -> Response:
+    """Follow what happens as server-sent events, from now on or after an event; reconnect with Last-Event-ID."""
+    follower = visit.doors.log.follow(after=_resumed(resume, after), kinds=kind, subject=subject)
+    return following(follower, request)
+
+
+def _resumed(header: str | None, after: int | None) -> int | None:
+    if not header:
+        return after
+    named = _EVENT.fullmatch(header)
+    if named is None:
+        raise errors.RequestInvalid(
+            f"Last-Event-ID: expected the id of an event, got {ascii(header)[:60]}.", field="Last-Event-ID"
+        )
+    return int(named[1])
+
+
+def following(follower: Follower, request: Request) -> Stream:
+    """Stream what a follower hears."""
+
+    async def tell(seconds: float) -> bytes | None:
+        found = await follower.next(seconds)
+        if found:
+            return b"".join(map(told, found))
+        return None if follower.over else beat(follower.position)
+
+    return Stream(tell, rouse=follower.rouse, left=follower.leave, closing=request.app.state.closing)
+
+
+@lru_cache(maxsize=4096)
+def told(event: Event) -> bytes:
+    """Write an event for a stream; once, however many follow."""
+    return frame(orjson.dumps(shown(event), default=plain, option=orjson.OPT_UTC_Z), id=event.id, event=event.kind)
+
+
+def shown(event: Event) -> dict[str, Any]:
+    """Return an event as the outside sees it."""
+    return {
+        "id": event.id,
+        "at": event.at,
+        "kind": event.kind,
+        "subject": event.subject,
+        "subject_name": event.subject_name,
+        "from_state": event.from_state,
+        "to_state": event.to_state,
+        "attempt": event.attempt,
+        "reason_code": event.reason_code,
+        "reason_message": event.reason_message,
+        "data": None if event.data is None else orjson.loads(event.data),
+    }

@@ -1,0 +1,179 @@
+"""The log as a stream: nothing skipped, one reader for all, slow ones cut, resumed by id."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import asyncpg
+import pytest
+
+from ferryman import Ferryman
+from ferryman.http import streams
+from ferryman.kernel import follow
+from ferryman.kernel.follow import Choice, Reader
+from tests.http.conftest import Client
+from tests.http.test_tasks import GREET
+
+
+class Ear:
+    """One end of a stream."""
+
+    def __init__(self, lines: AsyncIterator[bytes]) -> None:
+        self._lines = lines
+        self.last: str | None = None
+
+    async def events(self, count: int) -> list[dict[str, Any]]:
+        """Wait for so many events; heartbeats move the last id."""
+        found: list[dict[str, Any]] = []
+        async with asyncio.timeout(20):
+            while len(found) < count:
+                line = (await anext(self._lines)).decode().rstrip("\n")
+                name, _, value = line.partition(": ")
+                if name == "id":
+                    self.last = value
+                elif name == "data":
+                    found.append(json.loads(value))
+        return found
+
+
+@asynccontextmanager
+async def listening(client: Client, query: str = "", **headers: str) -> AsyncIterator[Ear]:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    async with client.session.get(f"{client.url}/v1/events/stream{query}", headers=named) as answer:
+        assert answer.status == 200, await answer.text()
+        yield Ear(aiter(answer.content))
+
+
+@pytest.mark.contract("K10", "S4")
+async def test_a_stream_goes_on_where_its_client_left_it(app: Ferryman, client: Client) -> None:
+    first = (await client.post("/v1/tasks", GREET)).json["task"]["id"]
+    async with listening(client, "?after=0") as ear:
+        [born] = await ear.events(1)
+        assert (born["subject"], born["kind"], born["to_state"]) == (first, "task", "ready")
+    second = (await client.post("/v1/tasks", GREET)).json["task"]["id"]
+    await client.post(f"/v1/tasks/{second}/cancel")
+    async with listening(client, Last_Event_ID=str(ear.last)) as ear:
+        told = [(each["subject"], each["to_state"]) for each in await ear.events(2)]
+        assert told == [(second, "ready"), (second, "cancelled")]
+        await client.post(f"/v1/tasks/{first}/cancel")
+        [live] = await ear.events(1)
+        assert (live["subject"], live["to_state"]) == (first, "cancelled")
+    page = (await client.get("/v1/events?after=0&limit=3")).json
+    rest = (await client.get(f"/v1/events?after={page['next']}")).json
+    assert [each["id"] for each in page["items"] + rest["items"]] == [1, 2, 3, 4]
+    assert (await client.get(f"/v1/events?after={rest['next']}")).json == {"items": [], "next": rest["next"]}
+    assert len((await client.get("/v1/events?last=2")).json["items"]) == 2
+
+
+@pytest.mark.contract("K10", "K12")
+async def test_a_stream_tells_what_was_asked_for_and_nothing_of_other_tenants(app: Ferryman, client: Client) -> None:
+    theirs = app.of("other").tasks
+    one = await app.tasks.create("greet", name="a")
+    async with (
+        listening(client, f"?after=0&subject={one.id}") as mine,
+        listening(client, "?kind=schedule&after=0") as some,
+    ):
+        await theirs.create("greet", name="b")
+        await app.tasks.create("greet", name="c")
+        await app.schedules.create("greet", every=60, name="d")
+        await one.cancel()
+        assert [each["to_state"] for each in await mine.events(2)] == ["ready", "cancelled"]
+        assert [each["kind"] for each in await some.events(1)] == ["schedule"]
+    async with listening(client, "?after=0") as ear:
+        assert len(await ear.events(4)) == 4
+        assert ear.last == "5"  # the event of the other tenant has a number, too
+
+
+TELL = """
+insert into ferryman.events (at, subject, tenant, kind, from_state, to_state)
+values (now(), $1, 'default', 'task', 'ready', 'cancelled')
+"""
+
+
+@pytest.mark.contract("K10")
+@pytest.mark.parametrize("began", ["before", "meanwhile", "resumed"])
+async def test_a_row_that_commits_late_is_not_skipped(
+    app: Ferryman, client: Client, database_url: str, began: str
+) -> None:
+    late, quick = [await app.tasks.create("greet", name=name) for name in ("late", "quick")]
+    if began == "before":
+        app.log.follow()  # so that the reader is open when the writer begins
+        await app.log.follow().next(10)
+    writer = await asyncpg.connect(database_url)
+    try:
+        transaction = writer.transaction()
+        await transaction.start()
+        await writer.execute(TELL, late.id)
+        async with listening(client, "?after=2" if began == "resumed" else "") as ear:
+            await quick.cancel()
+            assert (await app.log.page(after=2)).items == []
+            await transaction.commit()
+            told = [each["subject"] for each in await ear.events(2)]
+    finally:
+        await writer.close()
+    assert told == [str(late.id), str(quick.id)]
+
+
+@pytest.mark.contract("K10")
+async def test_all_followers_share_one_reader_and_a_slow_one_is_cut(
+    app: Ferryman, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "WAITING_MAX", 10)
+    looks = 0
+    plain = Reader._look
+
+    async def counted(self: Reader) -> None:
+        nonlocal looks
+        looks += 1
+        await plain(self)
+
+    monkeypatch.setattr(Reader, "_look", counted)
+    reader = Reader(app.database, app.doorbell, topics=("ready", "cancel"))
+    many = [reader.follow(Choice("default")) for _ in range(50)]
+    for each in many:
+        await each.next(0.2)
+    slow = many[0]
+    seen: list[int] = []
+    try:
+        for _ in range(4):
+            await app.tasks.create_many("greet", [{"name": "x"}] * 4)
+            for each in many[1:]:
+                got = [event.id for event in await each.next(10)]
+                seen += got if each is many[1] else []
+        while len(seen) < 16:
+            seen += [event.id for event in await many[1].next(10)]
+        assert seen == list(range(1, 17))
+        assert looks < 50
+        assert slow.over
+        given = [event.id for event in await slow.next(1)]
+        again = reader.follow(Choice("default"), after=slow.position)
+        while len(given) < 16:
+            given += [event.id for event in await again.next(10)]
+        assert given == seen
+    finally:
+        await reader.close()
+
+
+@pytest.mark.contract("S4")
+async def test_a_client_that_does_not_read_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "STUCK_SECONDS", 0.01)
+    sent: list[str] = []
+    left = asyncio.Event()
+
+    async def tell(seconds: float) -> bytes:
+        return b"data: 1\n\n"
+
+    async def send(message: Any) -> None:
+        sent.append(message["type"])
+        if message.get("body"):
+            await asyncio.Event().wait()
+
+    async def receive() -> Any:
+        return await asyncio.Event().wait()
+
+    stream = streams.Stream(tell, rouse=left.set, left=left.set, closing=asyncio.Event())
+    await asyncio.wait_for(stream({"type": "http"}, receive, send), 5)
+    assert sent == ["http.response.start", "http.response.body"]
+    assert left.is_set()
