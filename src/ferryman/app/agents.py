@@ -23,6 +23,7 @@ from ferryman.agents.model import (
     Answer,
     NewAgent,
     Order,
+    Rejected,
     Report,
     Source,
     Stop,
@@ -53,6 +54,16 @@ class Beside(NamedTuple):
     fields: Sequence[str]
 
 
+NOTHING = Beside(None, None, None, ())
+
+
+class Ensured(NamedTuple):
+    """An agent that is there now, and whether it was before."""
+
+    agent: AgentRecord
+    idempotent_hit: bool
+
+
 class Agents(Reads):
     """Make agents, ask them for turns, answer their calls, and read what became of it."""
 
@@ -71,10 +82,9 @@ class Agents(Reads):
         super().__init__(db, doorbell, streams, tenant=tenant)
         self._profiles = profiles
         self._known: dict[tuple[str, str], str] = {}
-        self._beside: dict[UUID, Beside] = {}
         self.parties = parties
         self._lines = [line(), line()]
-        self._orders: Gather[Order, Answer] = Gather(self._enqueue)
+        self._orders: Gather[tuple[Order, Beside], Answer] = Gather(self._enqueue)
         self._reports: Gather[Report, Answer] = Gather(self._report)
 
     def of(self, tenant: str) -> Agents:
@@ -112,17 +122,21 @@ class Agents(Reads):
 
     async def ensure(self, agent_id: str, profile: str | Function, /, **options: Any) -> AgentRecord:
         """Return an agent, made first if it is not there; one of another profile is refused."""
+        return (await self.accept(agent_id, profile, **options)).agent
+
+    async def accept(self, agent_id: str, profile: str | Function, /, **options: Any) -> Ensured:
+        """Do as `ensure` does, and tell whether the agent was there before."""
         name = self._profiles.name_of(profile)
         known = self._profiles.profiles.get(name)
         if known is not None:
             options = {"when_busy": known.when_busy, "worker_target": known.worker_target, **options}
-        await self.create(agent_id, profile=name, **options)
+        made = await self.create(agent_id, profile=name, **options)
         found = await self.get(agent_id)
         if found.profile != name:
-            raise errors.AgentInvalidRequest(
+            raise errors.AgentDuplicate(
                 f"profile: the agent {agent_id} is a {found.profile}, not a {name}.", field="profile"
             )
-        return found
+        return Ensured(found, idempotent_hit=not made)
 
     # Turns
 
@@ -157,7 +171,13 @@ class Agents(Reads):
             payload=payload,
         )
         with spoken():
-            return await self._orders(order)
+            if budget is not None and not await self._has_budget(budget):
+                return Rejected("budget_unknown", f"There is no budget {budget}.")
+            return await self._orders((order, NOTHING))
+
+    async def _has_budget(self, budget: UUID) -> bool:
+        async with self._db.transaction() as tx:
+            return await budgets.read(tx, budget, tenant=self._tenant) is not None
 
     async def send(
         self,
@@ -166,6 +186,7 @@ class Agents(Reads):
         /,
         *,
         turn: UUID | None = None,
+        context_box: UUID | None = None,
         channel: str = "default",
         result_fields: Sequence[str] = (),
         wall_time: timedelta | float | None = None,
@@ -174,9 +195,12 @@ class Agents(Reads):
     ) -> TurnHandle:
         """Ask an agent for a turn, and return it in hand; an answer that is not "accepted" is raised.
 
-        `turn` makes a repeat harmless. `result_fields` are required of `submit_result`. Messages that are sent at one time
-        share a trip.
+        `turn` makes a repeat harmless. In place of an instruction (None) the turn may read a `context_box` that exists.
+        `result_fields` are required of `submit_result`. Messages that are sent at one time share a trip.
         """
+        if context_box is not None and result_fields:
+            told = "result_fields: expected none beside a context box, which holds its own."
+            raise errors.AgentInvalidRequest(told, field="result_fields")
         found = self._profiles.profiles.get((await self._profile_of(agent_id)) or "")
         budget = budget or (None if found is None else found.budget)
         wall = wall_time if wall_time is not None else (None if found is None else found.limits.wall_time)
@@ -185,21 +209,18 @@ class Agents(Reads):
             agent_id=agent_id,
             turn=turn or ids.new_id(),
             instruction=instruction,
+            context_box=context_box,
             channel=channel,
             wall_time=timedelta(seconds=wall) if isinstance(wall, int | float) else wall,
             payload=payload,
         )
         beside = Beside(order.turn if budget else None, budget, ids.new_id() if result_fields else None, result_fields)
         order = replace(order, budget=beside.budget_id, inherited=(beside.card,) if beside.card else ())
-        self._beside[order.turn] = beside
-        try:
-            with spoken():
-                answer = await self._orders(order)
-        finally:
-            self._beside.pop(order.turn, None)
+        with spoken():
+            answer = await self._orders((order, beside))
         if not isinstance(answer, Accepted):
             raise errors.TurnRefused(f"{answer.reason}", code=answer.code, status=answer.status)
-        return TurnHandle(self, answer.id, agent_id)
+        return TurnHandle(self, answer.id, agent_id, idempotent_hit=not answer.created)
 
     async def report(
         self,
@@ -269,16 +290,15 @@ class Agents(Reads):
 
     # Sets
 
-    async def _enqueue(self, orders: list[Order]) -> list[Answer | Exception]:
-        return await repeated(lambda: self._enqueue_once(orders), PATIENCE)
+    async def _enqueue(self, asked: list[tuple[Order, Beside]]) -> list[Answer | Exception]:
+        return await repeated(lambda: self._enqueue_once(asked), PATIENCE)
 
-    async def _enqueue_once(self, orders: list[Order]) -> list[Answer | Exception]:
+    async def _enqueue_once(self, asked: list[tuple[Order, Beside]]) -> list[Answer | Exception]:
         after = Aftermath()
         async with self._lines[0].transaction() as tx:
-            answers = await intake.enqueue(tx, orders, self.parties, after=after)
-            for order, answer in zip(orders, answers, strict=True):
-                beside = self._beside.get(order.turn)
-                if beside is not None and isinstance(answer, Accepted) and answer.created:
+            answers = await intake.enqueue(tx, [order for order, _ in asked], self.parties, after=after)
+            for (order, beside), answer in zip(asked, answers, strict=True):
+                if isinstance(answer, Accepted) and answer.created:
                     await self._lay(tx, order, beside)
         after.ring(self._doorbell)
         return list(answers)
