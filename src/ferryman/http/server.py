@@ -15,10 +15,20 @@ from ferryman.app.ferryman import Ferryman
 from ferryman.http import problems
 from ferryman.http.answers import Problem
 from ferryman.http.callers import Everyone, Guard
-from ferryman.http.routes import health, tasks
+from ferryman.http.routes import agents, batches, cards, commands, health, ingest, relays, tasks, turns, webhooks
 
 PREFIX = "/v1"
-ROUTERS: Sequence[APIRouter] = (tasks.router,)
+ROUTERS: Sequence[APIRouter] = (
+    tasks.router,
+    agents.router,
+    turns.router,
+    cards.router,
+    batches.router,
+    commands.router,
+    ingest.router,
+    webhooks.router,
+    relays.router,
+)
 ANYWHERE: Sequence[APIRouter] = (health.router,)
 
 
@@ -44,9 +54,11 @@ def document(web: FastAPI) -> dict[str, Any]:
     if web.openapi_schema is None:
         made = get_openapi(title=web.title, version=web.version, openapi_version="3.1.0", routes=web.routes)
         made.setdefault("components", {})["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-        for route in web.routes:
-            if isinstance(route, APIRoute) and route.include_in_schema:
-                _say_scope(made["paths"][route.path_format], route)
+        # Of the routers and not of `web.routes`, which may hold routers in place of their routes.
+        for prefix, routers in ((PREFIX, ROUTERS), ("", ANYWHERE)):
+            for route in (each for router in routers for each in router.routes):
+                if isinstance(route, APIRoute) and route.include_in_schema:
+                    _say_scope(made["paths"][prefix + route.path_format], route)
         web.openapi_schema = made
     return web.openapi_schema
 
