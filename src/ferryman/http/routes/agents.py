@@ -11,7 +11,7 @@ from pydantic import Field
 
 from ferryman.agents.model import AgentRecord, Answer, Rejected
 from ferryman.agents.states import HeadState
-from ferryman.http.answers import LIMIT, Asked, Limit, Page, Shape, page
+from ferryman.http.answers import LIMIT, Asked, Limit, Page, Shape, also, page
 from ferryman.http.bodies import asks, takes
 from ferryman.http.callers import Reading, Writing
 from ferryman.http.fields import AgentId, Name
@@ -79,7 +79,14 @@ def told(agent: AgentRecord) -> dict[str, Any]:
     return agent._asdict() | {"metadata": payload.decode(agent.metadata)}
 
 
-@router.post("", status_code=201, response_model=Ensured, openapi_extra=takes(NewAgent), summary="Make an agent")
+@router.post(
+    "",
+    status_code=201,
+    response_model=Ensured,
+    responses=also(200, Ensured),
+    openapi_extra=takes(NewAgent),
+    summary="Make an agent",
+)
 async def create(visit: Writing, asked: Annotated[NewAgent, asks(NewAgent)], response: Response) -> dict[str, Any]:
     """Make an agent of a profile, unless it is there (200). One of another profile under this id is a conflict."""
     given = {name: value for name, value in asked.model_dump(exclude={"agent_id", "profile"}).items() if value}

@@ -14,7 +14,7 @@ from ferryman.app.batches import Batches
 from ferryman.batches.intake import read
 from ferryman.batches.model import BatchRecord, TaskRecord
 from ferryman.batches.states import BatchStatus, TaskStatus
-from ferryman.http.answers import LIMIT, Asked, Limit, Page, Shape, page
+from ferryman.http.answers import LIMIT, Asked, Limit, Page, Shape, also, page
 from ferryman.http.bodies import Body, RepeatKey, takes
 from ferryman.http.callers import Reading, Writing
 from ferryman.http.fields import Before, Wait
@@ -151,6 +151,7 @@ def _tree(tree: read.Tree) -> dict[str, Any]:
     "",
     status_code=201,
     response_model=Forked,
+    responses=also(200, Forked),
     response_model_exclude_unset=True,
     openapi_extra=takes(NewBatch),
     summary="Fork a batch",
@@ -213,6 +214,7 @@ async def tree(visit: Reading, batch_id: UUID) -> dict[str, Any]:
 @router.get(
     "/{batch_id}/result",
     response_model=Result,
+    responses=also(202, Result),
     response_model_exclude_unset=True,
     summary="Wait for what a batch comes to",
 )

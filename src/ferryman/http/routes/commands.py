@@ -12,7 +12,7 @@ from pydantic import Field
 from ferryman.commands.intake.read import task_json
 from ferryman.commands.model import CommandRecord, Completion
 from ferryman.commands.states import AsyncTaskStatus, CommandStatus
-from ferryman.http.answers import LIMIT, Asked, Limit, Page, Shape, page
+from ferryman.http.answers import LIMIT, Asked, Limit, Page, Shape, also, page
 from ferryman.http.bodies import Body, RepeatKey, asks, takes, with_key
 from ferryman.http.callers import Reading, Writing
 from ferryman.http.fields import Before, Key, Wait
@@ -209,7 +209,7 @@ async def list_page(
     return page(found, limit=limit)
 
 
-@router.get("/commands/{command_id}", response_model=Command, summary="Read a command")
+@router.get("/commands/{command_id}", response_model=Command, responses=also(202, Command), summary="Read a command")
 async def get(visit: Reading, command_id: UUID, response: Response, wait: Wait = 0) -> dict[str, Any]:
     """Read a command; with `wait` wait for its end, so long at most. 202 while it goes on after such a wait."""
     door = visit.doors.commands

@@ -11,7 +11,7 @@ from uuid import UUID
 from fastapi import APIRouter, Query, Response
 
 from ferryman.app.ingest import ENDPOINT
-from ferryman.http.answers import LIMIT, Asked, Limit, Page, Shape, page
+from ferryman.http.answers import LIMIT, Asked, Limit, Page, Shape, also, page
 from ferryman.http.bodies import asks, takes
 from ferryman.http.callers import Operating, Reading, Ruling, Writing
 from ferryman.http.fields import Before, Name, Wait
@@ -184,7 +184,14 @@ class Scheduled(Shape):
     idempotent_hit: bool
 
 
-@router.post("/plans", status_code=201, response_model=Plan, openapi_extra=takes(NewPlan), summary="Make a plan")
+@router.post(
+    "/plans",
+    status_code=201,
+    response_model=Plan,
+    responses=also(200, Plan),
+    openapi_extra=takes(NewPlan),
+    summary="Make a plan",
+)
 async def plan(visit: Writing, asked: Annotated[NewPlan, asks(NewPlan)], response: Response) -> dict[str, Any]:
     """Make a plan, its slices and their tasks; or answer with the plan that is there, or that the window is empty (200)."""
     made = await visit.doors.ingest.plan(**asked.model_dump(), trigger="API")
@@ -192,7 +199,12 @@ async def plan(visit: Writing, asked: Annotated[NewPlan, asks(NewPlan)], respons
 
 
 @router.post(
-    "/backfills", status_code=201, response_model=Plan, openapi_extra=takes(NewBackfill), summary="Plan history"
+    "/backfills",
+    status_code=201,
+    response_model=Plan,
+    responses=also(200, Plan),
+    openapi_extra=takes(NewBackfill),
+    summary="Plan history",
 )
 async def backfill(
     visit: Writing, asked: Annotated[NewBackfill, asks(NewBackfill)], response: Response
@@ -222,7 +234,7 @@ async def list_page(
     return page(found, limit=limit)
 
 
-@router.get("/plans/{plan_id}", response_model=Progress, summary="Read a plan")
+@router.get("/plans/{plan_id}", response_model=Progress, responses=also(202, Progress), summary="Read a plan")
 async def get(visit: Reading, plan_id: UUID, response: Response, wait: Wait = 0) -> Standing:
     """Read how far a plan is; with `wait` wait until nothing of it is live, so long at most. 202 if that was not enough."""
     if wait:
@@ -297,7 +309,12 @@ async def rewind(visit: Ruling, asked: Annotated[Rewind, asks(Rewind)]) -> dict[
 
 
 @router.post(
-    "/schedules", status_code=201, response_model=Scheduled, openapi_extra=takes(NewSchedule), summary="Plan regularly"
+    "/schedules",
+    status_code=201,
+    response_model=Scheduled,
+    responses=also(200, Scheduled),
+    openapi_extra=takes(NewSchedule),
+    summary="Plan regularly",
 )
 async def schedule(
     visit: Writing, asked: Annotated[NewSchedule, asks(NewSchedule)], response: Response

@@ -16,7 +16,7 @@ from ferryman.agents.states import TurnStatus
 from ferryman.agents.work.profiles import Budget
 from ferryman.app.agents import Agents
 from ferryman.http import speech
-from ferryman.http.answers import LIMIT, Asked, Limit, Page, Shape, page
+from ferryman.http.answers import LIMIT, Asked, Limit, Page, Shape, also, page
 from ferryman.http.bodies import RepeatKey, asks, takes
 from ferryman.http.callers import Reading, Writing
 from ferryman.http.fields import WHOLE_MAX, AgentId, Before, CallId, Wait
@@ -162,6 +162,7 @@ class Reported(Shape):
     "/agents/{agent_id}/turns",
     status_code=201,
     response_model=Sent,
+    responses=also(200, Sent),
     openapi_extra=takes(NewTurn),
     summary="Ask an agent for a turn",
 )
@@ -216,7 +217,12 @@ async def get(visit: Reading, turn_id: UUID) -> TurnRecord:
     return await visit.doors.agents.turn(turn_id)
 
 
-@router.get("/turns/{turn_id}/result", response_model=Result, summary="Wait for what a turn comes to")
+@router.get(
+    "/turns/{turn_id}/result",
+    response_model=Result,
+    responses=also(202, Result),
+    summary="Wait for what a turn comes to",
+)
 async def result(visit: Reading, turn_id: UUID, response: Response, wait: Wait = 0) -> dict[str, Any]:
     """Read what a turn came to; with `wait` wait for its end, so long at most. 202 while it goes on."""
     door = visit.doors.agents

@@ -9,7 +9,7 @@ from uuid import UUID
 from fastapi import APIRouter, Query, Response
 
 from ferryman.app.relays import Added
-from ferryman.http.answers import LIMIT, Asked, Limit, Page, Shape, page
+from ferryman.http.answers import LIMIT, Asked, Limit, Page, Shape, also, page
 from ferryman.http.bodies import asks, takes
 from ferryman.http.callers import Reading, Ruling, Visit, Writing
 from ferryman.http.fields import Before, Named
@@ -93,7 +93,12 @@ async def _moved(visit: Visit, webhook: str, changed: bool) -> dict[str, Any]:
 
 
 @router.post(
-    "/webhooks", status_code=201, response_model=Secret, openapi_extra=takes(NewWebhook), summary="Add a webhook"
+    "/webhooks",
+    status_code=201,
+    response_model=Secret,
+    responses=also(200, Secret),
+    openapi_extra=takes(NewWebhook),
+    summary="Add a webhook",
 )
 async def add(visit: Ruling, asked: Annotated[NewWebhook, asks(NewWebhook)], response: Response) -> dict[str, Any]:
     """Add a receiver of events. The same name with the same url and kinds is the same webhook (200)."""
