@@ -11,6 +11,7 @@ from ferryman.kernel.pool import Session
 from ferryman.tasks import store
 from ferryman.tasks.intake import read
 from ferryman.tasks.states import CANCELLED, FAILED, READY, RUNNING, SUCCEEDED, TASK
+from ferryman.tasks.store import reads
 from ferryman.testing import plant
 from tests.sql.moves import EPOCH, HOUR, SECOND, SOUND, outcome
 
@@ -312,3 +313,18 @@ async def test_people_are_told_how_much_is_live_in_each_queue(given: Session) ->
         ("default", "ready", 1), ("default", "running", 1), ("quick", "ready", 1), ("slow", "ready", 2),
     ]  # fmt: skip
     assert found[0].oldest_seconds >= 60
+
+
+@pytest.mark.contract("K24", "K12")
+async def test_only_what_a_tenant_has_just_cancelled_is_told_of_a_lost_cancel(given: Session) -> None:
+    just = await plant(given, TASK, CANCELLED, finished_at=-SECOND)
+    others = [
+        await plant(given, TASK, CANCELLED, finished_at=-HOUR),
+        await plant(given, TASK, SUCCEEDED, finished_at=-SECOND),
+        await plant(given, TASK, CANCELLED, finished_at=-SECOND, tenant="acme"),
+    ]
+    await plant(given, TASK, CANCELLED, finished_at=-SECOND)  # nobody asks about it
+
+    found = await reads.cancelled(given, [just, *others], tenant="default", within=timedelta(minutes=1))
+
+    assert found == [just]
