@@ -7,10 +7,10 @@ A caller's own transaction is taken by the functions of `ferryman.agents.intake`
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import timedelta
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 from uuid import UUID
 
 from ferryman.agents import intake
@@ -43,6 +43,7 @@ PATIENCE = timedelta(seconds=10)
 KNOWN_MAX = 10_000
 
 Function = Callable[..., Any]
+Thing = TypeVar("Thing")
 
 
 class Beside(NamedTuple):
@@ -291,7 +292,7 @@ class Agents(Reads):
     # Sets
 
     async def _enqueue(self, asked: list[tuple[Order, Beside]]) -> list[Answer | Exception]:
-        return await repeated(lambda: self._enqueue_once(asked), PATIENCE)
+        return await _alone_if_refused(asked, lambda some: repeated(lambda: self._enqueue_once(some), PATIENCE))
 
     async def _enqueue_once(self, asked: list[tuple[Order, Beside]]) -> list[Answer | Exception]:
         after = Aftermath()
@@ -325,7 +326,7 @@ class Agents(Reads):
         return self._known.get(key)
 
     async def _report(self, reports: list[Report]) -> list[Answer | Exception]:
-        return await repeated(lambda: self._report_once(reports), PATIENCE)
+        return await _alone_if_refused(reports, lambda some: repeated(lambda: self._report_once(some), PATIENCE))
 
     async def _report_once(self, reports: list[Report]) -> list[Answer | Exception]:
         after = Aftermath()
@@ -333,3 +334,15 @@ class Agents(Reads):
             answers = await intake.report(tx, reports, self.parties, after=after)
         after.ring(self._doorbell)
         return list(answers)
+
+
+async def _alone_if_refused(
+    things: list[Thing], send: Callable[[list[Thing]], Awaitable[list[Answer | Exception]]]
+) -> list[Answer | Exception]:
+    """Send a set. If PostgreSQL refuses one of it, each goes alone: the others must not suffer by their company."""
+    try:
+        return await send(things)
+    except errors.StatementRefused as refused:
+        if len(things) == 1:
+            return [refused]
+        return [each for thing in things for each in await _alone_if_refused([thing], send)]

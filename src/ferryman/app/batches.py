@@ -112,7 +112,8 @@ class Batches:
         with spoken():
             answer = await self._fork(read, caller, batch, budget)
         if isinstance(answer, Refused):
-            raise errors.BatchRefused(answer.reason, code=answer.code, field=answer.field)
+            kind = errors.BatchDuplicate if answer.code == "conflict" else errors.BatchRefused
+            raise kind(answer.reason, code=answer.code, field=answer.field)
         self._doorbell.ring(PENDING)
         return BatchHandle(self, answer.id, idempotent_hit=not answer.created)
 

@@ -50,6 +50,7 @@ STATUS: Mapping[type[errors.FerrymanError], int] = {
     errors.TaskAlreadyLive: 409,
     errors.ScheduleBusy: 409,
     errors.AgentDuplicate: 409,
+    errors.BatchDuplicate: 409,
     errors.TurnRefused: 409,
     errors.TurnLost: 409,
     errors.CommandDuplicate: 409,

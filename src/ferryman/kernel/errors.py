@@ -396,6 +396,13 @@ class BatchRefused(FerrymanError):
     advice = "The code in the details says why, the field what to correct; nothing was stored."
 
 
+class BatchDuplicate(BatchRefused):
+    """A batch with this key exists and differs from the request."""
+
+    code = "BATCH_DUPLICATE"
+    advice = "Choose another key, or send the same request again; the field says what differs."
+
+
 class BatchNotFound(FerrymanError):
     """There is no such batch."""
 

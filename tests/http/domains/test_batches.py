@@ -20,12 +20,22 @@ async def test_a_batch_is_forked_joined_and_read(app: Ferryman, client: Client) 
         forked = await client.post(f"/v1/batches?wait={SECONDS}", asked("echo", "echo"), Idempotency_Key="k1")
     assert (forked.status, forked.json["idempotent_hit"]) == (201, False)
     assert forked.json["result"]["status"] == "success"
-    told = [(each["task_index"], each["summary"]) for each in forked.json["result"]["results"]]
-    assert told == [(0, "said go 0"), (1, "said go 1")]
+    results = [(each["task_index"], each["summary"]) for each in forked.json["result"]["results"]]
+    assert results == [(0, "said go 0"), (1, "said go 1")]
     assert all("error" not in each for each in forked.json["result"]["results"])
     where = forked.headers["Location"]
     again = await client.post("/v1/batches", asked("echo", "echo"), Idempotency_Key="k1")
     assert (again.status, again.json["idempotent_hit"], again.headers["Location"]) == (200, True, where)
+    others = [
+        asked("echo"),
+        asked("echo", "asker"),
+        asked("echo", "echo", fail_fast=True),
+        asked("echo", "echo", deadline_seconds=9),
+    ]
+    told = [await client.post("/v1/batches", each, Idempotency_Key="k1") for each in others]
+    assert [(each.status, each.json["code"], each.json["details"]["field"]) for each in told] == [
+        (409, "BATCH_DUPLICATE", field) for field in ("tasks", "tasks[1]", "fail_fast", "deadline_seconds")
+    ]
     assert (await client.get(f"{where}/result")).json == forked.json["result"]
     assert [each["status"] for each in (await client.get(f"{where}/tasks")).json] == ["success", "success"]
     tree = (await client.get(f"{where}/tree")).json

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from ferryman import Ferryman, FerrymanError
+from ferryman import Budget, Ferryman, FerrymanError
 from ferryman.agents.model import Rejected
 from ferryman.app.doors import Doors
 from ferryman.http import server
@@ -86,7 +86,7 @@ DOORS: dict[str, tuple[Call, str]] = {
     "a box to write": (lambda b, a: b.agents.enqueue("bea", "x", output_box=a.box), "box_unknown"),
     "a budget": (lambda b, a: b.agents.enqueue("bea", "x", budget=a.batch), "budget_unknown"),
     "a turn to take back": (lambda b, a: b.agents.cancel(a.waiting), "not_queued"),
-    "a batch's id": (lambda b, a: b.batches.fork([NEW], id=a.batch), "BATCH_REFUSED"),
+    "a batch's id": (lambda b, a: b.batches.fork([NEW], id=a.batch), "BATCH_DUPLICATE"),
     "a batch to wait for": (lambda b, a: b.batches.wait(a.batch, timeout=1), "BATCH_NOT_FOUND"),
     "a command to wait for": (lambda b, a: b.commands.wait(a.command, timeout=1), "COMMAND_NOT_FOUND"),
     "a plan to wait for": (lambda b, a: b.ingest.wait(a.plan, timeout=1), "INGEST_NOT_FOUND"),
@@ -195,3 +195,19 @@ async def test_two_orders_with_one_id_in_one_set_are_one_turn_of_one_tenant(app:
     answers = await asyncio.gather(doors[0].enqueue("bob", 0), *(door.enqueue("bob", 1, turn=id) for door in doors))
     assert [each.status for each in answers] == ["accepted", "accepted", "rejected"]
     assert answers[2].code == "turn_conflict"
+
+
+async def test_what_one_tenant_cannot_store_does_not_spoil_anothers(app: Ferryman) -> None:
+    doors = [app.of("default").agents, app.of("other").agents]
+    for door in doors:
+        await door.ensure("bob", "echo")
+    too_much = Budget(tokens=2**70)
+
+    answers = await asyncio.gather(
+        doors[0].enqueue("bob", 0),
+        doors[0].send("bob", 1, budget=too_much),
+        doors[1].send("bob", 2),
+        return_exceptions=True,
+    )
+
+    assert [type(each).__name__ for each in answers] == ["Accepted", "StatementRefused", "TurnHandle"]
