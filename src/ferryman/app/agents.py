@@ -1,16 +1,16 @@
 """The door to agents: what users reach as `app.agents`.
 
-A message from one caller travels alone, at once; those that come while it is under way share the next trip (kernel/gather.py).
+A message from one caller travels alone, at once; those that come while it is under way share the next trip (messages.py).
 A caller's own transaction is taken by the functions of `ferryman.agents.intake` as they are.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
 from ferryman.agents import intake
@@ -29,33 +29,17 @@ from ferryman.agents.model import (
     Stop,
 )
 from ferryman.agents.work.profiles import Budget, Profiles
+from ferryman.app.messages import Beside, Messages
 from ferryman.app.reads import Reads
-from ferryman.app.repeat import repeated
 from ferryman.app.turns import TurnHandle
 from ferryman.kernel import errors, ids
-from ferryman.kernel.db import Tx
 from ferryman.kernel.doorbell import Doorbell
-from ferryman.kernel.gather import Gather
 from ferryman.kernel.pool import Database, Line, spoken
 from ferryman.kernel.stream import Streams
 
-PATIENCE = timedelta(seconds=10)
 KNOWN_MAX = 10_000
 
 Function = Callable[..., Any]
-Thing = TypeVar("Thing")
-
-
-class Beside(NamedTuple):
-    """What a turn is given beside its instruction: a budget for it and all that it leads to, fields its result must have."""
-
-    budget_id: UUID | None
-    budget: Budget | None
-    card: UUID | None
-    fields: Sequence[str]
-
-
-NOTHING = Beside(None, None, None, ())
 
 
 class Ensured(NamedTuple):
@@ -84,9 +68,7 @@ class Agents(Reads):
         self._profiles = profiles
         self._known: dict[tuple[str, str], str] = {}
         self.parties = parties
-        self._lines = [line(), line()]
-        self._orders: Gather[tuple[Order, Beside], Answer] = Gather(self._enqueue)
-        self._reports: Gather[Report, Answer] = Gather(self._report)
+        self._messages = Messages(doorbell, parties, line=line)
 
     def of(self, tenant: str) -> Agents:
         """Return the same door for one tenant."""
@@ -96,10 +78,7 @@ class Agents(Reads):
 
     async def close(self) -> None:
         """Let go."""
-        await self._orders.stop()
-        await self._reports.stop()
-        for line in self._lines:
-            await line.close()
+        await self._messages.close()
 
     # Agents
 
@@ -174,7 +153,7 @@ class Agents(Reads):
         with spoken():
             if budget is not None and not await self._has_budget(budget):
                 return Rejected("budget_unknown", f"There is no budget {budget}.")
-            return await self._orders((order, NOTHING))
+            return await self._messages.order(order)
 
     async def _has_budget(self, budget: UUID) -> bool:
         async with self._db.transaction() as tx:
@@ -218,7 +197,7 @@ class Agents(Reads):
         beside = Beside(order.turn if budget else None, budget, ids.new_id() if result_fields else None, result_fields)
         order = replace(order, budget=beside.budget_id, inherited=(beside.card,) if beside.card else ())
         with spoken():
-            answer = await self._orders((order, beside))
+            answer = await self._messages.order(order, beside)
         if not isinstance(answer, Accepted):
             raise errors.TurnRefused(f"{answer.reason}", code=answer.code, status=answer.status)
         return TurnHandle(self, answer.id, agent_id, idempotent_hit=not answer.created)
@@ -248,7 +227,7 @@ class Agents(Reads):
             turn_epoch=turn_epoch,
         )
         with spoken():
-            return await self._reports(said)
+            return await self._messages.report(said)
 
     async def cancel(self, turn: UUID) -> Answer:
         """Take back a turn that still waits in line."""
@@ -289,28 +268,6 @@ class Agents(Reads):
         after.ring(self._doorbell)
         return answer
 
-    # Sets
-
-    async def _enqueue(self, asked: list[tuple[Order, Beside]]) -> list[Answer | Exception]:
-        return await _alone_if_refused(asked, lambda some: repeated(lambda: self._enqueue_once(some), PATIENCE))
-
-    async def _enqueue_once(self, asked: list[tuple[Order, Beside]]) -> list[Answer | Exception]:
-        after = Aftermath()
-        async with self._lines[0].transaction() as tx:
-            answers = await intake.enqueue(tx, [order for order, _ in asked], self.parties, after=after)
-            for (order, beside), answer in zip(asked, answers, strict=True):
-                if isinstance(answer, Accepted) and answer.created:
-                    await self._lay(tx, order, beside)
-        after.ring(self._doorbell)
-        return list(answers)
-
-    async def _lay(self, tx: Tx, order: Order, beside: Beside) -> None:
-        """Store what a turn was given beside its instruction."""
-        if beside.budget is not None and beside.budget_id is not None:
-            await budgets.create(tx, beside.budget_id, tenant=order.tenant, **asdict(beside.budget))
-        if beside.card is not None:
-            await intake.cards.require(tx, beside.card, beside.fields, tenant=order.tenant, turn=order.turn)
-
     async def _profile_of(self, agent_id: str) -> str | None:
         """Return the profile of an agent, where profiles are registered here; it never changes."""
         key = (self._tenant, agent_id)
@@ -324,25 +281,3 @@ class Agents(Reads):
                 self._known.clear()
             self._known[key] = found[0].profile
         return self._known.get(key)
-
-    async def _report(self, reports: list[Report]) -> list[Answer | Exception]:
-        return await _alone_if_refused(reports, lambda some: repeated(lambda: self._report_once(some), PATIENCE))
-
-    async def _report_once(self, reports: list[Report]) -> list[Answer | Exception]:
-        after = Aftermath()
-        async with self._lines[1].transaction() as tx:
-            answers = await intake.report(tx, reports, self.parties, after=after)
-        after.ring(self._doorbell)
-        return list(answers)
-
-
-async def _alone_if_refused(
-    things: list[Thing], send: Callable[[list[Thing]], Awaitable[list[Answer | Exception]]]
-) -> list[Answer | Exception]:
-    """Send a set. If PostgreSQL refuses one of it, each goes alone: the others must not suffer by their company."""
-    try:
-        return await send(things)
-    except errors.StatementRefused as refused:
-        if len(things) == 1:
-            return [refused]
-        return [each for thing in things for each in await _alone_if_refused([thing], send)]

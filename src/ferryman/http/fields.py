@@ -6,7 +6,7 @@ from typing import Annotated
 from uuid import UUID
 
 from fastapi import Path, Query
-from pydantic import StringConstraints
+from pydantic import Field, StringConstraints
 
 TOKEN = r"^[A-Za-z0-9_:-]{1,200}$"
 NAME = r"^[A-Za-z0-9_.:-]{1,200}$"
@@ -18,6 +18,7 @@ WHOLE_MAX = 2**63 - 1
 Token = Annotated[str, StringConstraints(pattern=TOKEN)]
 Name = Annotated[str, StringConstraints(pattern=NAME)]
 Key = Annotated[str, StringConstraints(pattern=KEY)]
+Whole = Annotated[int, Field(ge=0, le=WHOLE_MAX)]
 
 AgentId = Annotated[str, Path(pattern=TOKEN, description="The agent's id.")]
 CallId = Annotated[str, Path(pattern=KEY, description="The id of the call, as its card names it.")]

@@ -20,9 +20,12 @@ from ferryman.http.defence import Defence
 from ferryman.http.doorkeeper import Doorkeeper, Wrongs
 from ferryman.http.routes import (
     agents,
+    async_tasks,
     batches,
+    calls,
     cards,
     commands,
+    cursors,
     health,
     ingest,
     relays,
@@ -39,10 +42,13 @@ ROUTERS: Sequence[APIRouter] = (
     tokens.router,
     agents.router,
     turns.router,
+    calls.router,
     cards.router,
     batches.router,
     commands.router,
+    async_tasks.router,
     ingest.router,
+    cursors.router,
     webhooks.router,
     relays.router,
 )

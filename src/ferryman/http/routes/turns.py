@@ -1,4 +1,4 @@
-"""Turns over HTTP: agents are asked for them, their results waited for, their calls answered from outside."""
+"""Turns over HTTP: agents are asked for them, their results waited for."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fastapi import APIRouter, Response
 from fastapi.responses import StreamingResponse
 from pydantic import Field
 
-from ferryman.agents.model import Accepted, StepRecord, TurnRecord
+from ferryman.agents.model import StepRecord, TurnRecord
 from ferryman.agents.states import TurnStatus
 from ferryman.agents.work.profiles import Budget
 from ferryman.app.agents import Agents
@@ -19,7 +19,8 @@ from ferryman.http import speech
 from ferryman.http.answers import LIMIT, Asked, Limit, Page, Shape, also, page
 from ferryman.http.bodies import RepeatKey, asks, takes
 from ferryman.http.callers import Reading, Writing
-from ferryman.http.fields import WHOLE_MAX, AgentId, Before, CallId, Wait
+from ferryman.http.fields import AgentId, Before, Wait, Whole
+from ferryman.http.routes.calls import refusal
 from ferryman.kernel import errors, payload
 
 router = APIRouter(tags=["turns"])
@@ -27,9 +28,6 @@ router = APIRouter(tags=["turns"])
 # A turn that is asked for with a key has an id made of it, so that a repeat meets it.
 KEYED = UUID("6b0f5f4e-51f6-5a0f-9d0c-6f1c0b8a7a11")
 YEAR_SECONDS = 365 * 86400
-CONFLICTS = ("agent_busy", "turn_conflict", "output_box_taken", "stale_epoch")
-
-Whole = Annotated[int, Field(ge=0, le=WHOLE_MAX)]
 
 
 class Spend(Asked):
@@ -141,23 +139,6 @@ class Stopped(Shape):
     code: str | None
 
 
-class ToolResult(Asked):
-    """What a call came to, from whoever did it."""
-
-    status: str = "success"
-    result: Any = None
-    error: dict[str, Any] | None = None
-    after_execution: str | None = None
-    turn_epoch: Whole | None = None
-
-
-class Reported(Shape):
-    """What became of a result: `effect` is false for one that came too late, or second."""
-
-    status: str
-    effect: bool
-
-
 @router.post(
     "/agents/{agent_id}/turns",
     status_code=201,
@@ -192,16 +173,6 @@ async def send(
         response.status_code = 200
     response.headers["Location"] = f"/v1/turns/{turn.id}"
     return {"turn_id": turn.id, "agent_id": agent_id, "idempotent_hit": turn.idempotent_hit}
-
-
-def refusal(code: Any, reason: str, **details: Any) -> errors.FerrymanError:
-    """Return the error that an answer which is not "accepted" is told as; the domain's own code is in its details."""
-    if code == "agent_unknown":
-        return errors.AgentNotFound(reason, **details)
-    if code == "call_unknown":
-        return errors.CallNotFound(reason, **details)
-    kind = errors.TurnRefused if code in CONFLICTS else errors.AgentInvalidRequest
-    return kind(reason, code=code, **details)
 
 
 @router.get("/agents/{agent_id}/turns", response_model=Page[Turn], summary="List the turns of an agent")
@@ -292,26 +263,3 @@ async def stop(visit: Writing, turn_id: UUID, asked: Annotated[Stop, asks(Stop, 
         raise errors.TurnRefused(told, code="ended", status=found.turn_status)
     answer = await visit.doors.agents.stop(turn_id, epoch=asked.turn_epoch, reason=asked.reason)
     return {"status": answer.status, "code": answer.code}
-
-
-@router.post(
-    "/tool-results/{tool_call_id}",
-    response_model=Reported,
-    openapi_extra=takes(ToolResult),
-    summary="Answer a call of a turn",
-)
-async def report(
-    visit: Writing, tool_call_id: CallId, asked: Annotated[ToolResult, asks(ToolResult)]
-) -> dict[str, Any]:
-    """Answer a call that a turn waits for, from outside. The first answer counts; a later one has no effect."""
-    answer = await visit.doors.agents.report(
-        tool_call_id,
-        status=asked.status,
-        result=asked.result,
-        error=asked.error,
-        after_execution=asked.after_execution,
-        turn_epoch=asked.turn_epoch,
-    )
-    if not isinstance(answer, Accepted):
-        raise refusal(answer.code, answer.reason, status=answer.status)
-    return {"status": answer.status, "effect": answer.effect}
