@@ -9,7 +9,7 @@ import pytest
 
 from ferryman.agents import intake
 from ferryman.agents.intake.timeline import timeline
-from ferryman.agents.model import NewAgent, Source
+from ferryman.agents.model import Card, NewAgent, Source
 from ferryman.agents.store import inbox
 from ferryman.kernel import ids
 from tests.agents.house import TENANT, House
@@ -61,6 +61,46 @@ async def test_an_agents_turns_are_listed_newest_first(house: House) -> None:
     assert await turns(before=edge) == [second, taken.id]
     assert await turns(tenant="other") == []
     assert len(await turns(agent="bob")) == 1
+
+
+async def test_turns_of_one_moment_are_read_on_after_the_last_of_a_page(house: House) -> None:
+    await house.agent()
+    made = [await house.enqueue(instruction=n) for n in range(4)]
+    await house.write("update ferryman.agent_inbox set created_at = '2026-01-01Z'")
+    await house.write("update ferryman.agent_inbox set created_at = '2025-01-01Z' where id = $1", made[0])
+    order = [*sorted(made[1:], reverse=True), made[0]]
+
+    async def after(last: UUID) -> list[UUID]:
+        edge = (await house.turn(last)).created_at
+        async with house.db.session() as tx:
+            page = await intake.read.turns_of(tx, "ann", tenant=TENANT, before=edge, last=last, limit=2)
+        return [each.id for each in page]
+
+    assert [await after(each) for each in order] == [order[1:3], order[2:4], order[3:4], []]
+
+
+async def test_the_cards_of_a_box_are_read_in_order_a_page_at_a_time(house: House) -> None:
+    box, empty = ids.new_id(), ids.new_id()
+    facts = [
+        Card(tenant=TENANT, id=ids.new_id(), type="agent.thought", role="agent", author="ann", content=n)
+        for n in range(3)
+    ]
+    order = [facts[2].id, facts[0].id, facts[1].id]
+    async with house.db.transaction() as tx:
+        await intake.cards.pack(tx, facts, {box: order, empty: []}, tenant=TENANT)
+
+    async def read(box: UUID, *, tenant: str = TENANT, after: int = 0, limit: int | None = None) -> list[UUID] | None:
+        async with house.db.session() as tx:
+            found = await intake.read.page_of(tx, box, tenant=tenant, after=after, limit=limit)
+        return None if found is None else [each.id for each in found]
+
+    assert await read(box) == order
+    assert await read(box, limit=2) == order[:2]
+    assert await read(box, after=1, limit=1) == order[1:2]
+    assert await read(box, after=3) == []
+    assert await read(empty) == []
+    assert await read(ids.new_id()) is None
+    assert await read(box, tenant="other") is None
 
 
 async def test_a_timeline_tells_moves_and_calls_of_one_turn_in_order(house: House) -> None:

@@ -175,15 +175,22 @@ async def test_a_claim_whose_answer_is_lost_is_handed_back_without_waiting_for_i
 
 
 @pytest.mark.contract("K24")
-async def test_a_cancel_whose_answer_is_lost_cancels(database_url: str) -> None:
+async def test_a_cancel_whose_answer_is_lost_says_what_it_cancelled(database_url: str) -> None:
+    async with opened(database_url) as (other, _):
+        before = await other.tasks.create("echo", word="before")
+        await before.cancel()
     async with wired(database_url) as (wire, url), opened(url) as (app, _):
+        async with app.database.session() as tx:
+            await tx.fetch("update ferryman.tasks set finished_at = finished_at - interval '1 h'")
         handle = await app.tasks.create("echo", word="x")
         wire.cut_reply("COMMIT")
 
-        await handle.cancel()
+        done = await app.tasks.cancel(before.id, handle.id)
 
         assert wire.cuts == 1
-        assert (await row(database_url))["state"] == "cancelled"
+        assert done == [handle.id]
+        assert await app.tasks.cancel(handle.id) == []
+        assert (await handle.refresh()).state == "cancelled"
     assert await cargo.broken(database_url) == []
 
 

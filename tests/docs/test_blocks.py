@@ -1,4 +1,4 @@
-"""Every Python block of the pages is run, against a real database, and so is every `$ ferryman …` of a console block.
+"""Every Python block of the pages is run, against a real database; so are `$ ferryman …` and `$ curl …` of console blocks.
 
 The blocks of a page run in order and share their names, as if they were typed one after the other. A block may `await` at
 its top level, as in `python -m asyncio`. A page that defines tests is run by pytest instead.
@@ -24,6 +24,7 @@ import pytest
 
 from ferryman.app.embedded import keeper, place
 from ferryman.app.embedded.locks import Lock
+from tests.docs import curl
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 BLOCK = re.compile(r"^```(?P<kind>python|console)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -67,6 +68,8 @@ def run(page: Path) -> None:
         for block in blocks(page):
             if block.kind == "console":
                 type_in(block)
+                if curl.commands(block.code):
+                    runner.run(curl.type_in(block.code, names))
                 continue
             code = compile(block.placed(), str(page), "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
             running = types.FunctionType(code, names)()

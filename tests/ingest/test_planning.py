@@ -272,3 +272,14 @@ async def test_a_schedule_fires_tasks_that_plan(database_url: str) -> None:
         assert answer["made"] is True
         [(kind, job)] = await here.fetch("select trigger_type, job from ferryman.ingest_schedule_instance")
         assert (kind, job) == ("SCHEDULE", str(standing.id))
+
+
+@pytest.mark.contract("I16")
+async def test_plans_are_told_newest_first_a_page_at_a_time(database_url: str) -> None:
+    async with harbour(database_url) as here:
+        made = [(await here.plan(since=DAWN + n * HOUR, until=DAWN + (n + 1) * HOUR)).id for n in range(3)]
+        page = [each.id for each in await here.app.ingest.status(limit=2)]
+        rest = [each.id for each in await here.app.ingest.status(before=page[-1], limit=2)]
+
+        assert page + rest == made[::-1]
+        assert await here.app.ingest.status(before=rest[-1]) == []

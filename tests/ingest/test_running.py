@@ -269,6 +269,12 @@ async def test_a_bad_record_is_put_aside_and_the_batch_goes_on(database_url: str
         ]
         assert only(await here.app.ingest.status()).quarantined == 2
         assert await here.states("task") == ["SUCCEEDED"]
+        await here.fetch("update ferryman.ingest_quarantine set created_at = '2026-01-01Z'")
+        [first] = await here.app.ingest.quarantine(SOURCE, limit=1)
+        [second] = await here.app.ingest.quarantine(SOURCE, before=(UUID(first["batch"]), first["no"]))
+        assert {first["item"]["id"], second["item"]["id"]} == {3, 11}
+        assert await here.app.ingest.quarantine(SOURCE, before=(UUID(second["batch"]), second["no"])) == []
+        assert await here.app.of("other").ingest.quarantine(SOURCE) == []
 
 
 @pytest.mark.contract("I8")

@@ -11,6 +11,7 @@ from ferryman.kernel.pool import Session
 from ferryman.tasks import store
 from ferryman.tasks.intake import read
 from ferryman.tasks.states import CANCELLED, FAILED, READY, RUNNING, SUCCEEDED, TASK
+from ferryman.tasks.store import reads
 from ferryman.testing import plant
 from tests.sql.moves import EPOCH, HOUR, SECOND, SOUND, outcome
 
@@ -349,3 +350,18 @@ async def test_a_worker_is_read_by_its_boot_id(given: Session) -> None:
     found = [await store.worker(given, boot) for boot in (first, second, ids.boot_id())]
 
     assert [row and (row["boot_id"], row["tenant"]) for row in found] == [(first, "acme"), (second, None), None]
+
+
+@pytest.mark.contract("K24", "K12")
+async def test_only_what_a_tenant_has_just_cancelled_is_told_of_a_lost_cancel(given: Session) -> None:
+    just = await plant(given, TASK, CANCELLED, finished_at=-SECOND)
+    others = [
+        await plant(given, TASK, CANCELLED, finished_at=-HOUR),
+        await plant(given, TASK, SUCCEEDED, finished_at=-SECOND),
+        await plant(given, TASK, CANCELLED, finished_at=-SECOND, tenant="acme"),
+    ]
+    await plant(given, TASK, CANCELLED, finished_at=-SECOND)  # nobody asks about it
+
+    found = await reads.cancelled(given, [just, *others], tenant="default", within=timedelta(minutes=1))
+
+    assert found == [just]

@@ -52,8 +52,15 @@ async def test_agents_are_made_asked_watched_explained_and_stopped(database_url:
             calls = await waiting(app, UUID(turn))
         explained = await run("explain", turn)
         drawn = await run("agent", "timeline", turn)
+        second = (await run("agent", "send", "cleo", "and that", "--json")).json["turn"]
         stopped = await run("agent", "stop", turn)
+        async with asyncio.timeout(20):
+            [call] = await waiting(app, UUID(second))
+        reports = [await run("agent", "report", call.details["tool_call_id"], '"yes"') for _ in range(2)]
+        end = await app.agents.wait(UUID(second))
+        cards = await run("agent", "cards", str(end.output_box_id), "--json")
         listed = await run("agent", "turns", "cleo", "--json")
+        older = await run("agent", "turns", "cleo", "--before", second, "--json")
     shown = await run("agent", "show", "cleo")
     ended = await run("explain", turn)
 
@@ -65,7 +72,10 @@ async def test_agents_are_made_asked_watched_explained_and_stopped(database_url:
     assert "step think" in drawn.out
     assert "call outside" in drawn.out
     assert stopped.out.startswith("accepted")
-    assert [each["id"] for each in listed.json["turns"]] == [turn]
+    assert [each["id"] for each in listed.json["turns"]] == [second, turn]
+    assert [each["id"] for each in older.json["turns"]] == [turn]
+    assert [each.code for each in reports] == [0, 5]
+    assert [each["content"] for each in cards.json["cards"] if each["type"] == "task.deliverable"] == ["yes"]
     assert "stopped" in shown.out
     assert "It has ended as failed, stopped." in ended.out
 

@@ -1,6 +1,6 @@
 """The door to agents: what users reach as `app.agents`.
 
-A message from one caller travels alone, at once; those that come while it is under way share the next trip (kernel/gather.py).
+A message from one caller travels alone, at once; those that come while it is under way share the next trip (messages.py).
 A caller's own transaction is taken by the functions of `ferryman.agents.intake` as they are.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Literal, NamedTuple
 from uuid import UUID
@@ -23,34 +23,30 @@ from ferryman.agents.model import (
     Answer,
     NewAgent,
     Order,
+    Rejected,
     Report,
     Source,
     Stop,
 )
 from ferryman.agents.work.profiles import Budget, Profiles
+from ferryman.app.messages import Beside, Messages
 from ferryman.app.reads import Reads
-from ferryman.app.repeat import repeated
 from ferryman.app.turns import TurnHandle
 from ferryman.kernel import errors, ids
-from ferryman.kernel.db import Tx
 from ferryman.kernel.doorbell import Doorbell
-from ferryman.kernel.gather import Gather
 from ferryman.kernel.pool import Database, Line, spoken
 from ferryman.kernel.stream import Streams
 
-PATIENCE = timedelta(seconds=10)
 KNOWN_MAX = 10_000
 
 Function = Callable[..., Any]
 
 
-class Beside(NamedTuple):
-    """What a turn is given beside its instruction: a budget for it and all that it leads to, fields its result must have."""
+class Ensured(NamedTuple):
+    """An agent that is there now, and whether it was before."""
 
-    budget_id: UUID | None
-    budget: Budget | None
-    card: UUID | None
-    fields: Sequence[str]
+    agent: AgentRecord
+    idempotent_hit: bool
 
 
 class Agents(Reads):
@@ -71,11 +67,8 @@ class Agents(Reads):
         super().__init__(db, doorbell, streams, tenant=tenant)
         self._profiles = profiles
         self._known: dict[tuple[str, str], str] = {}
-        self._beside: dict[UUID, Beside] = {}
         self.parties = parties
-        self._lines = [line(), line()]
-        self._orders: Gather[Order, Answer] = Gather(self._enqueue)
-        self._reports: Gather[Report, Answer] = Gather(self._report)
+        self._messages = Messages(doorbell, parties, line=line)
 
     def of(self, tenant: str) -> Agents:
         """Return the same door for one tenant."""
@@ -85,10 +78,7 @@ class Agents(Reads):
 
     async def close(self) -> None:
         """Let go."""
-        await self._orders.stop()
-        await self._reports.stop()
-        for line in self._lines:
-            await line.close()
+        await self._messages.close()
 
     # Agents
 
@@ -112,17 +102,21 @@ class Agents(Reads):
 
     async def ensure(self, agent_id: str, profile: str | Function, /, **options: Any) -> AgentRecord:
         """Return an agent, made first if it is not there; one of another profile is refused."""
+        return (await self.accept(agent_id, profile, **options)).agent
+
+    async def accept(self, agent_id: str, profile: str | Function, /, **options: Any) -> Ensured:
+        """Do as `ensure` does, and tell whether the agent was there before."""
         name = self._profiles.name_of(profile)
         known = self._profiles.profiles.get(name)
         if known is not None:
             options = {"when_busy": known.when_busy, "worker_target": known.worker_target, **options}
-        await self.create(agent_id, profile=name, **options)
+        made = await self.create(agent_id, profile=name, **options)
         found = await self.get(agent_id)
         if found.profile != name:
-            raise errors.AgentInvalidRequest(
+            raise errors.AgentDuplicate(
                 f"profile: the agent {agent_id} is a {found.profile}, not a {name}.", field="profile"
             )
-        return found
+        return Ensured(found, idempotent_hit=not made)
 
     # Turns
 
@@ -157,7 +151,13 @@ class Agents(Reads):
             payload=payload,
         )
         with spoken():
-            return await self._orders(order)
+            if budget is not None and not await self._has_budget(budget):
+                return Rejected("budget_unknown", f"There is no budget {budget}.")
+            return await self._messages.order(order)
+
+    async def _has_budget(self, budget: UUID) -> bool:
+        async with self._db.transaction() as tx:
+            return await budgets.read(tx, budget, tenant=self._tenant) is not None
 
     async def send(
         self,
@@ -166,6 +166,7 @@ class Agents(Reads):
         /,
         *,
         turn: UUID | None = None,
+        context_box: UUID | None = None,
         channel: str = "default",
         result_fields: Sequence[str] = (),
         wall_time: timedelta | float | None = None,
@@ -174,9 +175,12 @@ class Agents(Reads):
     ) -> TurnHandle:
         """Ask an agent for a turn, and return it in hand; an answer that is not "accepted" is raised.
 
-        `turn` makes a repeat harmless. `result_fields` are required of `submit_result`. Messages that are sent at one time
-        share a trip.
+        `turn` makes a repeat harmless. In place of an instruction (None) the turn may read a `context_box` that exists.
+        `result_fields` are required of `submit_result`. Messages that are sent at one time share a trip.
         """
+        if context_box is not None and result_fields:
+            told = "result_fields: expected none beside a context box, which holds its own."
+            raise errors.AgentInvalidRequest(told, field="result_fields")
         found = self._profiles.profiles.get((await self._profile_of(agent_id)) or "")
         budget = budget or (None if found is None else found.budget)
         wall = wall_time if wall_time is not None else (None if found is None else found.limits.wall_time)
@@ -185,21 +189,18 @@ class Agents(Reads):
             agent_id=agent_id,
             turn=turn or ids.new_id(),
             instruction=instruction,
+            context_box=context_box,
             channel=channel,
             wall_time=timedelta(seconds=wall) if isinstance(wall, int | float) else wall,
             payload=payload,
         )
         beside = Beside(order.turn if budget else None, budget, ids.new_id() if result_fields else None, result_fields)
         order = replace(order, budget=beside.budget_id, inherited=(beside.card,) if beside.card else ())
-        self._beside[order.turn] = beside
-        try:
-            with spoken():
-                answer = await self._orders(order)
-        finally:
-            self._beside.pop(order.turn, None)
+        with spoken():
+            answer = await self._messages.order(order, beside)
         if not isinstance(answer, Accepted):
             raise errors.TurnRefused(f"{answer.reason}", code=answer.code, status=answer.status)
-        return TurnHandle(self, answer.id, agent_id)
+        return TurnHandle(self, answer.id, agent_id, idempotent_hit=not answer.created)
 
     async def report(
         self,
@@ -226,7 +227,7 @@ class Agents(Reads):
             turn_epoch=turn_epoch,
         )
         with spoken():
-            return await self._reports(said)
+            return await self._messages.report(said)
 
     async def cancel(self, turn: UUID) -> Answer:
         """Take back a turn that still waits in line."""
@@ -267,29 +268,6 @@ class Agents(Reads):
         after.ring(self._doorbell)
         return answer
 
-    # Sets
-
-    async def _enqueue(self, orders: list[Order]) -> list[Answer | Exception]:
-        return await repeated(lambda: self._enqueue_once(orders), PATIENCE)
-
-    async def _enqueue_once(self, orders: list[Order]) -> list[Answer | Exception]:
-        after = Aftermath()
-        async with self._lines[0].transaction() as tx:
-            answers = await intake.enqueue(tx, orders, self.parties, after=after)
-            for order, answer in zip(orders, answers, strict=True):
-                beside = self._beside.get(order.turn)
-                if beside is not None and isinstance(answer, Accepted) and answer.created:
-                    await self._lay(tx, order, beside)
-        after.ring(self._doorbell)
-        return list(answers)
-
-    async def _lay(self, tx: Tx, order: Order, beside: Beside) -> None:
-        """Store what a turn was given beside its instruction."""
-        if beside.budget is not None and beside.budget_id is not None:
-            await budgets.create(tx, beside.budget_id, tenant=order.tenant, **asdict(beside.budget))
-        if beside.card is not None:
-            await intake.cards.require(tx, beside.card, beside.fields, tenant=order.tenant, turn=order.turn)
-
     async def _profile_of(self, agent_id: str) -> str | None:
         """Return the profile of an agent, where profiles are registered here; it never changes."""
         key = (self._tenant, agent_id)
@@ -303,13 +281,3 @@ class Agents(Reads):
                 self._known.clear()
             self._known[key] = found[0].profile
         return self._known.get(key)
-
-    async def _report(self, reports: list[Report]) -> list[Answer | Exception]:
-        return await repeated(lambda: self._report_once(reports), PATIENCE)
-
-    async def _report_once(self, reports: list[Report]) -> list[Answer | Exception]:
-        after = Aftermath()
-        async with self._lines[1].transaction() as tx:
-            answers = await intake.report(tx, reports, self.parties, after=after)
-        after.ring(self._doorbell)
-        return list(answers)

@@ -31,12 +31,13 @@ CANCELED = "canceled"
 class BatchHandle:
     """One batch, in the hands of whoever forked it."""
 
-    __slots__ = ("_door", "id")
+    __slots__ = ("_door", "id", "idempotent_hit")
 
-    def __init__(self, door: Batches, id: UUID) -> None:
-        """Belong to a door."""
+    def __init__(self, door: Batches, id: UUID, *, idempotent_hit: bool = False) -> None:
+        """Belong to a door; `idempotent_hit` says that the batch was there before it was asked for."""
         self._door = door
         self.id = id
+        self.idempotent_hit = idempotent_hit
 
     async def record(self) -> BatchRecord:
         """Read the batch as it is now."""
@@ -89,7 +90,18 @@ class Batches:
         `fail_fast` and `deadline_seconds` are those of the source; `id` makes a repeat harmless; `budget` is for all that the
         batch leads to. BATCH_REFUSED says what is wrong, and then nothing was made.
         """
-        read = rules.read({"tasks": tasks, **asked}, self.ends.terms)
+        return await self.accept({"tasks": tasks, **asked}, id=id, channel=channel, budget=budget)
+
+    async def accept(
+        self,
+        asked: Mapping[str, Any],
+        *,
+        id: UUID | None = None,
+        channel: str = "default",
+        budget: Budget | None = None,
+    ) -> BatchHandle:
+        """Fork a batch from a request in the form of the source."""
+        read = rules.read(asked, self.ends.terms)
         batch = id or ids.new_id()
         caller = Caller(
             tenant=self._tenant,
@@ -100,9 +112,10 @@ class Batches:
         with spoken():
             answer = await self._fork(read, caller, batch, budget)
         if isinstance(answer, Refused):
-            raise errors.BatchRefused(answer.reason, code=answer.code, field=answer.field)
+            kind = errors.BatchDuplicate if answer.code == "conflict" else errors.BatchRefused
+            raise kind(answer.reason, code=answer.code, field=answer.field)
         self._doorbell.ring(PENDING)
-        return BatchHandle(self, answer.id)
+        return BatchHandle(self, answer.id, idempotent_hit=not answer.created)
 
     async def _fork(self, asked: Fork, caller: Caller, batch: UUID, budget: Budget | None) -> Forked | Refused:
         async with self._db.transaction() as tx:

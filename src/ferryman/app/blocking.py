@@ -12,14 +12,14 @@ from typing import Any, Self, TypeVar
 from uuid import UUID
 
 from ferryman.app.blocking_batches import BlockingBatches
+from ferryman.app.blocking_commands import BlockingCommands
+from ferryman.app.blocking_ingest import BlockingIngest
 from ferryman.app.blocking_turns import BlockingAgents
-from ferryman.app.commands import Commands
+from ferryman.app.blocking_webhooks import BlockingWebhooks
 from ferryman.app.ferryman import Ferryman
 from ferryman.app.handle import Handle
 from ferryman.app.queues import Queues
 from ferryman.app.schedules import Schedules
-from ferryman.commands.intake.read import Story
-from ferryman.commands.model import CommandRecord, Completion, Sent
 from ferryman.kernel import errors
 from ferryman.kernel.borrow import borrow_plain, drive
 from ferryman.tasks.intake.explain import Explanation
@@ -139,7 +139,17 @@ class Client:
     @property
     def commands(self) -> BlockingCommands:
         """The door to commands."""
-        return BlockingCommands(self)
+        return BlockingCommands(self.run, lambda: self._app.commands)
+
+    @property
+    def ingest(self) -> BlockingIngest:
+        """The door to ingestion."""
+        return BlockingIngest(self.run, lambda: self._app.ingest)
+
+    @property
+    def webhooks(self) -> BlockingWebhooks:
+        """The door to webhooks."""
+        return BlockingWebhooks(self.run, lambda: self._app.webhooks)
 
     @property
     def queues(self) -> BlockingQueues:
@@ -164,46 +174,6 @@ class Client:
     def run(self, work: Coroutine[Any, Any, Value]) -> Value:
         """Run any coroutine of the app's and wait for it."""
         return self._run(work)
-
-
-class BlockingCommands:
-    """Send commands, and ask about them."""
-
-    def __init__(self, client: Client) -> None:
-        """Go through the client's thread."""
-        self._client = client
-
-    @property
-    def _door(self) -> Commands:
-        return self._client.app.commands
-
-    def send(self, command_type: str, payload: Any = None, /, **options: Any) -> Sent:
-        """Send a command; the options are those of `app.commands.send`, but for the connection."""
-        return self._client.run(self._door.send(command_type, payload, **options))
-
-    def get(self, command_id: str | UUID) -> CommandRecord:
-        """Read a command."""
-        return self._client.run(self._door.get(command_id))
-
-    def wait(self, command_id: str | UUID, *, timeout: float | None = None) -> CommandRecord:
-        """Wait until a command has ended."""
-        return self._client.run(self._door.wait(command_id, timeout=timeout))
-
-    def story(self, correlation_id: str | UUID) -> Story:
-        """Read all that came of a command."""
-        return self._client.run(self._door.story(correlation_id))
-
-    def list(self, **filters: Any) -> Sequence[CommandRecord]:
-        """Read a page of commands, newest first."""
-        return self._client.run(self._door.list(**filters))
-
-    def cancel(self, command_id: str | UUID, *, reason: str | None = None) -> bool:
-        """Cancel a command that has not ended."""
-        return self._client.run(self._door.cancel(command_id, reason=reason))
-
-    def complete(self, **given: Any) -> Completion:
-        """Take a result from outside; the fields are those of `app.commands.complete`."""
-        return self._client.run(self._door.complete(**given))
 
 
 class BlockingQueues:

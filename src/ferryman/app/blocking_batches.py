@@ -9,6 +9,7 @@ from uuid import UUID
 
 from ferryman.app.batches import Batches
 from ferryman.app.blocking_turns import Runs
+from ferryman.batches.intake.read import Tree
 from ferryman.batches.model import BatchRecord, TaskRecord
 
 
@@ -23,6 +24,10 @@ class BlockingBatches:
     def fork(self, tasks: Sequence[Mapping[str, Any]], **asked: Any) -> UUID:
         """Ask several agents for turns at once; the options are those of `app.batches.fork`."""
         return self._run(self._door().fork(tasks, **asked)).id
+
+    def accept(self, asked: Mapping[str, Any], *, id: UUID | None = None) -> UUID:
+        """Fork a batch from a request in the form of the source; `id` makes a repeat harmless."""
+        return self._run(self._door().accept(asked, id=id)).id
 
     def result(self, batch: UUID, *, timeout: timedelta | float | None = None) -> Mapping[str, Any]:
         """Wait for the end of a batch and return what it came to."""
@@ -40,6 +45,10 @@ class BlockingBatches:
     def tasks(self, batch: UUID) -> Sequence[TaskRecord]:
         """Read the tasks of a batch, in order."""
         return self._run(self._door().tasks(batch))
+
+    def tree(self, batch: UUID) -> Tree:
+        """Read a batch with its tasks, and the batches that their turns forked."""
+        return self._run(self._door().tree(batch))
 
     def cancel(self, batch: UUID) -> bool:
         """End a batch and stop its children; false if it had ended."""

@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 from ferryman.agents.intake.timeline import Moment
-from ferryman.agents.model import AgentRecord, Answer, TurnRecord
+from ferryman.agents.model import AgentRecord, Answer, CardRecord, StepRecord, TurnRecord
 from ferryman.app.agents import Agents
 from ferryman.app.turns import TurnHandle
 
@@ -61,9 +61,29 @@ class BlockingAgents:
         """Read a page of an agent's turns."""
         return self._run(self._door().turns(agent_id, **which))
 
+    def turn(self, turn: UUID) -> TurnRecord:
+        """Read a turn: how far it is, or how it ended."""
+        return self._run(self._door().turn(turn))
+
     def timeline(self, turn: UUID) -> Sequence[Moment]:
         """Read what a turn did, in order."""
         return self._run(self._door().timeline(turn))
+
+    def steps(self, turn: UUID) -> Sequence[StepRecord]:
+        """Read the steps of a turn, in order."""
+        return self._run(self._door().steps(turn))
+
+    def card(self, card: UUID) -> CardRecord:
+        """Read a card."""
+        return self._run(self._door().card(card))
+
+    def cards(self, box: UUID, **which: Any) -> Sequence[CardRecord]:
+        """Read the cards of a box, in order."""
+        return self._run(self._door().cards(box, **which))
+
+    def wakeup(self, agent_id: str, *, dispatch_next: bool = False) -> Answer:
+        """Ring for an agent."""
+        return self._run(self._door().wakeup(agent_id, dispatch_next=dispatch_next))
 
 
 class BlockingTurn:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
@@ -119,6 +119,15 @@ class Commands:
         if connection is not None:
             return await self._send_lent(connection, command)
         return await (self._sends(command) if idempotency_key is None else self._keyed_sends(command))
+
+    async def accept(self, asked: Mapping[str, Any], *, connection: object = None) -> Sent:
+        """Send a command from a request in the form of the source: `{"command_type": …, "payload": …}`."""
+        fields = request.fields(asked)
+        return await self.send(
+            fields.get("command_type"), fields.get("payload"),  # type: ignore[arg-type]  # whatever it is, it is checked
+            session_id=fields.get("session_id"), idempotency_key=fields.get("idempotency_key"), scope=fields.get("scope"),
+            deadline=fields.get("deadline_seconds"), connection=connection,
+        )  # fmt: skip
 
     async def _send_set(self, line: Line, commands: list[NewCommand]) -> Sequence[Sent | Exception]:
         try:

@@ -203,11 +203,19 @@ class Ingest:
     # What is asked
 
     async def status(
-        self, plan_id: UUID | None = None, *, source: str | None = None, limit: int = 20
+        self,
+        plan_id: UUID | None = None,
+        *,
+        source: str | None = None,
+        before: UUID | None = None,
+        limit: int = 20,
     ) -> Sequence[Progress]:
-        """Tell how far plans are, the newest first: share of the window, rate, requests, records, errors, estimated end."""
+        """Tell how far plans are, the newest first: share of the window, rate, requests, records, errors, estimated end.
+
+        `before` is the last plan of the page before.
+        """
         async with self._session() as tx:
-            found = await read.status(tx, tenant=self.tenant, id=plan_id, source=source, limit=limit)
+            found = await read.status(tx, tenant=self.tenant, id=plan_id, source=source, before=before, limit=limit)
         gate = self.gate
         if not isinstance(gate, Rated):
             return found
@@ -238,10 +246,12 @@ class Ingest:
         async with self._session() as tx:
             return await read.blackbox(tx, id, tenant=self.tenant)
 
-    async def quarantine(self, source: str, *, limit: int = 50) -> list[dict[str, Any]]:
-        """Read the records that could not be taken, newest first."""
+    async def quarantine(
+        self, source: str, *, before: tuple[UUID, int] | None = None, limit: int = 50
+    ) -> list[dict[str, Any]]:
+        """Read the records that could not be taken, newest first; `before` is the last of the page before: batch and number."""
         async with self._session() as tx:
-            return await read.quarantine(tx, tenant=self.tenant, source=source, limit=limit)
+            return await read.quarantine(tx, tenant=self.tenant, source=source, before=before, limit=limit)
 
     async def gates(self) -> Sequence[GateRow]:
         """Tell how fast each source may be asked now, and why; for all tenants together, as a source sees them."""

@@ -75,14 +75,21 @@ class Reads:
             async with self._db.session() as tx:
                 found = await intake.cards.get(tx, [card], tenant=self._tenant)
         if not found:
-            raise errors.AgentInvalidRequest(f"There is no card {card}.", field="card")
+            raise errors.CardNotFound(f"There is no card {card}.", card=str(card))
         return found[0]
 
-    async def turns(self, agent_id: str, *, before: datetime | None = None, limit: int = 50) -> Sequence[TurnRecord]:
-        """Read a page of an agent's turns, newest first; `before` is when the last of the page before was made."""
+    async def turns(
+        self, agent_id: str, *, before: datetime | UUID | None = None, limit: int = 50
+    ) -> Sequence[TurnRecord]:
+        """Read a page of an agent's turns, newest first; `before` is the last of the page before, or a time."""
+        last = None
+        if isinstance(before, UUID):
+            last, before = before, (await self.turn(before)).created_at
         with spoken():
             async with self._db.session() as tx:
-                return await intake.read.turns_of(tx, agent_id, tenant=self._tenant, before=before, limit=limit)
+                return await intake.read.turns_of(
+                    tx, agent_id, tenant=self._tenant, before=before, last=last, limit=limit
+                )
 
     async def timeline(self, turn: UUID) -> Sequence[Moment]:
         """Read what a turn did, in order: its moves, its steps, its calls (A17)."""
@@ -108,14 +115,18 @@ class Reads:
             finally:
                 ended.cancel()
 
-    async def cards(self, box: UUID) -> Sequence[CardRecord]:
-        """Read the cards of a box, in order."""
+    async def cards(self, box: UUID, *, after: int = 0, limit: int | None = None) -> Sequence[CardRecord]:
+        """Read the cards of a box, in order: all, or so many after the first ones."""
         with spoken():
             async with self._db.session() as tx:
-                return await intake.read.cards(tx, box, tenant=self._tenant)
+                found = await intake.read.page_of(tx, box, tenant=self._tenant, after=after, limit=limit)
+        if found is None:
+            raise errors.BoxNotFound(f"There is no box {box}.", box=str(box))
+        return found
 
     async def steps(self, turn: UUID) -> Sequence[StepRecord]:
         """Read what a turn did, in order (A17)."""
+        await self.turn(turn)
         with spoken():
             async with self._db.session() as tx:
                 return await intake.read.steps(tx, turn, tenant=self._tenant)

@@ -10,28 +10,24 @@ from itertools import islice
 from typing import Any
 from uuid import UUID
 
+from ferryman.app.cancels import Cancels
 from ferryman.app.creates import Creates
 from ferryman.app.handle import Handle, Handles
 from ferryman.app.known import Function, Known, alone, or_empty, placed, said
-from ferryman.app.repeat import repeated
 from ferryman.kernel import errors, events, ids, payload, telemetry
 from ferryman.kernel.codec import PLAIN, Seal
-from ferryman.kernel.db import Row
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.pool import Database, Line, Session, spoken
-from ferryman.tasks.intake import cancel, read, signal
+from ferryman.tasks.intake import read, signal
 from ferryman.tasks.intake.create import Alike
 from ferryman.tasks.intake.explain import Explanation, explain
 from ferryman.tasks.intake.result import End, Progress, Waiting
 from ferryman.tasks.intake.retry import Retried
-from ferryman.tasks.joins import Aftermath
 from ferryman.tasks.model import Created, Draft, TaskRecord
 from ferryman.tasks.ports import Owners
 from ferryman.tasks.rules import keys, request
-from ferryman.tasks.states import CANCELLED, RUNNING
 from ferryman.tasks.work import context
 from ferryman.tasks.work.handlers import Handler
-from ferryman.tasks.work.lanes import named
 
 SET = 1000
 UNSAID = (None,) * 14
@@ -66,6 +62,7 @@ class Tasks:
         """
         self._db = db
         self._cancelling = cancels
+        self._cancels = Cancels(cancels, doorbell, owners, self._session, patience=patience)
         self._doorbell = doorbell
         self._known = known
         self._owners = owners
@@ -341,26 +338,7 @@ class Tasks:
         if connection is not None:
             return await self._creates.cancel_lent(connection, task_ids, tenant=self.tenant, reason=reason)
         wanted = await read.ids_of(self._session, task_ids, tenant=self.tenant)
-        rows, after = await repeated(lambda: self._cancel(wanted, reason), self._patience)
-        told = [row["id"] for row in rows]
-        if told:
-            hints = [str(id) for id in (*told, *after.cancelled)]
-            self._doorbell.ring("cancel", hints)
-            self._doorbell.ring("done", hints)
-            freed = {row["queue"] for row in rows if row["from_state"] == RUNNING.value}
-            if freed:
-                self._doorbell.ring("ready", [named(queue, "", keyed=True) for queue in freed])
-            telemetry.ended("task", CANCELLED.value, None, len(hints))
-        if after.lanes:
-            self._doorbell.ring("ready", after.lanes)
-        return told
-
-    async def _cancel(self, wanted: Sequence[UUID], reason: str | None) -> tuple[Sequence[Row], Aftermath]:
-        after = Aftermath()
-        rows = await cancel.cancel(
-            self._cancelling, self._owners, wanted, tenant=self.tenant, reason=reason, after=after
-        )
-        return rows, after
+        return await self._cancels.cancel(wanted, tenant=self.tenant, reason=reason)
 
     async def retry(self, *task_ids: str | UUID, untried: bool = False) -> Sequence[Retried]:
         """Try failed or cancelled tasks anew: each as a new task, whose `retry_of` names the old one.

@@ -41,13 +41,14 @@ class Door(Protocol):
 class TurnHandle:
     """One turn, in the hands of whoever asked for it."""
 
-    __slots__ = ("_door", "agent_id", "id")
+    __slots__ = ("_door", "agent_id", "id", "idempotent_hit")
 
-    def __init__(self, door: Door, id: UUID, agent_id: str) -> None:
-        """Belong to a door."""
+    def __init__(self, door: Door, id: UUID, agent_id: str, *, idempotent_hit: bool = False) -> None:
+        """Belong to a door; `idempotent_hit` says that the turn was there before it was asked for."""
         self._door = door
         self.id = id
         self.agent_id = agent_id
+        self.idempotent_hit = idempotent_hit
 
     async def record(self) -> TurnRecord:
         """Read the turn as it is now."""

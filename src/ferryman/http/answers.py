@@ -54,6 +54,12 @@ def page(items: Sequence[Any], *, limit: int, key: str = "id") -> dict[str, Any]
     return {"items": items, "next": None if last is None else str(last)}
 
 
+def also(status: int, shape: type[BaseModel]) -> dict[int | str, dict[str, Any]]:
+    """Describe a second good answer of an operation: 200 for what was there already, 202 for what goes on."""
+    told = {200: "It was there already.", 202: "It goes on."}
+    return {status: {"model": shape, "description": told[status]}}
+
+
 class Problem(BaseModel):
     """What went wrong (RFC 9457), with our stable code and what to do next."""
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import Depends, Header, Request
-from pydantic import BaseModel
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ValidationError
 
 from ferryman.kernel import errors, ids, payload
 
@@ -35,10 +36,37 @@ async def read(request: Request) -> dict[str, Any]:
 Body = Annotated[dict[str, Any], Depends(read)]
 
 
+def asks(shape: type[BaseModel], *, required: bool = True) -> Any:
+    """Return the dependency that reads a body of a shape; one that need not be there may be left out."""
+
+    async def given(request: Request) -> BaseModel:
+        raw = await request.body()
+        if raw or required:
+            await read(request)
+        try:
+            return shape.model_validate_json(raw or b"{}", strict=True)
+        except ValidationError as wrong:
+            raise RequestValidationError(wrong.errors()) from None
+
+    return Depends(given)
+
+
 def takes(shape: type[BaseModel], *, required: bool = True) -> dict[str, Any]:
     """Describe a body that is taken as it came, for the OpenAPI document."""
-    schema = shape.model_json_schema(ref_template="#/components/schemas/{model}")
-    return {"requestBody": {"required": required, "content": {JSON: {"schema": schema}}}}
+    schema = shape.model_json_schema()
+    whole = _whole(schema, schema.pop("$defs", {}))
+    return {"requestBody": {"required": required, "content": {JSON: {"schema": whole}}}}
+
+
+def _whole(schema: Any, parts: dict[str, Any]) -> Any:
+    """Return a schema with its parts in their places: it stands alone in the document, where they have no names."""
+    if isinstance(schema, list):
+        return [_whole(each, parts) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if "$ref" in schema:
+        return _whole(parts[schema["$ref"].rpartition("/")[2]], parts)
+    return {name: _whole(each, parts) for name, each in schema.items()}
 
 
 def check_key(key: str | None) -> str | None:

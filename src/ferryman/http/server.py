@@ -22,14 +22,25 @@ from ferryman.http.doorkeeper import Doorkeeper, Wrongs
 from ferryman.http.journal import Journal
 from ferryman.http.quick import Quick
 from ferryman.http.routes import (
+    agents,
+    async_tasks,
+    batches,
+    calls,
+    cards,
+    commands,
+    cursors,
     events,
     health,
+    ingest,
     operations,
     queues,
+    relays,
     schedules,
     session,
     tasks,
     tokens,
+    turns,
+    webhooks,
     worker,
     workers,
 )
@@ -39,6 +50,17 @@ ROUTERS: Sequence[APIRouter] = (
     tasks.router,
     schedules.router,
     queues.router,
+    agents.router,
+    turns.router,
+    calls.router,
+    cards.router,
+    batches.router,
+    commands.router,
+    async_tasks.router,
+    ingest.router,
+    cursors.router,
+    webhooks.router,
+    relays.router,
     events.router,
     workers.router,
     worker.router,
@@ -104,6 +126,8 @@ def _say_problems(made: dict[str, Any]) -> None:
             told[problems.MEDIA_TYPE] = told.pop("application/json")
     for name in ("HTTPValidationError", "ValidationError"):
         made["components"].get("schemas", {}).pop(name, None)
+
+
 def _hoist(made: dict[str, Any]) -> None:
     """Put the shapes that described bodies refer to where the references point."""
     shapes = made["components"].setdefault("schemas", {})

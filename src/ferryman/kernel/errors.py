@@ -333,6 +333,34 @@ class AgentNotFound(FerrymanError):
     advice = "Make it first, and look at the tenant."
 
 
+class AgentDuplicate(FerrymanError):
+    """An agent with this id exists and is of another profile."""
+
+    code = "AGENT_DUPLICATE"
+    advice = "Choose another id; an agent keeps its profile."
+
+
+class BoxNotFound(FerrymanError):
+    """There is no such box."""
+
+    code = "BOX_NOT_FOUND"
+    advice = "Check the id, and the tenant; boxes go with the turns that they belong to."
+
+
+class CardNotFound(FerrymanError):
+    """There is no such card."""
+
+    code = "CARD_NOT_FOUND"
+    advice = "Check the id, and the tenant; cards go with the turns that wrote them."
+
+
+class CallNotFound(FerrymanError):
+    """No turn has made this call."""
+
+    code = "CALL_NOT_FOUND"
+    advice = "Check the id of the call, and the tenant; nothing was stored."
+
+
 class TurnRefused(FerrymanError):
     """The agent did not take the message."""
 
@@ -380,6 +408,13 @@ class BatchRefused(FerrymanError):
 
     code = "BATCH_REFUSED"
     advice = "The code in the details says why, the field what to correct; nothing was stored."
+
+
+class BatchDuplicate(BatchRefused):
+    """A batch with this key exists and differs from the request."""
+
+    code = "BATCH_DUPLICATE"
+    advice = "Choose another key, or send the same request again; the field says what differs."
 
 
 class BatchNotFound(FerrymanError):

@@ -104,12 +104,12 @@ async def _tell(
     for tenant in {order.tenant for order in met}:
         turns = [order.turn for order in met if order.tenant == tenant]
         there |= {(tenant, each.id): each for each in await inbox.get(tx, turns, tenant=tenant)}
-    seen: set[UUID] = set()
+    first: dict[UUID, Order] = {}
     for place, order in accepted.items():
         found = there.get((order.tenant, order.turn))
-        if order.turn in born:
-            answers[place] = Accepted(order.turn, epochs.get(order.turn), created=order.turn not in seen)
-            seen.add(order.turn)
+        begun = first.setdefault(order.turn, order)
+        if order.turn in born and (begun.tenant, begun.agent_id) == (order.tenant, order.agent_id):
+            answers[place] = Accepted(order.turn, epochs.get(order.turn), created=begun is order)
         elif found is not None and found.agent_id == order.agent_id:
             answers[place] = Accepted(order.turn, found.turn_epoch, created=False)
         else:

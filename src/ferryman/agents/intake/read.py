@@ -30,14 +30,21 @@ async def listed(
     return await pages.agents(tx, tenant=tenant, profile=profile, status=status, after=after, limit=limit)
 
 
-async def turns_of(tx: Tx, agent_id: str, *, tenant: str, before: datetime | None, limit: int) -> list[TurnRecord]:
-    """Read a page of an agent's turns, newest first."""
-    return await pages.turns(tx, agent_id, tenant=tenant, before=before, limit=limit)
+async def turns_of(
+    tx: Tx, agent_id: str, *, tenant: str, before: datetime | None, last: UUID | None = None, limit: int
+) -> list[TurnRecord]:
+    """Read a page of an agent's turns, newest first: those before a time, and of that time those before the last one."""
+    return await pages.turns(tx, agent_id, tenant=tenant, before=before, last=last, limit=limit)
 
 
 async def cards(tx: Tx, box: UUID, *, tenant: str) -> list[CardRecord]:
     """Read the cards of a box, in order."""
     return (await boxes.read(tx, [(tenant, box)]))[box]
+
+
+async def page_of(tx: Tx, box: UUID, *, tenant: str, after: int, limit: int | None) -> list[CardRecord] | None:
+    """Read a page of the cards of a box, in order; None if there is no such box."""
+    return await pages.cards(tx, box, tenant=tenant, after=after, limit=limit)
 
 
 async def steps(tx: Tx, turn: UUID, *, tenant: str) -> list[StepRecord]:

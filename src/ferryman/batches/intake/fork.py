@@ -26,6 +26,7 @@ from ferryman.batches.model import (
     Terms,
 )
 from ferryman.batches.store import batches
+from ferryman.batches.store import tasks as rows
 from ferryman.kernel import errors, ids
 from ferryman.kernel.db import Tx
 
@@ -80,7 +81,7 @@ async def fork(
         tasks=tuple(_task(task, target, index) for index, (task, target) in enumerate(zip(asked.tasks, targets, strict=True))),
     )  # fmt: skip
     if not await batches.create(tx, made):
-        return await _met(tx, batch, caller)
+        return await _met(tx, made)
     born = [each.agent for each in targets if each.agent is not None]
     if born:
         await agents.create(tx, born)
@@ -89,11 +90,16 @@ async def fork(
     return Forked(batch)
 
 
-async def _met(tx: Tx, batch: UUID, caller: Caller) -> Forked | Refused:
-    found = await batches.get(tx, [batch], tenant=caller.tenant)
-    if not found or found[0].parent_agent_id != caller.agent_id:
-        return Refused("conflict", f"{batch} is another's batch.", "id")
-    return Forked(batch, created=False)
+async def _met(tx: Tx, asked: NewBatch) -> Forked | Refused:
+    """Answer with the batch that has this id; one asked for from outside must be the same in all (K11)."""
+    found = await batches.get(tx, [asked.id], tenant=asked.caller.tenant)
+    if not found or found[0].parent_agent_id != asked.caller.agent_id:
+        return Refused("conflict", f"{asked.id} is another's batch.", "id")
+    if asked.caller.agent_id is None:
+        differs = rules.differences(asked, found[0], (await rows.of(tx, [asked.id]))[asked.id])
+        if differs:
+            return Refused("conflict", f"The batch {asked.id} differs in {', '.join(differs)}.", differs[0])
+    return Forked(asked.id, created=False)
 
 
 # Before anything is made (B2)

@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from ferryman.agents.model import Accepted, Answer, Busy, Failed, Rejected
+from ferryman.batches.model import BatchRecord, NewBatch, TaskRecord
 from ferryman.batches.rules.asked import RETIRED, read, refusal
 from ferryman.batches.rules.told import AUTHOR, content, result, view_of
 from ferryman.batches.states import FAILURES, PARTIAL, SUCCESS, TERMINAL, TIMEOUT, BatchStatus, TaskStatus
@@ -26,6 +27,7 @@ __all__ = [
     "UNAVAILABLE",
     "UNREADABLE",
     "content",
+    "differences",
     "dispatch_error",
     "packed",
     "payload_hash",
@@ -90,6 +92,18 @@ def dispatch_error(answer: Answer) -> str | None:
             return f"dispatch_error:{code}" if code else "dispatch_error"
         case Accepted() | Busy() | Failed():
             return None
+
+
+def differences(asked: NewBatch, there: BatchRecord, tasks: Sequence[TaskRecord]) -> list[str]:
+    """Name the fields in which a request differs from the batch that it met."""
+    same = {
+        "tasks": len(asked.tasks) == len(tasks),
+        "fail_fast": asked.fail_fast == there.fail_fast,
+        "deadline_seconds": asked.deadline == there.deadline_at - there.created_at,
+    }
+    for new, old in zip(asked.tasks, tasks, strict=False):
+        same[f"tasks[{new.index}]"] = dict(new.args) == json.loads(old.metadata)["task_args"]
+    return [name for name, alike in same.items() if not alike]
 
 
 def payload_hash(parts: Mapping[str, Any]) -> str:

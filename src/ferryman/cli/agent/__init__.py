@@ -20,6 +20,8 @@ _COMMANDS: dict[str, Callable[..., Any]] = {
     "send": move.send,
     "turns": look.turns,
     "timeline": look.timeline,
+    "cards": look.cards,
+    "report": move.report,
     "stop": move.stop,
 }
 

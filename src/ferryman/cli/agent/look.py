@@ -1,4 +1,4 @@
-"""`ferryman agent list`, `show`, `turns` and `timeline`."""
+"""`ferryman agent list`, `show`, `turns`, `timeline` and `cards`."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from ferryman.cli import spelling
 from ferryman.cli.options import PLAIN, Options
 from ferryman.cli.screen import Screen
 from ferryman.cli.words import says
-from ferryman.kernel import errors
+from ferryman.kernel import errors, payload
 from ferryman.tasks.rules.request import as_uuid
 
 WIDTH = 40
+SHOWN = 120
 
 
 async def list_page(
@@ -77,14 +78,13 @@ async def turns(
     /,
     *,
     limit: Annotated[int, says("How many, 1 to 1000.")] = 50,
-    before: Annotated[str | None, says("Go on before this time: when the last of the page before was made.")] = None,
+    before: Annotated[
+        str | None, says("Go on before this turn, the last of the page before; or before a time.")
+    ] = None,
     options: Options = PLAIN,
 ) -> None:
     """List an agent's turns, newest first."""
-    try:
-        edge = None if before is None else datetime.fromisoformat(before)
-    except ValueError:
-        raise errors.UsageInvalid(f"--before: expected a time such as 2026-01-31T12:00Z, got {before!r}.") from None
+    edge = _edge(before)
     async with options.app() as app:
         await app.agents.get(agent_id)
         page = await app.agents.turns(agent_id, before=edge, limit=limit)
@@ -92,8 +92,43 @@ async def turns(
         options.screen.document({"turns": [turn_json(each) for each in page]})
         return
     _turns(options.screen, page)
-    if not page:
+    if len(page) == limit:
+        options.screen.say(f"There may be more: --before {page[-1].id}", style="dim")
+    elif not page:
         options.screen.say("There are none.")
+
+
+def _edge(before: str | None) -> datetime | UUID | None:
+    try:
+        return None if before is None else as_uuid(before) or datetime.fromisoformat(before)
+    except ValueError:
+        told = f"--before: expected the id of a turn, or a time such as 2026-01-31T12:00Z, got {before!r}."
+        raise errors.UsageInvalid(told) from None
+
+
+async def cards(
+    box: Annotated[str, says("The box's id: what a turn was given to read, or has written.")],
+    /,
+    *,
+    limit: Annotated[int, says("How many, 1 to 1000.")] = 50,
+    after: Annotated[int, says("Go on after so many.")] = 0,
+    options: Options = PLAIN,
+) -> None:
+    """Show the cards of a box, in order."""
+    found = as_uuid(box)
+    if found is None:
+        raise errors.UsageInvalid(f"Expected the id of a box, got {box!r}.")
+    async with options.app() as app:
+        page = await app.agents.cards(found, after=after, limit=limit)
+    screen = options.screen
+    if screen.json:
+        told = [{name: plain(value) for name, value in each._asdict().items()} for each in page]
+        screen.document({"cards": [each | {"content": payload.decode(each["content"])} for each in told]})
+        return
+    rows = ((each.id, each.type, each.role, each.author_id, each.content[:SHOWN]) for each in page)
+    screen.table(("card", "type", "role", "by", "content"), rows)
+    if not page:
+        screen.say("There are none.")
 
 
 def _turns(screen: Screen, page: Sequence[TurnRecord]) -> None:

@@ -1,12 +1,17 @@
-"""`ferryman agent create`, `send` and `stop`."""
+"""`ferryman agent create`, `send`, `report` and `stop`."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
+from cyclopts import Parameter
+
+from ferryman.agents.model import Accepted
 from ferryman.cli import exits
 from ferryman.cli.agent.look import agent_json, turn_id, turn_json
 from ferryman.cli.options import PLAIN, Options
+from ferryman.cli.task.create import read
 from ferryman.cli.words import flag, says
 from ferryman.kernel import errors, payload
 
@@ -65,6 +70,34 @@ def _said(text: str) -> Any:
         return payload.decode(text)
     except errors.TaskInvalidPayload:
         return text
+
+
+async def report(
+    call: Annotated[str, says("The id of the call, as `agent timeline` and `explain` show it.")],
+    given: Annotated[str | None, Parameter(name="JSON", help="The result: JSON, @file, or - for stdin.")] = None,
+    /,
+    *,
+    failed: Annotated[bool, flag("The JSON is an error, and the call has failed.")] = False,
+    options: Options = PLAIN,
+) -> int:
+    """Answer a call that a turn waits for, such as an approval. The first answer counts.
+
+    Example: ferryman agent report call_0199…_1 true
+    """
+    value = None if given is None else read(given, "the result")
+    error = value if isinstance(value, Mapping) else {"code": "tool_failed", "message": str(value or "failed")}
+    async with options.app() as app:
+        if failed:
+            answer = await app.agents.report(call, status="failed", error=error)
+        else:
+            answer = await app.agents.report(call, result=value)
+    taken = isinstance(answer, Accepted) and answer.effect
+    said = "it came too late" if isinstance(answer, Accepted) else answer.reason
+    if options.screen.json:
+        options.screen.document({"status": answer.status, "code": answer.code, "effect": taken})
+    else:
+        options.screen.print("Answered: the turn goes on." if taken else f"{answer.status}: {said}")
+    return exits.OK if taken else exits.CONFLICT
 
 
 async def stop(

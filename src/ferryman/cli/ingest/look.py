@@ -23,11 +23,14 @@ async def status(
     *,
     source: Annotated[str | None, says("Of this source only.")] = None,
     limit: Annotated[int, says("How many, 1 to 1000.")] = 20,
+    before: Annotated[str | None, says("Go on before this plan: the last one of the page before.")] = None,
     options: Options = PLAIN,
 ) -> None:
     """Show how far plans are: the share of the window, records a second, requests, records, errors, estimated end."""
     async with options.app() as app:
-        shown(await app.ingest.status(None if plan is None else _id(plan), source=source, limit=limit), options)
+        edge = None if before is None else _id(before)
+        one = None if plan is None else _id(plan)
+        shown(await app.ingest.status(one, source=source, before=edge, limit=limit), options)
 
 
 def shown(found: Sequence[Progress], options: Options) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -13,12 +14,21 @@ from ferryman.kernel import errors, ids
 TYPE_LONGEST = 180
 SECONDS_MAX = 10 * 365 * 24 * 3600
 PERCENT_MAX = 100
+FIELDS = ("command_type", "payload", "session_id", "idempotency_key", "scope", "deadline_seconds")
 _SHOWN = 60
 
 
 def refusal(message: str, field: str) -> errors.CommandInvalidRequest:
     """Make the refusal of a field."""
     return errors.CommandInvalidRequest(f"{field}: {message}.", field=field)
+
+
+def fields(asked: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a request in the form of the source if every field of it is known."""
+    for name in asked:
+        if name not in FIELDS:
+            raise refusal(f"is not known here; expected {', '.join(FIELDS)}", str(name)[:_SHOWN])
+    return asked
 
 
 def check_type(given: object, field: str) -> str:

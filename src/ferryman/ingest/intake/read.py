@@ -16,10 +16,17 @@ RUNS_MAX = 1000
 
 
 async def status(
-    tx: Tx, *, tenant: str, id: UUID | None = None, source: str | None = None, limit: int = 20
+    tx: Tx,
+    *,
+    tenant: str,
+    id: UUID | None = None,
+    source: str | None = None,
+    before: UUID | None = None,
+    limit: int = 20,
 ) -> list[Progress]:
     """Return how far plans are, newest first; one that is named must be there."""
-    found = [_progress(row) for row in await reads.status(tx, tenant=tenant, id=id, source=source, limit=limit)]
+    rows = await reads.status(tx, tenant=tenant, id=id, source=source, before=before, limit=limit)
+    found = [_progress(row) for row in rows]
     if id is not None and not found:
         raise errors.IngestNotFound(f"There is no plan {id} for this tenant.", plan=str(id))
     return found
@@ -71,7 +78,9 @@ def _box(row: Row) -> dict[str, Any]:
     return told | {"resliced_by": [str(id) for id in row["resliced_by"] or ()]}
 
 
-async def quarantine(tx: Tx, *, tenant: str, source: str, limit: int) -> list[dict[str, Any]]:
+async def quarantine(
+    tx: Tx, *, tenant: str, source: str, before: tuple[UUID, int] | None = None, limit: int
+) -> list[dict[str, Any]]:
     """Return what could not be taken, newest first."""
     return [
         {
@@ -82,5 +91,5 @@ async def quarantine(tx: Tx, *, tenant: str, source: str, limit: int) -> list[di
             "reason": row["reason"],
             "item": json.loads(row["item"]),
         }
-        for row in await reads.quarantine(tx, tenant=tenant, source=source, limit=limit)
+        for row in await reads.quarantine(tx, tenant=tenant, source=source, before=before, limit=limit)
     ]

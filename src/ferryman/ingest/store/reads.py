@@ -13,9 +13,11 @@ _BLACKBOX = load(_HERE, "ingest_run/blackbox")
 _QUARANTINE = load(_HERE, "ingest_quarantine/list")
 
 
-async def status(tx: Tx, *, tenant: str, id: UUID | None, source: str | None, limit: int) -> Sequence[Row]:
+async def status(
+    tx: Tx, *, tenant: str, id: UUID | None, source: str | None, before: UUID | None, limit: int
+) -> Sequence[Row]:
     """Read how far plans are."""
-    return await many(tx, _STATUS, tenant=tenant, id=id, source=source, limit=limit)
+    return await many(tx, _STATUS, tenant=tenant, id=id, source=source, before=before, limit=limit)
 
 
 async def blackbox(tx: Tx, id: UUID, *, tenant: str, limit: int) -> Sequence[Row]:
@@ -23,6 +25,7 @@ async def blackbox(tx: Tx, id: UUID, *, tenant: str, limit: int) -> Sequence[Row
     return await many(tx, _BLACKBOX, id=id, tenant=tenant, limit=limit)
 
 
-async def quarantine(tx: Tx, *, tenant: str, source: str, limit: int) -> Sequence[Row]:
+async def quarantine(tx: Tx, *, tenant: str, source: str, before: tuple[UUID, int] | None, limit: int) -> Sequence[Row]:
     """Read what could not be taken."""
-    return await many(tx, _QUARANTINE, tenant=tenant, source=source, limit=limit)
+    batch, no = before or (None, None)
+    return await many(tx, _QUARANTINE, tenant=tenant, source=source, batch=batch, no=no, limit=limit)

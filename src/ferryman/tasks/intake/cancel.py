@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from contextlib import AbstractAsyncContextManager
+from datetime import timedelta
 from typing import Protocol
 from uuid import UUID
 
 from ferryman.kernel.db import Row, Tx
 from ferryman.tasks.joins import Aftermath, end
 from ferryman.tasks.ports import Owners
+from ferryman.tasks.store import reads
 
-__all__ = ["Transactions", "cancel", "end"]
+__all__ = ["Transactions", "cancel", "end", "since"]
 
 
 class Transactions(Protocol):
@@ -33,3 +35,8 @@ async def cancel(
     """Cancel what is still live among these tasks of a tenant; answer with those that were cancelled."""
     async with db.transaction() as tx:
         return await end(tx, owners, ids, tenant=tenant, reason=reason, after=after)
+
+
+async def since(tx: Tx, ids: Collection[UUID], *, tenant: str, within: timedelta) -> Sequence[UUID]:
+    """Name those of these tasks that were cancelled within the last moments."""
+    return await reads.cancelled(tx, ids, tenant=tenant, within=within)

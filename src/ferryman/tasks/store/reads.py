@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from datetime import timedelta
 from uuid import UUID
 
 from ferryman.kernel.db import Row, Tx, load, many, one
@@ -13,6 +14,7 @@ _GET = load("ferryman.tasks", "tasks/get")
 _NAMED = load("ferryman.tasks", "tasks/named")
 _LIST = load("ferryman.tasks", "tasks/list")
 _FINISHED = load("ferryman.tasks", "tasks/finished")
+_CANCELLED = load("ferryman.tasks", "tasks/cancelled")
 _REASONS = load("ferryman.tasks", "tasks/reasons")
 _DEPTH = load("ferryman.tasks", "tasks/depth")
 _QUEUES = load("ferryman.tasks", "tasks/queues")
@@ -66,6 +68,11 @@ async def list_page(
 async def finished(tx: Tx, ids: Collection[UUID], *, tenant: str) -> Sequence[Row]:
     """Read the ends of those tasks of a tenant that have ended."""
     return await many(tx, _FINISHED, ids=list(ids), tenant=tenant)
+
+
+async def cancelled(tx: Tx, ids: Collection[UUID], *, tenant: str, within: timedelta) -> list[UUID]:
+    """Read which tasks of a tenant were cancelled within the last moments."""
+    return [row["id"] for row in await many(tx, _CANCELLED, ids=list(ids), tenant=tenant, within=within)]
 
 
 async def reasons(tx: Tx, ids: Collection[UUID], *, tenant: str) -> dict[UUID, str | None]:

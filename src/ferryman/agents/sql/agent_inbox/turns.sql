@@ -9,6 +9,7 @@ left join ferryman.agent_state_head as head
 where record.tenant = :tenant
   and record.agent_id = :agent_id
   and record.agent_turn_id = record.id
-  and (:before::timestamptz is null or record.created_at < :before)
-order by record.created_at desc
+  and (:before::timestamptz is null
+       or (record.created_at, record.id) < (:before, coalesce(:last::uuid, '00000000-0000-0000-0000-000000000000')))
+order by record.created_at desc, record.id desc
 limit :limit

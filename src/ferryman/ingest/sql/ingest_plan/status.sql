@@ -9,6 +9,7 @@ chosen as materialized (
     where plan.tenant = :tenant
       and (:id::uuid is null or plan.id = :id)
       and (:source::text is null or plan.source = :source)
+      and (:before::uuid is null or plan.id < :before)
     order by plan.id desc
     limit :limit
 )
