@@ -14,6 +14,7 @@ from ferryman.app.batches import Batches
 from ferryman.app.commands import Commands
 from ferryman.app.declarations import Declarations
 from ferryman.app.doors import Doors
+from ferryman.app.figures import Counting
 from ferryman.app.handle import Handle
 from ferryman.app.ingest import Ingest
 from ferryman.app.profiles import Declares
@@ -155,6 +156,11 @@ class Ferryman(Declarations, Declares):
     def relays(self) -> Relays:
         """The door to the readers of the log that tell it to the outside."""
         return self._open.relays
+
+    @property
+    def counting(self) -> Counting:
+        """The figures of the last minutes, shared by all who look."""
+        return self._open.counting
 
     async def accept(self, asked: Mapping[str, Any]) -> Handle | Schedule:
         """Do what a request in the form of the source asks for: a task, or with cron, daily or every a schedule."""

@@ -48,8 +48,9 @@ async def serving(
             field="http.host",
         )
     bound = _bind(host, app.settings.http.port if port is None else port)
+    made = make(app, guard=guard)
     web = uvicorn.Server(
-        uvicorn.Config(make(app, guard=guard), log_config=None, access_log=False, lifespan="off", server_header=False)
+        uvicorn.Config(made, log_config=None, access_log=False, lifespan="off", server_header=False)
     )
     running = asyncio.create_task(web._serve([bound]))  # noqa: SLF001 - `serve` would take the signals of the process
     try:
@@ -61,6 +62,7 @@ async def serving(
         yield Served(host, bound.getsockname()[1])
     finally:
         web.should_exit = True
+        await made.state.live.close()
         await asyncio.gather(running, return_exceptions=True)
         bound.close()
 

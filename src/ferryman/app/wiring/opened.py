@@ -16,6 +16,7 @@ from ferryman.app.agents import Agents
 from ferryman.app.batches import Batches
 from ferryman.app.commands import Commands, Orders
 from ferryman.app.doors import Doors
+from ferryman.app.figures import Counting
 from ferryman.app.ingest import Ingest
 from ferryman.app.mappings import Mappings
 from ferryman.app.queues import Queues
@@ -61,6 +62,7 @@ class Opened:
     ingest: Ingest
     profiles: Profiles
     streams: Streams
+    counting: Counting
 
     def of(self, tenant: str) -> Doors:
         """Return the doors of one tenant."""
@@ -160,6 +162,7 @@ async def open_app(
         settings, url, handlers, owners, database, bell, tasks, agreed, schedules, agents,
         Batches(database, bell, ends, profiles, tenant=settings.tenant), orchestrator, mappings,
         commands, Webhooks(database, bell, tasks, settings=settings), Relays(database), ingest, profiles, streams,
+        Counting(database, interval=settings.worker.watchdog_interval),
     )  # fmt: skip
     try:
         await tasks.flows.open()

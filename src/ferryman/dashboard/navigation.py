@@ -1,0 +1,44 @@
+"""Where one can go: the places of the side bar, each with its key after `g`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class Place(NamedTuple):
+    """One place: its name, its address, the key that leads there, and whether only operators may look."""
+
+    name: str
+    path: str
+    key: str
+    operator: bool = False
+
+
+class Group(NamedTuple):
+    """Places under one heading."""
+
+    name: str
+    places: Sequence[Place]
+
+
+NAVIGATION: Sequence[Group] = (
+    Group("", [Place("Overview", "/", "o")]),
+    Group(
+        "Work",
+        [
+            Place("Tasks", "/tasks", "t"),
+            Place("Schedules", "/schedules", "s"),
+            Place("Queues", "/queues", "q"),
+        ],
+    ),
+    Group(
+        "Operations",
+        [
+            Place("Workers", "/workers", "w", operator=True),
+            Place("Watchdog", "/watchdog", "d", operator=True),
+            Place("Log", "/log", "l"),
+            Place("API", "/docs", "p"),
+        ],
+    ),
+)

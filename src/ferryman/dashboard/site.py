@@ -1,0 +1,25 @@
+"""The site: puts the pages, their style and their script into a server."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fastapi import APIRouter, FastAPI
+from starlette.staticfiles import StaticFiles
+
+from ferryman.dashboard.live import Live
+from ferryman.dashboard.pages import entrance, overview
+
+# One line for each module of pages.
+PAGES: Sequence[APIRouter] = (
+    entrance.router,
+    overview.router,
+)
+
+
+def attach(web: FastAPI) -> None:
+    """Serve the dashboard from a server that has an app and a guard."""
+    web.state.live = Live(web.state.ferryman)
+    web.mount("/static", StaticFiles(packages=[("ferryman.dashboard", "static")]), name="static")
+    for router in PAGES:
+        web.include_router(router, include_in_schema=False)
