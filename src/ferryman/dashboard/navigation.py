@@ -33,6 +33,21 @@ NAVIGATION: Sequence[Group] = (
         ],
     ),
     Group(
+        "Agents",
+        [
+            Place("Agents", "/agents", "a"),
+            Place("Batches", "/batches", "b"),
+            Place("Commands", "/commands", "c"),
+        ],
+    ),
+    Group(
+        "Data",
+        [
+            Place("Ingestion", "/ingest", "i"),
+            Place("Webhooks", "/webhooks", "h"),
+        ],
+    ),
+    Group(
         "Operations",
         [
             Place("Workers", "/workers", "w", operator=True),

@@ -27,6 +27,7 @@ from starlette.responses import HTMLResponse, RedirectResponse
 from ferryman.access.model import Scope
 from ferryman.dashboard import spelling
 from ferryman.dashboard.navigation import NAVIGATION
+from ferryman.dashboard.pictures import colours
 from ferryman.http import problems
 from ferryman.http.callers import Visit
 from ferryman.kernel import errors
@@ -51,7 +52,7 @@ def templates() -> Environment:
         loader=PackageLoader("ferryman.dashboard"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
     )  # fmt: skip
-    made.filters |= spelling.FILTERS
+    made.filters |= {**spelling.FILTERS, "colour": colours.colour}
     made.globals |= {"asset": asset, "navigation": NAVIGATION}
     return made
 

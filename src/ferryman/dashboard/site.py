@@ -8,12 +8,19 @@ from fastapi import APIRouter, FastAPI
 from starlette.staticfiles import StaticFiles
 
 from ferryman.dashboard.live import Live
-from ferryman.dashboard.pages import entrance, overview
+from ferryman.dashboard.pages import agents, batches, commands, entrance, ingest, overview, plans, turns, webhooks
 
 # One line for each module of pages.
 PAGES: Sequence[APIRouter] = (
     entrance.router,
     overview.router,
+    agents.router,
+    turns.router,
+    batches.router,
+    commands.router,
+    ingest.router,
+    plans.router,
+    webhooks.router,
 )
 
 
