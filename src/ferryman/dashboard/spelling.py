@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 JUST_NOW = 1.0
 SHOWN_MAX = 200_000
+BRIEF = 160
 
 
 def now() -> datetime:
@@ -22,6 +23,12 @@ def exact(value: datetime) -> str:
     """Return a time to the millisecond, in UTC."""
     utc = value.astimezone(UTC)
     return f"{utc:%Y-%m-%d %H:%M:%S}.{utc.microsecond // 1000:03} UTC"
+
+
+def clock(value: datetime) -> str:
+    """Return the time of day to the millisecond, in UTC."""
+    utc = value.astimezone(UTC)
+    return f"{utc:%H:%M:%S}.{utc.microsecond // 1000:03}"
 
 
 def length(value: timedelta | float | None) -> str:
@@ -95,6 +102,12 @@ def pretty(value: str | None) -> str:
         return value
 
 
+def brief(value: str) -> str:
+    """Return the beginning of a text, in one line."""
+    text = " ".join(value[: 2 * BRIEF].split())
+    return text if len(text) <= BRIEF else f"{text[:BRIEF]}…"
+
+
 def plain(value: Any) -> str:
     """Return any value as indented JSON text."""
     return json.dumps(value, indent=2, ensure_ascii=False, default=str)
@@ -106,6 +119,6 @@ def words(value: str) -> str:
 
 
 FILTERS: Mapping[str, Callable[..., Any]] = {
-    "when": when, "exact": exact, "length": length, "number": number, "short": short, "pretty": pretty, "plain": plain,
+    "when": when, "exact": exact, "clock": clock, "took": length, "brief": brief, "number": number, "short": short, "pretty": pretty, "plain": plain,
     "words": words,
 }  # fmt: skip
