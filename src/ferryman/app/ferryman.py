@@ -167,9 +167,7 @@ class Ferryman(Declarations, Declares):
     def watching(self) -> Watching:
         """The watchdog's view of all tenants."""
         opened = self._open
-        return Watching(
-            opened.database, lambda: wiring.rules(opened), interval=self.settings.worker.watchdog_interval
-        )
+        return Watching(opened.database, lambda: wiring.rules(opened), interval=self.settings.worker.watchdog_interval)
 
     async def accept(self, asked: Mapping[str, Any]) -> Handle | Schedule:
         """Do what a request in the form of the source asks for: a task, or with cron, daily or every a schedule."""

@@ -1,7 +1,7 @@
 """The door to the log as people read it: the newest first, a page at a time.
 
-For reading, not for following: an event of a transaction that commits late appears between others, and a page that was read before
-does not have it (K10). Who must miss nothing follows the log.
+For reading, not for following: an event of a transaction that commits late appears between others, and a page that was read
+before does not have it (K10). Who must miss nothing follows the log.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The door to the watchdog's view: who watches, what ends everything that lives, what is overdue, and which rules there are (W21)."""
+"""The door to the watchdog's view: who watches, what ends what lives, what is overdue, and which rules there are (W21)."""
 
 from __future__ import annotations
 

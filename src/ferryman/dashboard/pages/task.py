@@ -49,7 +49,9 @@ def story(task: TaskRecord, events: Sequence[Event], steps: Sequence[Step]) -> M
     end = task.finished_at or max([now, *(event.at for event in events)])
     rows = _attempts(events, end)
     rows += [_step(step, end) for step in steps[:STEPS_DRAWN]]
-    return timeline(rows, begin=min([task.created_at, *(event.at for event in events)]), end=end, says="What happened, over time")
+    return timeline(
+        rows, begin=min([task.created_at, *(event.at for event in events)]), end=end, says="What happened, over time"
+    )
 
 
 def _attempts(events: Sequence[Event], end: datetime) -> list[Row]:

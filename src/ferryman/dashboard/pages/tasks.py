@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated
 from urllib.parse import urlencode
 from uuid import UUID
@@ -50,7 +49,7 @@ async def act(
     request: Request,
     visit: Writing,
     action: Annotated[str, Form()],
-    id: Annotated[Sequence[UUID] | None, Form()] = None,
+    id: Annotated[list[UUID] | None, Form()] = None,
     to: Annotated[str, Form(alias="back")] = "/tasks",
 ) -> Response:
     """Cancel or retry the tasks that were marked."""
