@@ -81,7 +81,9 @@ def render(request: Request, visit: Visit | None, template: str, *, status: int 
         now=spelling.now(),
         **{"here": "", **values},
     )  # fmt: skip
-    answer = HTMLResponse(text, status_code=status, headers={"Content-Security-Policy": CSP, "Cache-Control": "no-store"})
+    answer = HTMLResponse(
+        text, status_code=status, headers={"Content-Security-Policy": CSP, "Cache-Control": "no-store"}
+    )
     if said is not None:
         answer.delete_cookie(SAID)
     return answer

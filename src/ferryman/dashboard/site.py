@@ -8,12 +8,36 @@ from fastapi import APIRouter, FastAPI
 from starlette.staticfiles import StaticFiles
 
 from ferryman.dashboard.live import Live
-from ferryman.dashboard.pages import agents, batches, commands, entrance, ingest, overview, plans, turns, webhooks
+from ferryman.dashboard.pages import (
+    agents,
+    batches,
+    commands,
+    entrance,
+    ingest,
+    operations,
+    overview,
+    plans,
+    queues,
+    reference,
+    schedules,
+    search,
+    task,
+    tasks,
+    turns,
+    webhooks,
+)
 
 # One line for each module of pages.
 PAGES: Sequence[APIRouter] = (
     entrance.router,
     overview.router,
+    tasks.router,
+    task.router,
+    schedules.router,
+    queues.router,
+    operations.router,
+    search.router,
+    reference.router,
     agents.router,
     turns.router,
     batches.router,

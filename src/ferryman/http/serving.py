@@ -49,9 +49,7 @@ async def serving(
         )
     bound = _bind(host, app.settings.http.port if port is None else port)
     made = make(app, guard=guard)
-    web = uvicorn.Server(
-        uvicorn.Config(made, log_config=None, access_log=False, lifespan="off", server_header=False)
-    )
+    web = uvicorn.Server(uvicorn.Config(made, log_config=None, access_log=False, lifespan="off", server_header=False))
     running = asyncio.create_task(web._serve([bound]))  # noqa: SLF001 - `serve` would take the signals of the process
     try:
         while not web.started:

@@ -83,7 +83,7 @@ def rails(lanes: Sequence[Lane]) -> list[set[int]]:
     found: list[set[int]] = []
     alive: set[int] = set()
     for lane in reversed(lanes):
-        found.append({depth for depth in alive if depth <= lane.depth + 1})
+        found.append({depth for depth in alive if 0 < depth <= lane.depth + 1})
         alive = {depth for depth in alive if depth < lane.depth} | {lane.depth}
     return found[::-1]
 
@@ -91,7 +91,7 @@ def rails(lanes: Sequence[Lane]) -> list[set[int]]:
 def _label(lane: Lane, below: set[int]) -> Markup:
     middle, x = ROW / 2, 8 + INDENT * lane.depth
     path = "".join(
-        f"M{8 + INDENT * (depth - 1)} {middle if depth > lane.depth else 0:g}V{ROW}" for depth in sorted(below) if depth
+        f"M{8 + INDENT * (depth - 1)} {middle if depth > lane.depth else 0:g}V{ROW}" for depth in sorted(below)
     )
     path += f"M{x - INDENT} 0V{middle:g}H{x - 5}" if lane.depth else ""
     note = element("tspan", lane.note, class_="note", dx=8)

@@ -145,7 +145,7 @@ function spell(seconds) {
 }
 
 function times() {
-  for (const each of $$("time[datetime]")) {
+  for (const each of $$("time[datetime]:not([data-exact])")) {
     const told = spell((Date.now() - Date.parse(each.dateTime)) / 1000);
     if (each.textContent !== told) each.textContent = told;
   }
