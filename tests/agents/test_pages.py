@@ -153,9 +153,9 @@ async def test_edges_tell_who_asked_for_a_turn_and_whom_it_asked(house: House) -
         await house.agent(name)
     first = await house.enqueue("bob", source=source)
     await house.travel(1)
+    stranger = await house.enqueue("cleo")
     second = await house.enqueue("cleo", source=source)
     await house.cancel(second)
-    stranger = await house.enqueue("cleo")
 
     async def edges(turn: UUID, *, tenant: str = TENANT) -> list[tuple[object, ...]]:
         async with house.db.session() as tx:

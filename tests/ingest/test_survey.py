@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from ferryman.ingest.ports import FetchFailed, GateKey, OpenGate, Page, Request
+from ferryman.ingest.ports import Failure, FetchFailed, GateKey, OpenGate, Page, Request
 from ferryman.ingest.rules import keys
 from ferryman.kernel import errors, ids
 from tests.ingest.harbour import DAWN, HOUR, SOURCE, Harbour, Server, harbour
@@ -26,7 +26,7 @@ class Slowing(OpenGate):
 
 
 async def planned(here: Harbour, **asked: object) -> UUID:
-    made = await here.plan(**{"since": DAWN, "until": DAWN + HOUR, "params": {"every": "20min"}} | asked)
+    made = await here.plan(**{"since": DAWN, "until": DAWN + HOUR, "params": {"step_seconds": 1200}} | asked)
     assert made.id is not None
     return made.id
 
@@ -37,7 +37,7 @@ async def test_sources_tell_what_is_in_line_and_in_hand_and_whether_they_are_shu
         ingest = here.app.ingest
         assert list(await ingest.standing()) == []
         first = await planned(here)
-        newest = await planned(here, operation="BACKFILL")
+        newest = await planned(here, operation="BACKFILL", since=DAWN - HOUR, until=DAWN)
         [_task] = await here.ship().claim()
         other = ingest.of("other")
         await other.plan(SOURCE, since=DAWN, until=DAWN + HOUR)
@@ -77,7 +77,7 @@ async def test_the_slices_of_a_plan_tell_what_became_of_them(database_url: str) 
     del server.records[5]["value"]
     async with harbour(database_url, server) as here:
         plan = await planned(here)
-        await planned(here, operation="BACKFILL")
+        await planned(here, operation="BACKFILL", since=DAWN - HOUR, until=DAWN)
         ship = here.ship()
         [task] = await ship.claim()
         await ship.settle(await ship.runner.run(task))
@@ -88,10 +88,10 @@ async def test_the_slices_of_a_plan_tell_what_became_of_them(database_url: str) 
 
         found = await here.app.ingest.slices(plan)
         assert [(each.slice_no, each.state, each.items, each.requests, each.quarantined) for each in found] == [
-            (0, "SUCCEEDED", 20, 2, 1), (1, "QUEUED", 0, 0, 0), (2, "QUEUED", 0, 0, 0),
+            (1, "SUCCEEDED", 20, 2, 1), (2, "QUEUED", 0, 0, 0), (3, "QUEUED", 0, 0, 0),
         ]  # fmt: skip
         assert found[0].covered == found[1].lower
-        assert [each.slice_no for each in await here.app.ingest.slices(plan, after=0, limit=1)] == [1]
+        assert [each.slice_no for each in await here.app.ingest.slices(plan, after=1, limit=1)] == [2]
         assert list(await here.app.ingest.of("other").slices(plan)) == []
         with pytest.raises(errors.IngestNotFound):
             await here.app.ingest.of("other").extent(plan)
@@ -102,11 +102,12 @@ async def test_the_slices_of_a_plan_tell_what_became_of_them(database_url: str) 
 @pytest.mark.contract("S5", "I9", "I12")
 async def test_the_pace_of_a_plan_tells_what_was_asked_and_what_the_gate_allowed(database_url: str) -> None:
     server = Server().fill(60)
-    refused = iter([FetchFailed("slow down", kind="slow_down", status=429)])  # type: ignore[arg-type]
+    refused = iter([FetchFailed("slow down", kind=Failure.SLOW_DOWN, status=429)])
 
-    def wrong(_request: Request) -> Page | None:
-        for error in refused:
-            raise error
+    def wrong(request: Request) -> Page | None:
+        if request.position == "offset:10":
+            for error in refused:
+                raise error
         return None
 
     async with harbour(database_url, server) as here:

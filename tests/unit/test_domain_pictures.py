@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -275,7 +275,7 @@ def test_a_window_of_time_is_spelled_in_time_and_one_without_order_in_equal_bloc
     lower, upper = keys.number(DAWN), keys.number(DAWN + timedelta(hours=4))
     timed = coverage.draw(extent(lower=lower, upper=upper, kind="TIME", position=lower), [piece(0, lower, upper)])
     assert "01-01 02:00" in texts(timed)
-    bare = [piece(n, 0, 1, lower=None, upper=None, task_status=state) for n, state in enumerate(("SUCCEEDED", "QUEUED"))]  # type: ignore[misc]
+    bare = [replace(piece(n, 0, 1, task_status=state), lower=None, upper=None) for n, state in enumerate(("SUCCEEDED", "QUEUED"))]
     shown = coverage.draw(extent(lower=None, upper=None, position=None), bare)
     assert ("fill-green", "50%") in {(each.get("class"), each.get("width")) for each in read(shown).iter("rect")}
     read(coverage.draw(extent(lower=None, upper=None, position=None), []))

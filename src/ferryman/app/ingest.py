@@ -269,7 +269,7 @@ class Ingest:
         async with self._session() as tx:
             return await survey.extent(tx, plan_id, tenant=self.tenant)
 
-    async def slices(self, plan_id: UUID, *, after: int = -1, limit: int = 200) -> Sequence[SliceRow]:
+    async def slices(self, plan_id: UUID, *, after: int = 0, limit: int = 200) -> Sequence[SliceRow]:
         """Read a page of a plan's slices in their order, each with what became of its task."""
         async with self._session() as tx:
             return await survey.slices(tx, plan_id, tenant=self.tenant, after=after, limit=limit)

@@ -21,7 +21,7 @@ PARTS = 80
 
 
 @router.get("/ingest/plans/{id}")
-async def plan(request: Request, visit: Reading, id: UUID, after: int = -1) -> Response:
+async def plan(request: Request, visit: Reading, id: UUID, after: int = 0) -> Response:
     """Show a plan whole."""
     door = visit.doors.ingest
     [found] = await door.status(id)
@@ -33,7 +33,7 @@ async def plan(request: Request, visit: Reading, id: UUID, after: int = -1) -> R
     return render(
         request, visit, "plan.html", here=HERE, plan=found, extent=extent, slices=shown, subject=str(id), state=state,
         picture=coverage.draw(extent, drawn), curve=rate.draw(await door.pace(id, parts=PARTS)), hidden=extent.slices - len(drawn),
-        told=await explained(visit, id, state=found.status), first=place if after >= 0 else None,
+        told=await explained(visit, id, state=found.status), first=place if after else None,
         next=forms.address(place, {"after": shown[-1].slice_no}) if len(shown) == SLICES else None,
     )  # fmt: skip
 
