@@ -31,7 +31,7 @@ async def agents(
     asked = {"status": status, "profile": profile.strip()}
     next = forms.address(HERE, {**asked, "after": found[-1].agent_id}) if len(found) == PAGE else None
     return render(
-        request, visit, "agents.html", here=HERE, agents=found, status=status, profile=profile, filtered=any(asked.values()),
+        request, visit, "agents.html", here=HERE, agents=found, chosen=status, profile=profile, filtered=any(asked.values()),
         tabs=forms.tabs(HERE, asked, "status", [each.value for each in HeadState]),
         first=forms.address(HERE, asked) if after else None, next=next,
     )  # fmt: skip

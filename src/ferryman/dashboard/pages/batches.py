@@ -30,7 +30,7 @@ async def batches(request: Request, visit: Reading, status: str = "", before: UU
     asked = {"status": known or ""}
     next = forms.address(HERE, {**asked, "before": found[-1].id}) if len(found) == PAGE else None
     return render(
-        request, visit, "batches.html", here=HERE, batches=found, counts=counts, strips=strips, status=known or "",
+        request, visit, "batches.html", here=HERE, batches=found, counts=counts, strips=strips, chosen=known or "",
         tabs=forms.tabs(HERE, asked, "status", [each.value for each in BatchStatus]),
         first=forms.address(HERE, asked) if before else None, next=next,
     )  # fmt: skip
