@@ -1,4 +1,4 @@
-"""Agents, commands, sources and webhooks with a past, for pictures of the dashboard and tests of its pages (see tools/scenery.py).
+"""Agents, commands, sources and webhooks with a past: for pictures of the dashboard, and for tests of its pages.
 
 What must last as long as somebody looks waits: for a person who never answers, for work that is done outside, for a page that
 does not come. Some of what is said here is meant to break pages that take text for markup.
@@ -7,15 +7,16 @@ does not come. Some of what is said here is meant to break pages that take text 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from ferryman import Ferryman
 from ferryman.agents.work.profiles import Budget
 from ferryman.agents.work.steps import Spent
 from ferryman.agents.work.turn import Turn
+from ferryman.app.batches import BatchHandle
 from ferryman.cli.demo import novel
 from ferryman.commands.model import Command, Message
 from ferryman.ingest.ports import Failure, FetchFailed, Item, Page, Request, Written
@@ -25,8 +26,10 @@ HOSTILE = '<script>window.struck = 1</script><img src=x onerror="window.struck =
 RELAYS = {"webhook_key": "k" * 40, "attempts": 1, "private_networks": ("127.0.0.0/8",)}
 HOUR = timedelta(hours=1)
 DAWN = datetime(2026, 1, 5, tzinfo=UTC)
-PATIENCE = 30.0
+PATIENCE, LOOK = 30.0, 0.02
 PAGE_ITEMS = 20
+
+Answered = TypeVar("Answered")
 
 
 def join(app: Ferryman) -> None:
@@ -72,7 +75,9 @@ def _agents(app: Ferryman) -> None:
     async def buyer(turn: Turn) -> Any:
         said = str(turn.instruction)
         if said == "everywhere":
-            return (await turn.fork_join([_asks("buyer", f"town {n}") for n in range(2)], deadline_seconds=600))["status"]
+            return (await turn.fork_join([_asks("buyer", f"town {n}") for n in range(2)], deadline_seconds=600))[
+                "status"
+            ]
         return (await turn.fork_join([_asks("shop", f"{said}, shop {n}") for n in range(5)]))["status"]
 
 
@@ -107,7 +112,9 @@ def _sources(app: Ferryman) -> None:
     def records(request: Request, count: int) -> list[Item]:
         assert request.window is not None
         since = request.window.since
-        return [{"id": f"{since:%m%dT%H}-{n}", "at": (since + n * timedelta(minutes=1)).isoformat()} for n in range(count)]
+        return [
+            {"id": f"{since:%m%dT%H}-{n}", "at": (since + n * timedelta(minutes=1)).isoformat()} for n in range(count)
+        ]
 
     @app.source(name="orders", sink=CallSink(_taken), safety_lag=timedelta(0), rate="60/s", burst=2)
     async def orders(request: Request) -> Page:
@@ -118,7 +125,7 @@ def _sources(app: Ferryman) -> None:
         more = at < 2
         return Page(records(request, PAGE_ITEMS), f"page:{at + 1}" if more else None, more, size=4096)
 
-    @app.source(name="archive", sink=CallSink(_taken), safety_lag=timedelta(0))
+    @app.source(name="archive", sink=CallSink(_taken), safety_lag=timedelta(0), timeout=10 * HOUR)
     async def archive(request: Request) -> Page:
         assert request.window is not None
         if request.window.since >= DAWN + 3 * HOUR:
@@ -129,7 +136,7 @@ def _sources(app: Ferryman) -> None:
 
 
 async def _taken(items: Sequence[Item]) -> Written:
-    bad = [(item | {"note": HOSTILE}, f"no customer {HOSTILE}") for item in items if str(item["id"]).endswith("02-7")]
+    bad = [({**item, "note": HOSTILE}, f"no customer {HOSTILE}") for item in items if str(item["id"]).endswith("02-7")]
     return Written(len(items) - len(bad), bad)
 
 
@@ -156,8 +163,7 @@ async def _spoken(app: Ferryman) -> dict[str, UUID]:
     running = await app.batches.fork(
         [_asks("asker", "one"), _asks("shop", "rope, shop 1"), _asks("shop", "rope, shop 4")], deadline_seconds=1200
     )
-    while [each.status for each in await running.tasks()].count("success") < 2:
-        await asyncio.sleep(0.02)
+    await _until(lambda: _ended(running, 2))
     [partial] = await app.batches.forked(joined.id, "bea")
     [tree] = await app.batches.forked(nested.id, "bea")
     return {
@@ -168,12 +174,24 @@ async def _spoken(app: Ferryman) -> dict[str, UUID]:
 
 async def asked(app: Ferryman, turn: UUID) -> str:
     """Wait until a turn waits for its editor, and return the call."""
+
+    async def call() -> str | None:
+        waits = [each for each in await app.agents.waits(turn) if each.wait_status == "waiting"]
+        return next((each.tool_call_id for each in waits if each.tool_name == "ask_editor"), None)
+
+    return await _until(call) or ""
+
+
+async def _ended(batch: BatchHandle, count: int) -> bool:
+    return sum(each.finished_at is not None for each in await batch.tasks()) >= count
+
+
+async def _until(ask: Callable[[], Awaitable[Answered]]) -> Answered:
+    """Look now and again until there is an answer."""
     async with asyncio.timeout(PATIENCE):
-        while True:
-            for wait in await app.agents.waits(turn):
-                if wait.tool_name == "ask_editor" and wait.wait_status == "waiting":
-                    return wait.tool_call_id
-            await asyncio.sleep(0.02)
+        while not (answer := await ask()):
+            await asyncio.sleep(LOOK)  # noqa: ASYNC110
+        return answer
 
 
 async def _commanded(app: Ferryman) -> dict[str, UUID]:
@@ -184,9 +202,11 @@ async def _commanded(app: Ferryman) -> dict[str, UUID]:
     failed = await app.commands.send("Title.Request", {"words": 3})
     for each in (told, failed):
         await app.commands.wait(each.id, timeout=PATIENCE)
-    async with asyncio.timeout(PATIENCE):
-        while len((await app.commands.story(waits.id)).tasks) < 2:
-            await asyncio.sleep(0.02)
+
+    async def begun() -> bool:
+        return len((await app.commands.story(waits.id)).tasks) == 2
+
+    await _until(begun)
     return {"told": told.id, "cover": waits.id, "title": failed.id}
 
 
@@ -197,9 +217,11 @@ async def _fetched(app: Ferryman) -> dict[str, UUID]:
     assert harvest.id is not None
     assert stuck.id is not None
     await app.ingest.wait(harvest.id, timeout=PATIENCE)
-    async with asyncio.timeout(PATIENCE):
-        while (await app.ingest.status(stuck.id))[0].slices_done < 2:
-            await asyncio.sleep(0.02)
+
+    async def begun() -> bool:
+        return (await app.ingest.status(stuck.id))[0].slices_done == 2
+
+    await _until(begun)
     return {"harvest": harvest.id, "stuck": stuck.id}
 
 
@@ -209,7 +231,5 @@ async def _called(app: Ferryman) -> dict[str, UUID]:
     await app.webhooks.pause(resting.id)
     forked = await app.batches.fork([_asks("shop", "rope, shop 0")])
     await forked.result(timeout=PATIENCE)
-    async with asyncio.timeout(PATIENCE):
-        while not await app.webhooks.deliveries(dead.id, state="dead"):
-            await asyncio.sleep(0.02)
+    await _until(lambda: app.webhooks.deliveries(dead.id, state="dead"))
     return {"ledger": dead.id, "resting": resting.id}

@@ -26,6 +26,7 @@ from ferryman.ingest import states as ingest
 from ferryman.ingest.intake.survey import Extent, PaceRow, SliceRow
 from ferryman.ingest.rules import keys
 from ferryman.kernel.events import Event
+from ferryman.kernel.machine import Machine
 from ferryman.relays.states import DELIVERY, WEBHOOK
 
 pytestmark = pytest.mark.contract("S5")
@@ -56,7 +57,14 @@ def texts(picture: str) -> list[str]:
 
 
 def test_ticks_stand_at_round_places_and_inside() -> None:
-    assert [tick.says for tick in axis.elapsed(timedelta(seconds=10), most=5)] == ["0", "2 s", "4 s", "6 s", "8 s", "10 s"]
+    assert [tick.says for tick in axis.elapsed(timedelta(seconds=10), most=5)] == [
+        "0",
+        "2 s",
+        "4 s",
+        "6 s",
+        "8 s",
+        "10 s",
+    ]
     assert [tick.says for tick in axis.elapsed(timedelta(milliseconds=90), most=5)][:3] == ["0", "20 ms", "40 ms"]
     assert [tick.says for tick in axis.elapsed(timedelta(days=9), most=3)] == ["0", "5 d"]
     days = axis.instants(DAWN + timedelta(hours=5), DAWN + timedelta(days=3, hours=5), most=3)
@@ -79,7 +87,7 @@ def test_what_lies_outside_a_picture_is_drawn_at_its_edge() -> None:
 
 
 def test_every_state_of_every_domain_has_a_colour() -> None:
-    machines = [HEAD, MESSAGE, WAIT, BATCH, BATCH_TASK, COMMAND, ASYNC_TASK, DELIVERY, WEBHOOK]
+    machines: list[Machine[Any]] = [HEAD, MESSAGE, WAIT, BATCH, BATCH_TASK, COMMAND, ASYNC_TASK, DELIVERY, WEBHOOK]
     machines += [ingest.PLAN, ingest.SLICE, ingest.TASK, ingest.RUN, ingest.BATCH]
     states = {str(each.value) for machine in machines for each in machine.states} | {each.value for each in TurnStatus}
     assert {state for state in states if colours.colour(state) == colours.GREY} == {"idle"}
@@ -182,7 +190,13 @@ def test_a_batch_is_a_tree_of_tasks_and_of_the_batches_under_them() -> None:
     below = Tree(batch("success", number=2, count=1), [task(0, "success", until=4)])
     shown = Tree(batch(), [task(0, "dispatched"), task(1, "pending", since=None)], {UUID(int=100): [below]})
     rows = tree.rows(shown)
-    assert [(row.depth, row.colour) for row in rows] == [(0, "blue"), (1, "blue"), (2, "green"), (3, "green"), (1, "violet")]
+    assert [(row.depth, row.colour) for row in rows] == [
+        (0, "blue"),
+        (1, "blue"),
+        (2, "green"),
+        (3, "green"),
+        (1, "violet"),
+    ]
     assert [row.href for row in rows][1:4] == [
         f"/turns/{UUID(int=200)}", f"/batches/{UUID(int=2)}", f"/turns/{UUID(int=200)}",
     ]  # fmt: skip
@@ -210,11 +224,13 @@ def test_a_story_is_told_in_the_order_in_which_it_happened() -> None:
         UUID(int=1), "default", "Character", "Character.Request", None, None, CommandStatus.PROCESSING, 2, 1, 0, 0, None,
         None, at(90), at(0), at(0), at(0), None, UUID(int=9), "{}",
     )  # fmt: skip
+
     def part(number: int, status: AsyncTaskStatus, **more: Any) -> AsyncTaskRecord:
         return AsyncTaskRecord(
             UUID(int=number), "default", "Design", "Design.Requested", command.id, status, 40.0, more.get("tries", 0), 3,
             None, UUID(int=50 + number), at(80), more.get("since"), more.get("until"), at(1), at(1), None, None, None,
         )  # fmt: skip
+
     fact = Event(1, at(3), "default", "fact", command.id, "Character.Proposed", None, None, None, None, None, None)
     told = Story(
         command, [fact],
@@ -247,7 +263,8 @@ def piece(number: int, lower: int, upper: int, *, covered: int | None = None, **
 
 
 def extent(**more: Any) -> Extent:
-    return Extent(**{"lower": 0, "upper": 100, "kind": "ID", "position": 40, "slices": 3, "now": DAWN} | more)
+    given: dict[str, Any] = {"lower": 0, "upper": 100, "kind": "ID", "position": 40, "slices": 3, "now": DAWN}
+    return Extent(**given | more)
 
 
 def test_a_window_shows_what_is_covered_under_way_and_missing() -> None:
@@ -274,15 +291,26 @@ def test_a_window_shows_what_is_covered_under_way_and_missing() -> None:
 def test_a_window_of_time_is_spelled_in_time_and_one_without_order_in_equal_blocks() -> None:
     lower, upper = keys.number(DAWN), keys.number(DAWN + timedelta(hours=4))
     timed = coverage.draw(extent(lower=lower, upper=upper, kind="TIME", position=lower), [piece(0, lower, upper)])
-    assert "01-01 02:00" in texts(timed)
-    bare = [replace(piece(n, 0, 1, task_status=state), lower=None, upper=None) for n, state in enumerate(("SUCCEEDED", "QUEUED"))]
+    assert [text for text in texts(timed) if "cursor" not in text] == [
+        "01-01 00:00",
+        "01:00",
+        "02:00",
+        "03:00",
+        "04:00",
+    ]
+    bare = [
+        replace(piece(n, 0, 1, task_status=state), lower=None, upper=None)
+        for n, state in enumerate(("SUCCEEDED", "QUEUED"))
+    ]
     shown = coverage.draw(extent(lower=None, upper=None, position=None), bare)
     assert ("fill-green", "50%") in {(each.get("class"), each.get("width")) for each in read(shown).iter("rect")}
     read(coverage.draw(extent(lower=None, upper=None, position=None), []))
 
 
 def test_a_thousand_alike_slices_are_drawn_as_one() -> None:
-    many = [piece(n, n, n + 1, task_status="SUCCEEDED" if n < 600 else "QUEUED", quarantined=n == 3) for n in range(1000)]
+    many = [
+        piece(n, n, n + 1, task_status="SUCCEEDED" if n < 600 else "QUEUED", quarantined=n == 3) for n in range(1000)
+    ]
     drawn = coverage.merged(coverage.blocks(many))
     assert [(each.lower, each.upper, each.covered, each.quarantined) for each in drawn] == [
         (0, 600, 600, 1), (600, 1000, 600, 0),
@@ -295,7 +323,9 @@ def paces(*given: tuple[int, int, float | None]) -> Sequence[PaceRow]:
 
 def test_a_rate_is_drawn_under_a_round_ceiling_with_what_was_refused() -> None:
     rows = paces((14, 0, 8.0), (6, 2, 4.0), (8, 0, 4.5))
-    assert rate.ceiling(rows) == 10
+    assert rate.ceiling(rows) == 8
+    assert rate.ceiling(paces((460, 0, None))) == 250
+    assert rate.ceiling(paces((0, 0, 0.1))) == pytest.approx(0.1)
     path = rate.curve(rows, whole=6.0, top=10.0)
     assert path == "M0.0 22.0V22.0H333.3H333.3V66.0H666.7H666.7V60.5H1000.0"
     shown = rate.draw(rows)

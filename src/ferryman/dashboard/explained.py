@@ -11,8 +11,8 @@ from ferryman.kernel import errors
 from ferryman.tasks.intake.explain import Ends, Explanation
 
 
-async def explained(visit: Visit, id: UUID, *, state: str) -> Explanation:
-    """Return what is known of an object of this visit's tenant; of some kinds only what ends it."""
+async def explained(visit: Visit, id: UUID, *, state: str, doing: str = "") -> Explanation:
+    """Return what is known of an object of this visit's tenant; of some kinds only `doing`, and what ends it."""
     try:
         return await visit.doors.tasks.explain(id)
     except errors.TaskNotFound:
@@ -22,4 +22,4 @@ async def explained(visit: Visit, id: UUID, *, state: str) -> Explanation:
     if bound is not None:
         says = f"{bound['rule']} acts on it at {spelling.exact(bound['ends_by'])}."
         ends = Ends(bound["rule"], bound["ends_by"], bound["terminal_by"], says)
-    return Explanation(id, "", state, f"It is {state.lower()}.", (), ends, {})
+    return Explanation(id, "", state, doing or f"It is {state.lower()}.", (), ends, {})

@@ -26,7 +26,9 @@ def value(text: str, field: str) -> Any:
     if not looks:
         return told
     try:
-        return payload.decode(payload.check_text(told.encode(), error=errors.RequestInvalid), error=errors.RequestInvalid)
+        return payload.decode(
+            payload.check_text(told.encode(), error=errors.RequestInvalid), error=errors.RequestInvalid
+        )
     except errors.RequestInvalid as wrong:
         raise errors.RequestInvalid(f"{field}: {wrong.message}", field=field) from None
 
@@ -39,7 +41,9 @@ def instant(text: str, field: str) -> datetime | None:
     try:
         found = datetime.fromisoformat(told)
     except ValueError:
-        raise errors.RequestInvalid(f"{field}: expected a time such as 2026-01-31T12:00, got {told[:40]!r}.", field=field) from None
+        raise errors.RequestInvalid(
+            f"{field}: expected a time such as 2026-01-31T12:00, got {told[:40]!r}.", field=field
+        ) from None
     return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 

@@ -25,7 +25,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.responses import HTMLResponse, RedirectResponse
 
 from ferryman.access.model import Scope
-from ferryman.dashboard import spelling
+from ferryman.dashboard import names, spelling
 from ferryman.dashboard.navigation import NAVIGATION
 from ferryman.dashboard.pictures import colours
 from ferryman.http import problems
@@ -52,7 +52,7 @@ def templates() -> Environment:
         loader=PackageLoader("ferryman.dashboard"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
     )  # fmt: skip
-    made.filters |= {**spelling.FILTERS, "colour": colours.colour}
+    made.filters |= {**spelling.FILTERS, **names.FILTERS, "colour": colours.colour}
     made.globals |= {"asset": asset, "navigation": NAVIGATION}
     return made
 

@@ -16,8 +16,26 @@ from ferryman.ingest.window import START, Window
 from ferryman.kernel.db import Tx
 
 __all__ = [
-    "START", "Allow", "Answer", "Decision", "Failure", "FetchFailed", "Gate", "GateKey", "Item", "OpenGate", "Paced", "Page", "Rated",
-    "Reject", "Request", "Sink", "Source", "WaitUntil", "Window", "Written",
+    "START",
+    "Allow",
+    "Answer",
+    "Decision",
+    "Failure",
+    "FetchFailed",
+    "Gate",
+    "GateKey",
+    "Item",
+    "OpenGate",
+    "Paced",
+    "Page",
+    "Rated",
+    "Reject",
+    "Request",
+    "Sink",
+    "Source",
+    "WaitUntil",
+    "Window",
+    "Written",
 ]  # fmt: skip
 
 Item: TypeAlias = Mapping[str, Any]

@@ -4,26 +4,29 @@ from __future__ import annotations
 
 from datetime import datetime
 from urllib.parse import quote
+from uuid import UUID
 
 from fastapi import Request, Response
 
+from ferryman.agents.model import AgentRecord
 from ferryman.agents.states import HeadState
 from ferryman.dashboard import forms
+from ferryman.dashboard.explained import explained
 from ferryman.dashboard.forms import PAGE, Back, Text, Typed
 from ferryman.dashboard.page import back, pages, render
-from ferryman.http.callers import Reading, Writing
+from ferryman.http.callers import Reading, Visit, Writing
 from ferryman.kernel import errors
+from ferryman.tasks.intake.explain import Explanation
 
 router = pages()
 
 HERE = "/agents"
 MESSAGES = 100
+NOBODY = UUID(int=0)
 
 
 @router.get("/agents")
-async def agents(
-    request: Request, visit: Reading, status: Text = "", profile: Text = "", after: Text = ""
-) -> Response:
+async def agents(request: Request, visit: Reading, status: Text = "", profile: Text = "", after: Text = "") -> Response:
     """Show agents by name, and what they are doing."""
     found = await visit.doors.agents.list(
         profile=profile.strip() or None, status=status or None, after=after, limit=PAGE
@@ -47,8 +50,15 @@ async def agent(request: Request, visit: Reading, agent_id: str, before: datetim
     next = forms.address(here, {"before": turns[-1].created_at.isoformat()}) if len(turns) == PAGE else None
     return render(
         request, visit, "agent.html", here=HERE, agent=found, turns=turns, next=next, first=here if before else None,
-        messages=await door.inbox(agent_id, limit=MESSAGES), most=MESSAGES, place=here,
+        messages=await door.inbox(agent_id, limit=MESSAGES), most=MESSAGES, place=here, told=await _told(visit, found),
     )  # fmt: skip
+
+
+async def _told(visit: Visit, found: AgentRecord) -> Explanation:
+    """Return what an agent is doing: what its turn is, or that it rests."""
+    if found.active_agent_turn_id is not None:
+        return await explained(visit, found.active_agent_turn_id, state=found.status)
+    return Explanation(NOBODY, "agent", found.status, "It rests: it has no turn.", (), None, {})
 
 
 @router.post("/agents/{agent_id}/send")

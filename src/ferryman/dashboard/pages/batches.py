@@ -7,6 +7,7 @@ from uuid import UUID
 
 from fastapi import Request, Response
 
+from ferryman.batches.model import BatchRecord
 from ferryman.batches.states import BatchStatus
 from ferryman.dashboard import forms, spelling
 from ferryman.dashboard.explained import explained
@@ -48,8 +49,13 @@ async def batch(request: Request, visit: Reading, id: UUID) -> Response:
     return render(
         request, visit, "batch.html", here=HERE, batch=found, tree=tree, subject=str(id), counts=counts,
         results={each["task_index"]: each for each in result["results"]}, picture=picture.draw(tree, now=spelling.now()),
-        strip=picture.strip(counts, whole=found.task_count), told=await explained(visit, id, state=found.status),
+        strip=picture.strip(counts, whole=found.task_count),
+        told=await explained(visit, id, state=found.status, doing=_doing(found)),
     )  # fmt: skip
+
+
+def _doing(batch: BatchRecord) -> str:
+    return f"It has ended as {batch.status}." if batch.terminal else "It waits for its tasks."
 
 
 @router.post("/batches/{id}/cancel")

@@ -32,7 +32,8 @@ async def commands(
     )  # fmt: skip
     next = forms.address(HERE, {**asked, "before": found[-1].id}) if len(found) == PAGE else None
     return render(
-        request, visit, "commands.html", here=HERE, commands=found, chosen=status, type=asked["type"], session=asked["session"], filtered=any(asked.values()),
+        request, visit, "commands.html", here=HERE, commands=found, chosen=status, type=asked["type"],
+        session=asked["session"], filtered=any(asked.values()),
         tabs=forms.tabs(HERE, asked, "status", [each.value for each in CommandStatus]),
         first=forms.address(HERE, asked) if before else None, next=next,
         statistics=await visit.doors.commands.statistics(),

@@ -39,8 +39,10 @@ async def sources(request: Request, visit: Reading) -> Response:
     for each in await door.cursors():
         cursors[each.source].append(each)
     plans = await door.status(limit=PLANS)
+    known = _known(await door.standing(), (name for name, _ in door.sources.declared))
     return render(
-        request, visit, "ingest.html", here=HERE, sources=_known(await door.standing(), (name for name, _ in door.sources.declared)), cursors=cursors, gates=await door.gates(), plans=plans, bars={each.id: bar(each) for each in plans},
+        request, visit, "ingest.html", here=HERE, sources=known, cursors=cursors, gates=await door.gates(), plans=plans,
+        bars={each.id: bar(each) for each in plans},
     )  # fmt: skip
 
 

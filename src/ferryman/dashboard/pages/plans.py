@@ -17,7 +17,7 @@ router = pages()
 HERE = "/ingest"
 DRAWN = 2000
 SLICES = 100
-PARTS = 80
+PARTS, PARTS_LEAST = 80, 8
 
 
 @router.get("/ingest/plans/{id}")
@@ -29,11 +29,13 @@ async def plan(request: Request, visit: Reading, id: UUID, after: int = 0) -> Re
     drawn = await door.slices(id, limit=DRAWN)
     shown = await door.slices(id, after=after, limit=SLICES)
     place = f"{HERE}/plans/{id}"
-    state = "OVER" if found.over and found.status == "READY" else found.status
+    doing = "Nothing of it is live any more." if found.over else "It goes on as long as one of its slices is live."
+    parts = min(PARTS, max(PARTS_LEAST, found.requests // 3))
     return render(
-        request, visit, "plan.html", here=HERE, plan=found, extent=extent, slices=shown, subject=str(id), state=state,
-        picture=coverage.draw(extent, drawn), curve=rate.draw(await door.pace(id, parts=PARTS)), hidden=extent.slices - len(drawn),
-        told=await explained(visit, id, state=found.status), first=place if after else None,
+        request, visit, "plan.html", here=HERE, plan=found, extent=extent, slices=shown, subject=str(id),
+        picture=coverage.draw(extent, drawn), curve=rate.draw(await door.pace(id, parts=parts)),
+        hidden=extent.slices - len(drawn),
+        told=await explained(visit, id, state=found.status, doing=doing), first=place if after else None,
         next=forms.address(place, {"after": shown[-1].slice_no}) if len(shown) == SLICES else None,
     )  # fmt: skip
 

@@ -37,7 +37,8 @@ async def turn(request: Request, visit: Reading, id: UUID) -> Response:
     return render(
         request, visit, "turn.html", here="/agents", turn=found, state=state, subject=str(id), waits=waits,
         told=await explained(visit, id, state=state), picture=await _drawn(visit, found, waits), steps=await door.steps(id),
-        open=[each for each in waits if answerable(each)], boxes=await _boxes(visit, found), budget=budget(await door.budget(id)),
+        open=[each for each in waits if answerable(each)], boxes=await _boxes(visit, found),
+        budget=budget(await door.budget(id)),
         parent=next((each for each in edges if each.target_turn_id == id and each.source_turn_id is not None), None),
         children=children(edges, id), batches=await visit.doors.batches.forked(id, found.agent_id),
     )  # fmt: skip
@@ -109,4 +110,6 @@ async def answer(
     given = forms.value(result, "result")
     wrong = {"code": "refused", "message": str(given or "refused on the dashboard")} if status == "failed" else None
     said = await visit.doors.agents.report(call, status=status, result=given, error=wrong)
-    return back(request, to, "The answer was given." if said.status == "accepted" else f"It was not taken: {said.code}.")
+    return back(
+        request, to, "The answer was given." if said.status == "accepted" else f"It was not taken: {said.code}."
+    )

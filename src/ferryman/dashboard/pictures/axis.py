@@ -59,18 +59,22 @@ def instants(since: datetime, until: datetime, *, most: int = 4) -> list[Tick]:
     whole = max((until - since).total_seconds(), 1e-9)
     each = step(whole, most)
     first = math.ceil(since.timestamp() / each) * each
-    found = []
+    found: list[Tick] = []
+    before = None
     while first <= until.timestamp() + 1e-9:
-        found.append(Tick((first - since.timestamp()) / whole, instant(datetime.fromtimestamp(first, UTC), each)))
+        at = datetime.fromtimestamp(first, UTC)
+        found.append(Tick((first - since.timestamp()) / whole, _instant(at, each, fresh=at.date() != before)))
+        before = at.date()
         first += each
     return found
 
 
-def instant(at: datetime, each: float) -> str:
-    """Return an instant as exactly as ticks of this distance need it."""
+def _instant(at: datetime, each: float, *, fresh: bool) -> str:
+    """Return an instant as exactly as ticks of this distance need it, with the day where it is a new one."""
     if each >= DAY:
         return f"{at:%Y-%m-%d}"
-    return f"{at:%m-%d %H:%M}" if each >= 60 else f"{at:%H:%M:%S}"
+    clock = f"{at:%H:%M}" if each >= 60 else f"{at:%H:%M:%S}"
+    return f"{at:%m-%d} {clock}" if fresh else clock
 
 
 def numbers(lower: float, upper: float, *, most: int = 4) -> list[Tick]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from ferryman.dashboard import spelling
+from ferryman.dashboard import names, spelling
 from ferryman.dashboard.pictures import axis, marks
 from ferryman.dashboard.pictures.axis import Tick
 from ferryman.dashboard.pictures.colours import colour
@@ -139,9 +139,10 @@ def _ticks(extent: Extent, first: int, last: int) -> list[Markup]:
     else:
         ticks = axis.numbers(first, last, most=4)
     made = []
-    for tick in ticks:
+    for number, tick in enumerate(ticks):
+        class_ = "tick spare" if number % 2 else "tick"
         made.append(marks.upright(tick.at, HEAD + THICK, HEAD + THICK + 5, class_="grid-line"))
-        made.append(marks.words(tick.says, at=tick.at, y=HEAD + THICK + FOOT - 6, class_="tick", edge=0.12))
+        made.append(marks.words(tick.says, at=tick.at, y=HEAD + THICK + FOOT - 6, class_=class_, edge=0.12))
     return made
 
 
@@ -152,7 +153,7 @@ def place(extent: Extent, at: int) -> str:
 
 def _told(each: SliceRow) -> str:
     """Say in words what a slice is and came to."""
-    span = f"{each.spec.get('from', '')} to {each.spec.get('to', '')}"
+    span = names.window(each.spec.get("from"), each.spec.get("to"))
     came = f"{spelling.number(each.items)} records in {spelling.number(each.requests)} requests"
     wrong = f", {each.error_code}" if each.error_code else ""
     return f"slice {each.slice_no}, {each.state.lower()}{wrong}: {span}; {came}"

@@ -1,5 +1,6 @@
-"""Strokes of pictures that are as wide as their place: what stands side by side is put in percent, what stands below each other
-in pixels, so that bars grow and letters do not.
+"""Strokes of pictures that are as wide as their place.
+
+What stands side by side is put in percent, what stands below each other in pixels, so that bars grow and letters do not.
 """
 
 from __future__ import annotations
@@ -36,9 +37,7 @@ def bar(
     """Return a bar between two shares, never too thin to be seen."""
     begin = min(1 - least, max(0.0, since))
     wide = max(least, min(1.0, until) - begin)
-    return element(
-        "rect", title(says), class_=class_, x=percent(begin), y=y, width=percent(wide), height=height, rx=2
-    )
+    return element("rect", title(says), class_=class_, x=percent(begin), y=y, width=percent(wide), height=height, rx=2)
 
 
 def dot(x: float | str, y: float, *, class_: str, says: str = "", radius: float = 4) -> Markup:

@@ -39,8 +39,9 @@ def draw(rows: Sequence[PaceRow]) -> Markup:
 
 def ceiling(rows: Sequence[PaceRow]) -> float:
     """Return a round number of requests a second that nothing exceeds."""
-    highest = max(max(each.requests / each.seconds, each.rate or 0.0) for each in rows)
-    return axis.nice(max(highest, 0.1))
+    highest = max(0.1, *(max(each.requests / each.seconds, each.rate or 0.0) for each in rows))
+    power = axis.nice(highest) / 10
+    return next(step * power for step in (2, 2.5, 3, 4, 5, 6, 8, 10) if step * power >= highest * (1 - 1e-9))
 
 
 def curve(rows: Sequence[PaceRow], *, whole: float, top: float) -> str:
@@ -65,13 +66,17 @@ def _bars(row: PaceRow, since: float, wide: float, top: float) -> list[Markup]:
     made = [_bar(since, wide, high, class_="fill-blue", says=says)]
     if row.throttled:
         refused = f"{row.throttled} refused (429)"
-        made.append(_bar(since, wide, high * min(1.0, row.throttled / max(1, row.requests)), class_="fill-red", says=refused))
+        made.append(
+            _bar(since, wide, high * min(1.0, row.throttled / max(1, row.requests)), class_="fill-red", says=refused)
+        )
     return made
 
 
 def _bar(since: float, wide: float, high: float, *, class_: str, says: str) -> Markup:
     high = max(1.0, high)
-    return marks.bar(since, since + wide * 0.86, y=HEAD + HEIGHT - high, height=high, class_=class_, says=says, least=0.001)
+    return marks.bar(
+        since, since + wide * 0.86, y=HEAD + HEIGHT - high, height=high, class_=class_, says=says, least=0.001
+    )
 
 
 def _levels(top: float) -> list[Markup]:
@@ -89,4 +94,6 @@ def _says(rows: Sequence[PaceRow], part: float) -> str:
     refused = sum(each.throttled for each in rows)
     last = next((each.rate for each in reversed(rows) if each.rate is not None), None)
     allowed = "" if last is None else f", {last:.3g} a second allowed at the end"
-    return f"{asked} requests, {refused} refused as too many{allowed}; each bar is {axis.spelled(round(part, 1) or part)}"
+    return (
+        f"{asked} requests, {refused} refused as too many{allowed}; each bar is {axis.spelled(round(part, 1) or part)}"
+    )

@@ -9,8 +9,8 @@ from markupsafe import Markup
 from ferryman.commands.intake.read import Story
 from ferryman.commands.model import AsyncTaskRecord
 from ferryman.dashboard.pictures import lanes
-from ferryman.dashboard.pictures.lanes import Lane, Span
 from ferryman.dashboard.pictures.colours import colour
+from ferryman.dashboard.pictures.lanes import Lane, Span
 from ferryman.kernel.events import Event
 
 FACT = "fact"

@@ -9,10 +9,10 @@ from markupsafe import Markup
 
 from ferryman.batches.intake.read import Tree
 from ferryman.batches.model import TaskRecord
-from ferryman.dashboard import spelling
+from ferryman.dashboard import names, spelling
 from ferryman.dashboard.pictures import lanes, marks
-from ferryman.dashboard.pictures.lanes import Lane, Span
 from ferryman.dashboard.pictures.colours import colour
+from ferryman.dashboard.pictures.lanes import Lane, Span
 
 # In the order in which a strip shows them: what is done, what is under way, what is to come.
 ORDER = ("success", "partial", "failed", "timeout", "canceled", "dispatched", "pending")
@@ -52,7 +52,7 @@ def _task(task: TaskRecord, depth: int) -> Lane:
     if task.dispatched_at is not None:
         spans.append(Span(task.dispatched_at, task.finished_at, colour(task.status), task.error_detail or task.status))
     return Lane(
-        f"{task.task_index} {spelling.short(task.agent_id)}",
+        f"{task.task_index} {names.agent(task.agent_id)}",
         colour(task.status),
         spans,
         note=task.status,
@@ -70,7 +70,9 @@ def strip(counts: Mapping[str, int], *, whole: int) -> Markup:
         if count:
             wide = count / max(1, whole)
             parts.append(
-                marks.bar(at, at + wide, y=0, height=HEIGHT, class_=f"fill-{colour(state)}", says=f"{count} {state}", least=0)
+                marks.bar(
+                    at, at + wide, y=0, height=HEIGHT, class_=f"fill-{colour(state)}", says=f"{count} {state}", least=0
+                )
             )
             at += wide
     return marks.canvas(parts, height=HEIGHT, class_="strip", says=", ".join(told) or "nothing yet")

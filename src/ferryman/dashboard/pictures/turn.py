@@ -9,8 +9,8 @@ from markupsafe import Markup
 
 from ferryman.agents.intake.timeline import Moment
 from ferryman.dashboard.pictures import lanes
-from ferryman.dashboard.pictures.lanes import Lane, Span
 from ferryman.dashboard.pictures.colours import colour
+from ferryman.dashboard.pictures.lanes import Lane, Span
 
 STATE, STEP, CALL, CARD, END = "state", "step", "call", "card", "end"
 

@@ -137,7 +137,8 @@ async def extent(tx: Tx, plan_id: UUID, *, tenant: str) -> Extent:
     row = await reads.extent(tx, plan_id, tenant=tenant)
     if row is None:
         raise errors.IngestNotFound(f"There is no plan {plan_id} for this tenant.", plan=str(plan_id))
-    return _of(Extent, row)
+    found: Extent = _of(Extent, row)
+    return found
 
 
 async def slices(tx: Tx, plan_id: UUID, *, tenant: str, after: int, limit: int) -> list[SliceRow]:
