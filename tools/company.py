@@ -189,8 +189,8 @@ async def _ended(batch: BatchHandle, count: int) -> bool:
 async def _until(ask: Callable[[], Awaitable[Answered]]) -> Answered:
     """Look now and again until there is an answer."""
     async with asyncio.timeout(PATIENCE):
-        while not (answer := await ask()):
-            await asyncio.sleep(LOOK)  # noqa: ASYNC110
+        while not (answer := await ask()):  # noqa: ASYNC110 - of much of this nobody rings
+            await asyncio.sleep(LOOK)
         return answer
 
 

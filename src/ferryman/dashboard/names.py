@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from ferryman.ingest.rules import keys
+
 _MADE = re.compile(r"(.+)_([0-9a-f]{32})")
 
 
@@ -41,4 +43,9 @@ def _instant(value: object) -> datetime | None:
     return None if found is None or found.tzinfo is None else found.astimezone(UTC)
 
 
-FILTERS: Mapping[str, Callable[..., Any]] = {"agent": agent, "window": window}
+def instant(position: int | None) -> datetime | None:
+    """Return the instant of a position that counts by time."""
+    return None if position is None else keys.moment(position)
+
+
+FILTERS: Mapping[str, Callable[..., Any]] = {"agent": agent, "window": window, "instant": instant}
