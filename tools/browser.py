@@ -2,9 +2,9 @@
 
     python -m tools.browser          say where it is, and get one if there is none
 
-Looked for in this order: FERRYMAN_BROWSER, a Chromium or Chrome of the system, one that playwright has installed. If there is none,
-playwright is asked to install its own, and then, as root on Debian and its kin, the system's packages. Without any the tests of pages
-in a browser are left out, and that is said; where CI is set their absence is a failure.
+Looked for in this order: FERRYMAN_BROWSER, a Chromium or Chrome of the system, one that playwright has installed. If there is
+none, playwright is asked to install its own, and then, as root on Debian and its kin, the system's packages. Without any the
+tests of pages in a browser are left out, and that is said; where CI is set their absence is a failure.
 """
 
 from __future__ import annotations
@@ -54,7 +54,9 @@ def get() -> str | None:
 
 def _try(command: list[str]) -> None:
     try:
-        subprocess.run(command, check=False, timeout=PATIENCE_SECONDS, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        subprocess.run(
+            command, check=False, timeout=PATIENCE_SECONDS, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         sys.stderr.write(f"{command[0]}: {error}\n")
 

@@ -1,7 +1,7 @@
 """Take the pictures of the dashboard that the docs show, from a server whose app has a past (see tools/scenery.py).
 
-    python -m tools.pictures                    docs/pictures/*.png, written anew
-    python -m tools.pictures --all DIRECTORY    every page, wide, narrow and dark, to look at
+python -m tools.pictures                    docs/pictures/*.png, written anew
+python -m tools.pictures --all DIRECTORY    every page, wide, narrow and dark, to look at
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from tools import scenery
 
 KEPT = Path(__file__).parent.parent / "docs" / "pictures"
 WIDE, NARROW = (1280, 800), (390, 780)
+ROUNDS = 60
 SETTLED_MS = 2500  # figures are a second or two behind
 
 
@@ -72,7 +73,7 @@ async def take(shots: list[Shot], directory: Path) -> None:
     with tempfile.TemporaryDirectory() as place, Cluster(place) as cluster:
         async with (
             cluster.database() as url,
-            scenery.playing(url) as scene,
+            scenery.playing(url, rounds=ROUNDS) as scene,
             serving(scene.app, guard=None, port=0) as served,
             async_playwright() as playwright,
         ):

@@ -1,13 +1,13 @@
-"""An app with a past: work of every kind that has run, runs, waits and failed, for pictures of the dashboard and tests of its pages.
+"""An app with a past: work that has run, runs, waits and failed, for pictures of the dashboard and tests of its pages.
 
-Everything is done by a real worker on a real database. What must last as long as somebody looks waits for an event that is never
-sent, so nothing here depends on how fast the machine is.
+Everything is done by a real worker on a real database. What must last as long as somebody looks waits for an event that is
+never sent, so nothing here depends on how fast the machine is.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -15,6 +15,7 @@ from uuid import UUID
 
 from ferryman import Context, Ferryman
 from ferryman.app.handle import Handle
+from ferryman.testing import travel
 
 
 @dataclass
@@ -46,11 +47,11 @@ def make(database_url: str) -> Ferryman:
 
     @app.task(queue="orders", backoff=0.01)
     async def fulfil_order(ctx: Context, order: str) -> str:
-        await ctx.step("reserve stock", _after, f"reservation of {order}")
-        await ctx.step("charge card", _after, 4200)
+        await ctx.step("reserve-stock", _after, f"reservation of {order}")
+        await ctx.step("charge-card", _after, 4200)
         ctx.log(f"{order} is paid, waiting for somebody to release it")
         answer = await ctx.wait_event("released", timeout=timedelta(days=3))
-        await ctx.step("print label", _after, f"label of {order}")
+        await ctx.step("print-label", _after, f"label of {order}")
         return f"{order} released by {(answer or {}).get('by', 'somebody')}"
 
     @app.task(queue="reports")
@@ -71,15 +72,42 @@ async def _after(value: object) -> object:
 
 
 @asynccontextmanager
-async def playing(database_url: str) -> AsyncIterator[Scene]:
-    """Open an app, let it work, and keep its worker running as long as the block lasts."""
+async def playing(
+    database_url: str, *, rounds: int = 0, also: Callable[[Ferryman], None] | None = None
+) -> AsyncIterator[Scene]:
+    """Open an app, let it work, and keep its worker running as long as the block lasts.
+
+    With rounds it has worked for ten minutes before: the clock of its database is set back, and moved on after each round.
+    `also` adds handlers.
+    """
     app = make(database_url)
+    if also is not None:
+        also(app)
     async with app:
         await app.queues.set("images", new=True, concurrency=4)
         await app.queues.set("orders", new=True, concurrency=10, rate="50/s")
         await app.queues.set("imports", new=True, rate="5/m")
         async with app.worker(queues=QUEUES, grace=timedelta(seconds=0.1)):
+            await _before(app, rounds)
             yield Scene(app, await _past(app))
+
+
+async def _before(app: Ferryman, rounds: int) -> None:
+    if rounds:
+        await _travel(app, -LATELY)
+    for number in range(rounds):
+        some = 6 + number * 7 % 11 + (9 if number % 13 > 8 else 0)
+        mails = [{"customer": NAMES[place % len(NAMES)]} for place in range(some)]
+        made = [*await app.tasks.create_many("send_invoice", mails)]
+        if number % 7 == 3:
+            made.append(await app.tasks.create("resize_image", path="scan.bmp", broken=True))
+        await asyncio.gather(*(app.tasks.end(each.id) for each in made))
+        await _travel(app, LATELY / rounds)
+
+
+async def _travel(app: Ferryman, by: timedelta) -> None:
+    async with app.database.transaction() as tx:
+        await travel(tx, by)
 
 
 async def _past(app: Ferryman) -> dict[str, UUID]:
@@ -118,5 +146,6 @@ def _in(wait: timedelta) -> datetime:
     return datetime.now(UTC) + wait
 
 
+LATELY = timedelta(minutes=9)
 QUEUES = ["default", "mail", "images", "orders", "reports", "imports"]
 NAMES = ["Ada", "Babbage", "Curie", "Dijkstra", "Euler", "Franklin", "Gauss", "Hopper"]

@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, BrowserContext, Page, Request, async_playwright
 
-from ferryman import Ferryman
+from ferryman import Context, Ferryman
 from ferryman.http.serving import serving
 from ferryman.testing import Cluster
 from tools import browser as browsers
@@ -68,7 +68,7 @@ async def house(cluster: Cluster) -> AsyncIterator[House]:
     assert found is not None, "There is no browser: run `python -m tools.browser`."
     async with (
         cluster.database() as url,
-        scenery.playing(url) as scene,
+        scenery.playing(url, also=_hurt) as scene,
         serving(scene.app, guard=None, port=0) as served,
         async_playwright() as playwright,
     ):
@@ -96,6 +96,22 @@ async def watched(context: BrowserContext, url: str) -> Look:
     made.page.on("pageerror", lambda error: note(str(error)))
     made.page.on("request", lambda request: made.asked.append(_address(request)))
     return made
+
+
+def _hurt(app: Ferryman) -> None:
+    """Add a handler that says and fails with whatever it is given."""
+
+    @app.task(name="hurt", max_retries=0)
+    async def hurt(ctx: Context, texts: list[str]) -> None:
+        for text in texts:
+            ctx.log(text)
+        ctx.progress(50, texts[0])
+        await ctx.step("say", _said, texts)
+        raise ValueError(" ".join(texts))
+
+
+async def _said(texts: list[str]) -> list[str]:
+    return texts
 
 
 def _address(request: Request) -> str:

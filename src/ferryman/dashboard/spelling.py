@@ -9,6 +9,9 @@ from typing import Any
 
 from markupsafe import Markup
 
+from ferryman.kernel.events import Event
+from ferryman.tasks.rules.envelope import data
+
 JUST_NOW = 1.0
 SHOWN_MAX = 200_000
 BRIEF = 160
@@ -119,8 +122,21 @@ def words(value: str) -> str:
     return value.replace("_", " ")
 
 
+def happened(event: Event) -> str:
+    """Return what an event tells, in a few words."""
+    if event.from_state:
+        return f"{words(event.from_state)} \N{RIGHTWARDS ARROW} {words(event.to_state or '')}"
+    if event.to_state:
+        return f"created, {words(event.to_state)}"
+    said = data(event)
+    if "fire_times" not in said:
+        return "changed" if "changed" in said else brief(event.data or event.kind)
+    lost = ", ".join(f"{said[word]} {word}" for word in ("missed", "skipped") if said.get(word))
+    return f"fired {len(said['fire_times'])}" + (f" ({lost})" if lost else "")
+
+
 FILTERS: Mapping[str, Callable[..., Any]] = {
     "when": when, "exact": exact, "clock": clock, "took": length, "brief": brief,
     "number": number, "short": short, "pretty": pretty, "plain": plain,
-    "words": words,
+    "words": words, "happened": happened,
 }  # fmt: skip

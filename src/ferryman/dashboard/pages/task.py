@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Annotated
@@ -18,7 +19,7 @@ from ferryman.kernel import errors, payload
 from ferryman.kernel.events import Event
 from ferryman.tasks.intake.read import Step
 from ferryman.tasks.model import TaskRecord
-from ferryman.tasks.states import FAILED, READY, RUNNING, TASK, TaskState
+from ferryman.tasks.states import READY, RUNNING, TASK, TaskState
 
 router = pages()
 
@@ -56,20 +57,21 @@ def story(task: TaskRecord, events: Sequence[Event], steps: Sequence[Step]) -> M
 
 def _attempts(events: Sequence[Event], end: datetime) -> list[Row]:
     """Return a row for each attempt: thin while it waited, thick while it ran, a mark at its end."""
-    rows: dict[int, tuple[list[Span], list[Mark]]] = {}
+    rows: dict[int, tuple[list[Span], list[Mark]]] = defaultdict(lambda: ([], []))
     for event, after in zip(events, [*events[1:], None], strict=True):
         if event.to_state is None:
             continue
-        spans, marks = rows.setdefault(event.attempt or 1, ([], []))
+        attempt = event.attempt or 1
         state = TaskState(event.to_state)
-        if state in TASK.terminal:
-            marks.append(Mark(event.at, COLOURS.get(state.value, "grey"), _said(event)))
-            continue
-        until = after.at if after is not None else end
-        says = f"{state.value} for {spelling.length(until - event.at)}"
-        spans.append(Span(event.at, until, COLOURS[state.value], says, thin=state is not RUNNING))
-        if state is READY and event.from_state == RUNNING.value and event.reason_code:
-            rows[max(1, (event.attempt or 1) - 1)][1].append(Mark(event.at, COLOURS[FAILED.value], _said(event)))
+        failed = state is READY and event.from_state == RUNNING.value and event.reason_code
+        if state in TASK.terminal or failed:
+            rows[attempt][1].append(Mark(event.at, "red" if failed else COLOURS.get(state.value, "grey"), _said(event)))
+        if state not in TASK.terminal:
+            until = after.at if after is not None else end
+            says = f"{state.value} for {spelling.length(until - event.at)}"
+            # What waits after a failed attempt waits for the next one.
+            spans = rows[attempt + 1 if failed else attempt][0]
+            spans.append(Span(event.at, until, COLOURS[state.value], says, thin=state is not RUNNING))
     return [Row(f"Attempt {number}", spans, marks, _ran(spans)) for number, (spans, marks) in sorted(rows.items())]
 
 
