@@ -22,7 +22,7 @@ from ferryman.commands.model import Command, Message
 from ferryman.ingest.ports import Failure, FetchFailed, Item, Page, Request, Written
 from ferryman.ingest.sinks.call import CallSink
 
-HOSTILE = '<script>window.struck = 1</script><img src=x onerror="window.struck = 1"><svg onload="window.struck = 1">'
+HOSTILE = '<script>window.hurt = 1</script><img src=x onerror="window.hurt = 1"><svg onload="window.hurt = 1">'
 RELAYS = {"webhook_key": "k" * 40, "attempts": 1, "private_networks": ("127.0.0.0/8",)}
 HOUR = timedelta(hours=1)
 DAWN = datetime(2026, 1, 5, tzinfo=UTC)
@@ -142,7 +142,8 @@ async def _taken(items: Sequence[Item]) -> Written:
 
 async def past(app: Ferryman) -> dict[str, UUID]:
     """Let all of it happen, and return some of it by the part it plays; a worker of the app runs."""
-    return {**await _spoken(app), **await _commanded(app), **await _fetched(app), **await _called(app)}
+    parts = await asyncio.gather(_spoken(app), _commanded(app), _fetched(app), _called(app))
+    return {name: id for part in parts for name, id in part.items()}
 
 
 async def _spoken(app: Ferryman) -> dict[str, UUID]:

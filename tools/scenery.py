@@ -16,6 +16,7 @@ from uuid import UUID
 from ferryman import Context, Ferryman
 from ferryman.app.handle import Handle
 from ferryman.testing import travel
+from tools import company
 
 
 @dataclass
@@ -28,7 +29,8 @@ class Scene:
 
 def make(database_url: str) -> Ferryman:
     """Return the app with its handlers; nothing is connected yet."""
-    app = Ferryman(database_url)
+    app = Ferryman(database_url, relays=company.RELAYS)
+    company.join(app)
 
     @app.task(queue="mail", backoff=0.01)
     async def send_invoice(ctx: Context, customer: str, amount: int = 0) -> dict[str, object]:
@@ -89,7 +91,7 @@ async def playing(
         await app.queues.set("imports", new=True, rate="5/m")
         async with app.worker(queues=QUEUES, grace=timedelta(seconds=0.1)):
             await _before(app, rounds)
-            yield Scene(app, await _past(app))
+            yield Scene(app, await _past(app) | await company.past(app))
 
 
 async def _before(app: Ferryman, rounds: int) -> None:

@@ -63,6 +63,15 @@ NAVIGATION: Sequence[Group] = (
 OBJECTS: Mapping[str, str] = {
     "task": "/tasks",
     "schedule": "/schedules",
+    "turn": "/turns",
+    "agent.state": "/turns",
+    "agent.task": "/turns",
+    "batch": "/batches",
+    "command": "/commands",
+    "ingest_plan": "/ingest/plans",
+    "ingest_slice": "/ingest/tasks",
+    "ingest_task": "/ingest/tasks",
+    "webhook": "/webhooks",
 }
 
 
