@@ -175,7 +175,9 @@ async def test_a_window_is_backfilled_and_a_cursor_taken_back_only_when_its_sour
 
 @pytest.mark.contract("S5")
 async def test_a_webhook_is_paused_and_goes_on_and_a_dead_letter_is_tried_anew(house: House, look: Look) -> None:
-    made = (await house.app.webhooks.add("http://127.0.0.1:9/hook", kinds="batch", name=f"w-{ids.new_id().hex}")).webhook
+    made = (
+        await house.app.webhooks.add("http://127.0.0.1:9/hook", kinds="batch", name=f"w-{ids.new_id().hex}")
+    ).webhook
     page = await look.go(f"/webhooks/{made.id}")
     for button, state in (("Pause", "paused"), ("Resume", "active")):
         await page.locator("#actions").get_by_role("button", name=button).click()

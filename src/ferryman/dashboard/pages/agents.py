@@ -8,7 +8,7 @@ from uuid import UUID
 
 from fastapi import Request, Response
 
-from ferryman.agents.model import AgentRecord
+from ferryman.agents.model import Accepted, AgentRecord
 from ferryman.agents.states import HeadState
 from ferryman.dashboard import forms
 from ferryman.dashboard.explained import explained
@@ -75,7 +75,9 @@ async def send(request: Request, visit: Writing, agent_id: str, instruction: Typ
 async def wakeup(request: Request, visit: Writing, agent_id: str, to: Back = "") -> Response:
     """Put the agent's next turn before the workers, if it has one."""
     answer = await visit.doors.agents.wakeup(agent_id, dispatch_next=True)
-    return back(request, to or _place(agent_id), f"The answer is: {answer.status}.")
+    if not isinstance(answer, Accepted):
+        raise errors.TurnRefused(answer.reason, code=answer.code, status=answer.status)
+    return back(request, to or _place(agent_id), "Workers were called.")
 
 
 def _place(agent_id: str) -> str:

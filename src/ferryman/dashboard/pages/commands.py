@@ -13,6 +13,7 @@ from ferryman.dashboard.forms import PAGE, Back, Text
 from ferryman.dashboard.page import back, pages, render
 from ferryman.dashboard.pictures import story as picture
 from ferryman.http.callers import Reading, Writing
+from ferryman.kernel import errors
 
 router = pages()
 
@@ -62,4 +63,6 @@ async def cancel(request: Request, visit: Writing, id: UUID, to: Back = HERE) ->
 async def cancel_task(request: Request, visit: Writing, id: UUID, to: Back = HERE) -> Response:
     """Cancel one async task of a command."""
     ended = await visit.doors.commands.cancel_task(id, reason=REASON)
+    if ended.code == errors.AsyncTaskNotFound.code:
+        raise errors.AsyncTaskNotFound(f"There is no async task {id}.", async_task_id=str(id))
     return back(request, to, "The async task was cancelled." if ended.changed else "It had ended before.")

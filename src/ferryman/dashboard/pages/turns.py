@@ -9,7 +9,7 @@ from uuid import UUID
 
 from fastapi import Form, Request, Response
 
-from ferryman.agents.model import BudgetRecord, EdgeRecord, TurnRecord, WaitRecord
+from ferryman.agents.model import Accepted, BudgetRecord, EdgeRecord, TurnRecord, WaitRecord
 from ferryman.agents.work.turn import FORK_JOIN
 from ferryman.dashboard import forms, spelling
 from ferryman.dashboard.explained import explained
@@ -87,8 +87,9 @@ def budget(found: BudgetRecord | None) -> list[dict[str, Any]]:
 async def stop(request: Request, visit: Writing, id: UUID, to: Back = "/agents") -> Response:
     """End the turn at once."""
     answer = await visit.doors.agents.stop(id, reason=STOPPED)
-    told = "It is being stopped." if answer.status == "accepted" else f"The answer is: {answer.status}."
-    return back(request, to, told)
+    if not isinstance(answer, Accepted):
+        raise errors.TurnRefused(answer.reason, code=answer.code, status=answer.status)
+    return back(request, to, "It is being stopped.")
 
 
 @router.post("/turns/{id}/answer")
