@@ -313,7 +313,8 @@ class Tasks:
         """Read what a task remembers of its durable calls, in order."""
         id = (await self.record(task_id)).id
         async with self._session() as tx:
-            return await read.steps(tx, id, tenant=self.tenant)
+            found = await read.steps(tx, id, tenant=self.tenant)
+        return [each if each.result is None else each._replace(result=self.seal.shown(each.result)) for each in found]
 
     async def explain(self, task_id: str | UUID) -> Explanation:
         """Say what a task is doing, why it is not running, and what ends it and when."""

@@ -95,7 +95,7 @@ def back(request: Request, to: str, said: str = "") -> Response:
 
 
 class Door(APIRoute):
-    """A route of pages: who is not let in is sent to the login, and a refusal is a page, or is told where the form stood."""
+    """A route of pages: a refusal is a page, or is told where the form stood. Who is not known does not come so far."""
 
     def get_route_handler(self) -> Handler:
         """Wrap the framework's own."""
@@ -104,10 +104,6 @@ class Door(APIRoute):
         async def handle(request: Request) -> Response:
             try:
                 return await inner(request)
-            except errors.Unauthenticated:
-                if PART in request.headers:
-                    return Response(status_code=401)
-                return RedirectResponse(f"/login?to={quote(_path(request), safe='')}", status_code=303)
             except (errors.FerrymanError, RequestValidationError) as error:
                 return await _refused(request, error)
 
