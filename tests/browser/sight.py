@@ -22,7 +22,8 @@ READABLE = """() => {
     const [one, other] = [light(parse(style.color)), light(ground(each))];
     const ratio = (Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05);
     const large = parseFloat(style.fontSize) >= 24 || (parseFloat(style.fontSize) >= 18.6 && style.fontWeight >= 700);
-    if (ratio < (large ? 3 : 4.5)) faint.push([texts.currentNode.data.trim().slice(0, 40), style.color, ground(each), ratio.toFixed(2)]);
+    const told = [texts.currentNode.data.trim().slice(0, 40), style.color, ground(each), ratio.toFixed(2)];
+    if (ratio < (large ? 3 : 4.5)) faint.push(told);
   }
   return faint;
 }"""

@@ -35,7 +35,7 @@ async def test_a_page_has_landmarks_and_names_for_everything_that_can_be_used(ho
     for path in ("/", "/tasks", "/tasks/{order}", "/schedules", "/queues", "/login"):
         page = await look.go(path.format(**house.parts))
         for landmark in ("main", "navigation", "banner", "search"):
-            assert await page.get_by_role(landmark).count() >= 1, (path, landmark)  # type: ignore[arg-type]
+            assert await page.get_by_role(landmark).count() >= 1, (path, landmark)
         nameless = await page.evaluate(
             """() => [...document.querySelectorAll("a, button, input:not([type=hidden]), select, textarea")].filter((each) =>
                 each.checkVisibility() && !(each.innerText?.trim() || each.ariaLabel || each.labels?.length || each.title))

@@ -81,7 +81,7 @@ def number(value: float | None) -> str:
     """Return a number with its thousands apart; a narrow space keeps it in one piece."""
     if value is None:
         return NOTHING
-    if isinstance(value, float) and not value.is_integer():
+    if not float(value).is_integer():
         return f"{value:,.1f}".replace(",", "\u202f")
     return f"{int(value):,}".replace(",", "\u202f")
 

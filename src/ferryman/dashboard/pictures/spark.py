@@ -30,4 +30,4 @@ def buckets(values: Sequence[int], count: int) -> list[int]:
     """Return the sums of so many equal stretches of a series, the newest last; what does not fill a stretch is the oldest."""
     size = max(1, len(values) // count)
     rest = len(values) - size * count
-    return [sum(values[max(0, rest + each * size) : rest + (each + 1) * size]) for each in range(count)]
+    return [sum(values[max(0, rest + each * size) : max(0, rest + (each + 1) * size)]) for each in range(count)]

@@ -75,7 +75,7 @@ def _row(row: Row, place: Callable[[datetime], float]) -> Markup:
     for mark in row.marks:
         left = max(0.0, place(mark.at) - MARK / 2)
         shapes.append(_bar(mark.says, mark.colour, x=left, y=1.0, width=MARK, height=HEIGHT - 2))
-    says = "; ".join(each.says for each in (*row.spans, *row.marks))
+    says = "; ".join([*(span.says for span in row.spans), *(mark.says for mark in row.marks)])
     picture = element(
         "svg",
         *shapes,
