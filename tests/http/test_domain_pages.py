@@ -7,7 +7,7 @@ from uuid import UUID
 
 import aiohttp
 import pytest
-from fastapi import Request
+from starlette.requests import HTTPConnection
 
 from ferryman import Ferryman, Turn
 from ferryman.access.model import Scope
@@ -25,7 +25,7 @@ class Someone:
     def __init__(self, tenant: str, *scopes: Scope) -> None:
         self._caller = Caller("somebody", tenant, frozenset(scopes))
 
-    async def caller(self, request: Request) -> Caller:
+    async def caller(self, request: HTTPConnection) -> Caller:
         return self._caller
 
 
