@@ -153,7 +153,7 @@ async def _spoken(app: Ferryman) -> dict[str, UUID]:
     await app.agents.report(await asked(app, done.id), result=f"print it {HOSTILE}")
     await done.result(timeout=PATIENCE)
     waits = await app.agents.send("ada", "And a bridge?")
-    later = await app.agents.send("ada", "And a ford?")
+    line = await app.agents.send("ada", "And a ford?")
     await asked(app, waits.id)
     joined = await app.agents.send("bea", "a rope")
     await joined.result(timeout=PATIENCE)
@@ -168,7 +168,7 @@ async def _spoken(app: Ferryman) -> dict[str, UUID]:
     [partial] = await app.batches.forked(joined.id, "bea")
     [tree] = await app.batches.forked(nested.id, "bea")
     return {
-        "turn": done.id, "waits": waits.id, "later": later.id, "forker": nested.id, "answers": answers.id,
+        "turn": done.id, "waits": waits.id, "line": line.id, "forker": nested.id, "answers": answers.id,
         "running": running.id, "partial": partial.id, "tree": tree.id,
     }  # fmt: skip
 
@@ -233,4 +233,4 @@ async def _called(app: Ferryman) -> dict[str, UUID]:
     forked = await app.batches.fork([_asks("shop", "rope, shop 0")])
     await forked.result(timeout=PATIENCE)
     await _until(lambda: app.webhooks.deliveries(dead.id, state="dead"))
-    return {"ledger": dead.id, "resting": resting.id}
+    return {"ledger": dead.id, "hushed": resting.id}
