@@ -42,13 +42,21 @@ DOCS = (
     Shot("overview-dark", "/", dark=True),
     Shot("task", "/tasks/{order}"),
     Shot("tasks-phone", "/tasks", NARROW),
+    Shot("turn", "/turns/{waits}"),
+    Shot("batch", "/batches/{tree}"),
+    Shot("plan", "/ingest/plans/{harvest}"),
 )
 PAGES: Mapping[str, str] = {
     "overview": "/", "tasks": "/tasks", "failed": "/tasks?state=failed", "task-order": "/tasks/{order}",
     "task-broken": "/tasks/{broken}", "task-waiting": "/tasks/{waiting}", "task-report": "/tasks/{report}",
     "schedules": "/schedules", "schedule": "/schedules/{ticking}", "queues": "/queues", "queue": "/queues/images",
     "workers": "/workers", "watchdog": "/watchdog", "log": "/log", "docs": "/docs", "search": "/search?q=mail",
-    "login": "/login", "empty": "/tasks?name=nobody",
+    "login": "/login", "empty": "/tasks?name=nobody", "agents": "/agents", "agent": "/agents/ada", "turn": "/turns/{turn}",
+    "turn-waits": "/turns/{waits}", "turn-forks": "/turns/{forker}", "batches": "/batches", "batch-runs": "/batches/{running}",
+    "batch-tree": "/batches/{tree}", "commands": "/commands", "command": "/commands/{told}", "command-waits": "/commands/{cover}",
+    "capabilities": "/commands/statistics", "ingest": "/ingest", "source": "/ingest/sources/orders",
+    "plan": "/ingest/plans/{harvest}", "plan-runs": "/ingest/plans/{stuck}", "blackbox": "/ingest/tasks/{harvest}",
+    "webhooks": "/webhooks", "webhook": "/webhooks/{ledger}",
 }  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from tools.company import DAWN, HOUR
 SOON = 15_000
 PAGES = (
     "/agents", "/agents?profile=nobody", "/agents/ada", "/turns/{turn}", "/turns/{waits}", "/turns/{line}", "/turns/{forker}",
-    "/batches", "/batches/{running}", "/batches/{partial}", "/batches/{tree}", "/commands", "/commands/{told}",
+    "/batches", "/batches/{running}", "/batches/{partial}", "/batches/{tree}", "/commands", "/commands/statistics", "/commands/{told}",
     "/commands/{title}", "/ingest", "/ingest/sources/orders", "/ingest/plans/{harvest}", "/ingest/plans/{stuck}",
     "/ingest/tasks/{harvest}", "/webhooks", "/webhooks/{ledger}",
 )  # fmt: skip

@@ -37,8 +37,15 @@ async def commands(
         session=asked["session"], filtered=any(asked.values()),
         tabs=forms.tabs(HERE, asked, "status", [each.value for each in CommandStatus]),
         first=forms.address(HERE, asked) if before else None, next=next,
-        statistics=await visit.doors.commands.statistics(),
     )  # fmt: skip
+
+
+@router.get("/commands/statistics")
+async def statistics(request: Request, visit: Reading) -> Response:
+    """Show how many async tasks there are of each type and status, and how long they took; it reads all that is kept."""
+    return render(
+        request, visit, "capabilities.html", here=HERE, statistics=await visit.doors.commands.statistics()
+    )
 
 
 @router.get("/commands/{id}")
