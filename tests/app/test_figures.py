@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from ferryman import Ferryman
+from ferryman import Context, Ferryman
 from ferryman.app import figures
 from ferryman.app.figures import Counting
 from ferryman.kernel import errors
@@ -148,3 +148,25 @@ async def test_few_that_live_among_many_are_listed_like_any_others(
             assert [task.id for task in await app.tasks.list(state=state.value, queue="q1", name="n1")] == wanted[::2]
             assert [task.id for task in await app.tasks.list(state=state.value, limit=1)] == wanted[:1]
             assert await app.tasks.list(state=state.value, queue="q1", name="n0") == []
+
+
+@pytest.mark.contract("S5", "K12")
+async def test_the_durable_calls_of_a_task_are_read_in_order_and_by_its_tenant_alone(app: Ferryman) -> None:
+    @app.task(name="walk")
+    async def walk(ctx: Context) -> None:
+        for name in ("first", "second", "third"):
+            await ctx.step(name, lambda: {"done": True})
+        await ctx.wait_event("word", timeout=timedelta(days=1))
+
+    made, beside = await app.tasks.create("walk"), await app.tasks.create("walk")
+    await app.tasks.send_event(made.id, "word", 1)
+    async with app.worker():
+        await app.tasks.end(made.id)
+    found = await app.tasks.steps(made.id)
+    assert [(each.kind, each.name, each.state) for each in found] == [
+        ("step", "first", "done"), ("step", "second", "done"), ("step", "third", "done"), ("event", "word", "done"),
+    ]  # fmt: skip
+    assert found[0].result == '{"done": true}'
+    assert beside.id != made.id
+    with pytest.raises(errors.TaskNotFound):
+        await app.of("other").tasks.steps(made.id)
