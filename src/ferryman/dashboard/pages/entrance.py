@@ -7,8 +7,9 @@ from typing import Annotated
 from fastapi import Form, Request, Response
 from starlette.responses import RedirectResponse, StreamingResponse
 
-from ferryman.dashboard.page import THEMES, asset, back, local, pages, render
+from ferryman.dashboard.page import THEMES, asset, back, pages, render
 from ferryman.http.callers import Reading
+from ferryman.http.routes.session import local
 
 router = pages()
 
