@@ -13,10 +13,10 @@ from tools.company import DAWN, HOUR
 
 SOON = 15_000
 PAGES = (
-    "/agents", "/agents?profile=nobody", "/agents/ada", "/turns/{turn}", "/turns/{waits}", "/turns/{line}", "/turns/{forker}",
-    "/batches", "/batches/{running}", "/batches/{partial}", "/batches/{tree}", "/commands", "/commands/statistics", "/commands/{told}",
-    "/commands/{title}", "/ingest", "/ingest/sources/orders", "/ingest/plans/{harvest}", "/ingest/plans/{stuck}",
-    "/ingest/tasks/{harvest}", "/webhooks", "/webhooks/{ledger}",
+    "/agents", "/agents?profile=nobody", "/agents/ada", "/turns/{turn}", "/turns/{waits}", "/turns/{line}",
+    "/turns/{forker}", "/batches", "/batches/{running}", "/batches/{partial}", "/batches/{tree}", "/commands",
+    "/commands/statistics", "/commands/{told}", "/commands/{title}", "/ingest", "/ingest/sources/orders",
+    "/ingest/plans/{harvest}", "/ingest/plans/{stuck}", "/ingest/tasks/{harvest}", "/webhooks", "/webhooks/{ledger}",
 )  # fmt: skip
 ODD = "main :is(script, iframe, img, style, link, math, [onload], [onerror], [style], a[href^=javascript])"
 
@@ -100,7 +100,13 @@ async def test_a_call_is_answered_without_the_script_and_only_once(house: House)
     await page.get_by_role("button", name="Answer").click()
     assert await page.locator("#said").inner_text() == "The answer was given."
     assert await turn.result(timeout=30) == "you may"
-    form = {"csrf": word, "call": call, "result": "no", "status": "success", "back": f"/turns/{turn.id}"}
+    form: dict[str, str | float | bool] = {
+        "csrf": word,
+        "call": call,
+        "result": "no",
+        "status": "success",
+        "back": f"/turns/{turn.id}",
+    }
     again = await page.request.post(f"{house.url}/turns/{turn.id}/answer", form=form)
     assert "does not wait for an answer" in await again.text()
     await context.close()

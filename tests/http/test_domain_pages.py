@@ -79,7 +79,7 @@ PAGES = (
     "/agents/ada", "/turns/{turn}", "/batches/{batch}", "/commands/{command}", "/ingest/plans/{plan}", "/webhooks/{webhook}",
     "/webhooks/ledger",
 )  # fmt: skip
-WRITES = (
+WRITES: tuple[tuple[str, dict[str, str]], ...] = (
     ("/agents/ada/send", {"instruction": "go"}),
     ("/agents/ada/wakeup", {}),
     ("/turns/{turn}/stop", {}),

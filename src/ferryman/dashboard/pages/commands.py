@@ -43,9 +43,7 @@ async def commands(
 @router.get("/commands/statistics")
 async def statistics(request: Request, visit: Reading) -> Response:
     """Show how many async tasks there are of each type and status, and how long they took; it reads all that is kept."""
-    return render(
-        request, visit, "capabilities.html", here=HERE, statistics=await visit.doors.commands.statistics()
-    )
+    return render(request, visit, "capabilities.html", here=HERE, statistics=await visit.doors.commands.statistics())
 
 
 @router.get("/commands/{id}")
