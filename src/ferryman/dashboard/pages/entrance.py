@@ -19,7 +19,7 @@ YEAR = 365 * 86400
 @router.get("/login")
 async def login(request: Request, to: str = "/", failed: str = "") -> Response:
     """Ask for a token."""
-    return render(request, None, "login.html", to=local(to), failed=bool(failed))
+    return render(request, None, "login.html", here="login", to=local(to), failed=bool(failed))
 
 
 @router.get("/live")
