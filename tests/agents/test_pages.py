@@ -156,6 +156,12 @@ async def test_edges_tell_who_asked_for_a_turn_and_whom_it_asked(house: House) -
     stranger = await house.enqueue("cleo")
     second = await house.enqueue("cleo", source=source)
     await house.cancel(second)
+    for primitive, phase in (("enqueue", "response"), ("wakeup", "request")):
+        await house.write(
+            """insert into ferryman.execution_edges (tenant, correlation_id, primitive, edge_phase, id, created_at,
+                   recursion_depth) values ($1, $2, $3, $4, $5, ferryman.clock(), 0)""",
+            TENANT, str(first), primitive, phase, ids.new_id(),
+        )  # fmt: skip
 
     async def edges(turn: UUID, *, tenant: str = TENANT) -> list[tuple[object, ...]]:
         async with house.db.session() as tx:

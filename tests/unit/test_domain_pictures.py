@@ -121,6 +121,16 @@ def test_lines_of_a_tree_go_on_to_later_children_only() -> None:
     assert lanes.rails(made) == [{1}, {1, 2}, {1, 2}, {1}, set(), set()]
 
 
+def test_more_lines_than_anybody_can_follow_are_counted_and_not_drawn() -> None:
+    many = [Lane(f"lane {n}", "green", [Span(at(n), at(n + 1), "green")]) for n in range(lanes.MOST + 7)]
+    shown = texts(lanes.draw(many, now=at(0), says="many"))
+    assert any(text.startswith(f"lane {lanes.MOST - 1}") for text in shown)
+    assert any(text.startswith("7 morenot drawn") for text in shown)
+    assert not any(text.startswith(f"lane {lanes.MOST}") for text in shown)
+    whole = texts(lanes.draw(many[: lanes.MOST + 1], now=at(0), says="all"))
+    assert any(text.startswith(f"lane {lanes.MOST}") for text in whole)
+
+
 def test_names_of_others_stay_text() -> None:
     shown = lanes.draw(
         [Lane(HOSTILE, "green", [Span(at(0), at(1), "green", HOSTILE)], note=HOSTILE, href=f"/x/{HOSTILE}")],

@@ -28,6 +28,7 @@ from ferryman.dashboard.pages import (
     turns,
     webhooks,
 )
+from ferryman.dashboard.shelf import Shelf
 
 # One line for each module of pages.
 PAGES: Sequence[APIRouter] = (
@@ -63,6 +64,7 @@ class Files(StaticFiles):
 def attach(web: FastAPI) -> None:
     """Serve the dashboard from a server that has an app and a guard."""
     web.state.live = Live(web.state.ferryman)
+    web.state.shelf = Shelf()
     web.mount("/static", Files(packages=[("ferryman.dashboard", "static")]), name="static")
     for router in PAGES:
         web.include_router(router, include_in_schema=False)

@@ -38,7 +38,7 @@ async def sources(request: Request, visit: Reading) -> Response:
     cursors: dict[str, list[CursorRow]] = defaultdict(list)
     for each in await door.cursors():
         cursors[each.source].append(each)
-    plans = await door.status(limit=PLANS)
+    plans = await request.app.state.shelf.get(("plans", visit.tenant), lambda: door.status(limit=PLANS))
     known = _known(await door.standing(), (name for name, _ in door.sources.declared))
     return render(
         request, visit, "ingest.html", here=HERE, sources=known, cursors=cursors, gates=await door.gates(), plans=plans,
@@ -67,7 +67,8 @@ async def source(request: Request, visit: Reading, source: str) -> Response:
     endpoints = sorted(endpoint for name, endpoint in door.sources.declared if name == source)
     if not standing and not endpoints:
         raise errors.IngestNotFound(f"There is no source {source} for this tenant.", source=source)
-    plans = await door.status(source=source, limit=PLANS)
+    name = ("plans", visit.tenant, source)
+    plans = await request.app.state.shelf.get(name, lambda: door.status(source=source, limit=PLANS))
     return render(
         request, visit, "source.html", here=HERE, source=source, endpoints=endpoints,
         standing=(standing or [SourceRow(source, 0, 0, None, 0, 0, None, None)])[0], cursors=await door.cursors(source),

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
 from uuid import UUID
 
 from fastapi import Request, Response
+from markupsafe import Markup
 
 from ferryman.dashboard import forms
 from ferryman.dashboard.explained import explained
 from ferryman.dashboard.page import pages, render
 from ferryman.dashboard.pictures import coverage, rate
-from ferryman.http.callers import Reading
+from ferryman.http.callers import Reading, Visit
+from ferryman.ingest.model import Progress
 
 router = pages()
 
@@ -23,21 +26,35 @@ PARTS, PARTS_LEAST = 80, 8
 @router.get("/ingest/plans/{id}")
 async def plan(request: Request, visit: Reading, id: UUID, after: int = 0) -> Response:
     """Show a plan whole."""
+    shown = await visit.doors.ingest.slices(id, after=after, limit=SLICES)
+    found, hidden, curve, picture = await request.app.state.shelf.get(
+        ("plan", visit.tenant, id), lambda: _drawn(visit, id)
+    )
+    place = f"{HERE}/plans/{id}"
+    doing = "Nothing of it is live any more." if found.over else "It goes on as long as one of its slices is live."
+    return render(
+        request, visit, "plan.html", here=HERE, plan=found, slices=shown, subject=str(id), picture=picture, curve=curve,
+        hidden=hidden, told=await explained(visit, id, state=found.status, doing=doing), first=place if after else None,
+        next=forms.address(place, {"after": shown[-1].slice_no}) if len(shown) == SLICES else None,
+    )  # fmt: skip
+
+
+class Drawn(NamedTuple):
+    """A plan, how many of its slices are not drawn, and its pictures: all its batches are read for them."""
+
+    plan: Progress
+    hidden: int
+    curve: Markup
+    picture: Markup
+
+
+async def _drawn(visit: Visit, id: UUID) -> Drawn:
     door = visit.doors.ingest
     [found] = await door.status(id)
     extent = await door.extent(id)
-    drawn = await door.slices(id, limit=DRAWN)
-    shown = await door.slices(id, after=after, limit=SLICES)
-    place = f"{HERE}/plans/{id}"
-    doing = "Nothing of it is live any more." if found.over else "It goes on as long as one of its slices is live."
-    parts = min(PARTS, max(PARTS_LEAST, found.requests // 3))
-    return render(
-        request, visit, "plan.html", here=HERE, plan=found, extent=extent, slices=shown, subject=str(id),
-        picture=coverage.draw(extent, drawn), curve=rate.draw(await door.pace(id, parts=parts)),
-        hidden=extent.slices - len(drawn),
-        told=await explained(visit, id, state=found.status, doing=doing), first=place if after else None,
-        next=forms.address(place, {"after": shown[-1].slice_no}) if len(shown) == SLICES else None,
-    )  # fmt: skip
+    slices = await door.slices(id, limit=DRAWN)
+    pace = await door.pace(id, parts=min(PARTS, max(PARTS_LEAST, found.requests // 3)))
+    return Drawn(found, extent.slices - len(slices), rate.draw(pace), coverage.draw(extent, slices))
 
 
 @router.get("/ingest/tasks/{id}")

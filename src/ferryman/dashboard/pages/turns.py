@@ -9,7 +9,7 @@ from uuid import UUID
 
 from fastapi import Form, Request, Response
 
-from ferryman.agents.model import Accepted, BudgetRecord, EdgeRecord, TurnRecord, WaitRecord
+from ferryman.agents.model import Accepted, BudgetRecord, CardRecord, EdgeRecord, TurnRecord, WaitRecord
 from ferryman.agents.work.turn import FORK_JOIN
 from ferryman.dashboard import forms, spelling
 from ferryman.dashboard.explained import explained
@@ -24,6 +24,7 @@ router = pages()
 
 STOPPED = "stopped on the dashboard"
 DELEGATED = "agent:"
+CARDS = 200
 
 
 @router.get("/turns/{id}")
@@ -50,10 +51,11 @@ async def _drawn(visit: Visit, found: TurnRecord, waits: Sequence[WaitRecord]) -
     return picture.draw(moments, now=spelling.now(), deadlines=deadlines)
 
 
-async def _boxes(visit: Visit, found: TurnRecord) -> list[tuple[str, Sequence[Any]]]:
-    """Return the cards that the turn read, and those that it wrote."""
+async def _boxes(visit: Visit, found: TurnRecord) -> list[tuple[str, Sequence[CardRecord], int]]:
+    """Return the newest cards that the turn read, and that it wrote; and how many there are."""
     named = (("It read", found.context_box_id), ("It wrote", found.output_box_id))
-    return [(name, await visit.doors.agents.cards(box)) for name, box in named if box is not None]
+    boxes = [(name, await visit.doors.agents.cards(box)) for name, box in named if box is not None]
+    return [(name, cards[-CARDS:], len(cards)) for name, cards in boxes]
 
 
 def answerable(wait: WaitRecord) -> bool:

@@ -23,6 +23,8 @@ INDENT = 16
 THICK = 12
 # A deadline so many times as far off as all that happened is left out: the axis would be all of it.
 STRETCH = 4
+# More than this nobody can follow.
+MOST = 500
 
 Place = Callable[[datetime], float]
 
@@ -55,6 +57,8 @@ def draw(lanes: Sequence[Lane], *, now: datetime, says: str) -> Markup:
     """Return the picture of some lanes; empty without any."""
     if not lanes:
         return Markup()
+    if len(lanes) > MOST + 1:
+        lanes = [*lanes[:MOST], Lane(f"{len(lanes) - MOST} more", "grey", note="not drawn")]
     first, last = extent(lanes, now=now)
     whole = (last - first).total_seconds()
     height = HEAD + ROW * len(lanes) + 2
