@@ -9,8 +9,8 @@ import pytest
 
 from ferryman.agents import intake
 from ferryman.agents.intake.timeline import timeline
-from ferryman.agents.model import Card, NewAgent, Source
-from ferryman.agents.store import inbox
+from ferryman.agents.model import Amount, Card, NewAgent, Source
+from ferryman.agents.store import budgets, inbox
 from ferryman.kernel import ids
 from tests.agents.house import TENANT, House
 
@@ -144,3 +144,104 @@ async def test_only_live_turns_that_a_turn_delegated_are_its_children(house: Hou
 
     assert [row["id"] for row in found] == [child]
     assert list(elsewhere) == list(nobody) == []
+
+
+async def test_an_inbox_shows_what_is_not_done_with_oldest_first(house: House) -> None:
+    running = await house.begin()
+    await house.travel(1)
+    waiting = await house.enqueue()
+    await house.travel(1)
+    gone = await house.enqueue()
+    await house.cancel(gone)
+    await house.agent("bob")
+    await house.enqueue("bob")
+    async with house.db.transaction() as tx:
+        await intake.create(tx, [NewAgent("other", "ann", "writer")])
+
+    async def messages(*, tenant: str = TENANT, limit: int = 10) -> list[tuple[UUID, str]]:
+        async with house.db.session() as tx:
+            found = await intake.read.messages(tx, "ann", tenant=tenant, limit=limit)
+        return [(each.id, each.status) for each in found]
+
+    assert await messages() == [(running.id, "processing"), (waiting, "queued")]
+    assert await messages(limit=1) == [(running.id, "processing")]
+    assert await messages(tenant="other") == []
+
+
+@pytest.mark.contract("A11")
+async def test_the_calls_of_a_turn_are_read_with_their_deadlines(house: House) -> None:
+    taken = await house.suspend(("one", 60.0), ("two", 90.0))
+    await house.travel(1)
+    await house.report("two")
+
+    async with house.db.session() as tx:
+        found = await intake.read.waits_of(tx, taken.id, tenant=TENANT)
+        hidden = await intake.read.waits_of(tx, taken.id, tenant="other")
+
+    assert [(each.tool_call_id, each.wait_status, each.status) for each in found] == [
+        ("one", "waiting", None), ("two", "received", "success"),
+    ]  # fmt: skip
+    assert [(each.deadline_at - each.created_at).total_seconds() for each in found] == [60.0, 90.0]
+    assert hidden == []
+
+
+@pytest.mark.contract("A6")
+async def test_edges_tell_who_asked_for_a_turn_and_whom_it_asked(house: House) -> None:
+    parent = await house.begin()
+    source = Source(agent_id="ann", turn=parent.id, depth=0)
+    for name in ("bob", "cleo"):
+        await house.agent(name)
+    first = await house.enqueue("bob", source=source)
+    await house.travel(1)
+    stranger = await house.enqueue("cleo")
+    second = await house.enqueue("cleo", source=source)
+    await house.cancel(second)
+    for primitive, phase in (("enqueue", "response"), ("wakeup", "request")):
+        await house.write(
+            """insert into ferryman.execution_edges (tenant, correlation_id, primitive, edge_phase, id, created_at,
+                   recursion_depth) values ($1, $2, $3, $4, $5, ferryman.clock(), 0)""",
+            TENANT, str(first), primitive, phase, ids.new_id(),
+        )  # fmt: skip
+
+    async def edges(turn: UUID, *, tenant: str = TENANT) -> list[tuple[object, ...]]:
+        async with house.db.session() as tx:
+            found = await intake.read.edges(tx, turn, tenant=tenant)
+        return [(each.primitive, each.source_turn_id, each.target_turn_id, each.status) for each in found]
+
+    assert await edges(parent.id) == [
+        ("enqueue", None, parent.id, None), ("enqueue", parent.id, first, "dispatched"),
+        ("enqueue", parent.id, second, "canceled"),
+    ]  # fmt: skip
+    assert await edges(first) == [("enqueue", parent.id, first, "running")]
+    assert await edges(stranger) == [("enqueue", None, stranger, None)]
+    assert await edges(parent.id, tenant="other") == []
+
+
+@pytest.mark.contract("A21")
+async def test_a_turns_budget_tells_what_was_spent_and_what_is_reserved(house: House) -> None:
+    budget, other = ids.new_id(), ids.new_id()
+    async with house.db.transaction() as tx:
+        await budgets.create(tx, tenant=TENANT, id=budget, tokens=100, tool_calls=None, cost=1.0)
+        await budgets.create(tx, tenant=TENANT, id=other, tokens=5, tool_calls=None, cost=None)
+    taken = await house.begin("ann", budget=budget)
+    stranger = await house.begin("bob", budget=other)
+    free = await house.begin("cleo")
+    async with house.db.transaction() as tx:
+        for name, tokens in (("a", 30), ("b", 20)):
+            await budgets.lock(tx, tenant=TENANT, id=budget)
+            amount = Amount(tokens=tokens)
+            assert await budgets.reserve(tx, amount, tenant=TENANT, id=budget, turn=taken.id, name=name)
+        assert await budgets.spend(tx, Amount(tokens=25), tenant=TENANT, id=budget, turn=taken.id, name="a")
+        await budgets.lock(tx, tenant=TENANT, id=other)
+        assert await budgets.reserve(tx, Amount(tokens=4), tenant=TENANT, id=other, turn=stranger.id, name="a")
+
+    async with house.db.session() as tx:
+        found = await intake.read.budget(tx, taken.id, tenant=TENANT)
+        hidden = await intake.read.budget(tx, taken.id, tenant="other")
+        none = await intake.read.budget(tx, free.id, tenant=TENANT)
+
+    assert found is not None
+    assert (found.tokens_limit, found.tokens_spent, found.tokens_held) == (100, 25, 20)
+    assert (found.tool_calls_limit, float(found.cost_limit), float(found.cost_held)) == (None, 1.0, 0.0)
+    assert hidden is None
+    assert none is None

@@ -8,7 +8,7 @@ from uuid import uuid4
 import asyncpg
 import pytest
 
-from ferryman.agents.store import cards, heads, inbox, waits
+from ferryman.agents.store import cards, heads, inbox, pages, waits
 from ferryman.kernel.db import Statement
 
 ROWS = 20_000
@@ -59,6 +59,9 @@ STATEMENTS: list[tuple[Statement, dict[str, Any]]] = [
     (waits._RECEIVE, {"tenants": TENANTS, "ids": IDS}),
     (cards._READ, {"tenants": TENANTS, "ids": IDS}),
     (inbox._GET, {"ids": IDS, "tenant": "default"}),
+    (pages._OPEN, {"agent_id": "agent7", "tenant": "default", "limit": 100}),
+    (pages._EDGES, {"turn": uuid4(), "tenant": "default", "limit": 100}),
+    (pages._BUDGET, {"turn": uuid4(), "tenant": "default"}),
 ]  # fmt: skip
 BIG = {"agent_state_head", "agent_inbox", "cards", "boxes"}
 

@@ -6,7 +6,7 @@ Who forks here is a virtual parent: no turn waits, the batch and its deadline ar
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from datetime import timedelta
 from typing import Any, Literal
@@ -153,6 +153,18 @@ class Batches:
         with spoken():
             async with self._db.session() as tx:
                 return await intake.read.tasks(tx, batch)
+
+    async def counts(self, batches: Collection[UUID]) -> Mapping[UUID, Mapping[str, int]]:
+        """Count the tasks of batches by their status: how far each of a page is."""
+        with spoken():
+            async with self._db.session() as tx:
+                return await intake.read.counts(tx, batches, tenant=self._tenant)
+
+    async def forked(self, turn: UUID, agent_id: str) -> Sequence[BatchRecord]:
+        """Read the batches that a turn of an agent forked, in order."""
+        with spoken():
+            async with self._db.session() as tx:
+                return await intake.read.forked(tx, turn, agent_id, tenant=self._tenant)
 
     async def tree(self, batch: UUID) -> Tree:
         """Read a batch with its tasks, and the batches that their turns forked."""

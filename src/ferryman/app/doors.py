@@ -7,6 +7,7 @@ from typing import NamedTuple
 from ferryman.app.agents import Agents
 from ferryman.app.batches import Batches
 from ferryman.app.commands import Commands
+from ferryman.app.history import History
 from ferryman.app.ingest import Ingest
 from ferryman.app.log import Log
 from ferryman.app.queues import Queues
@@ -30,3 +31,4 @@ class Doors(NamedTuple):
     webhooks: Webhooks
     log: Log
     remote: Remote
+    history: History

@@ -14,6 +14,7 @@ from ferryman.app.batches import Batches
 from ferryman.app.commands import Commands
 from ferryman.app.declarations import Declarations
 from ferryman.app.doors import Doors
+from ferryman.app.figures import Counting
 from ferryman.app.handle import Handle
 from ferryman.app.ingest import Ingest
 from ferryman.app.log import Log
@@ -25,6 +26,7 @@ from ferryman.app.schedules import Schedule, Schedules
 from ferryman.app.tasks import Tasks
 from ferryman.app.terms import owners_of
 from ferryman.app.tokens import Tokens
+from ferryman.app.watching import Watching
 from ferryman.commands.rules import names
 from ferryman.kernel import errors, migrate
 from ferryman.kernel.codec import Codec
@@ -63,6 +65,7 @@ class Ferryman(Declarations, Declares):
         self._given_doorbell = doorbell
         self._codec = codec
         self._opened: wiring.Opened | None = None
+        self._watching: Watching | None = None
 
     # Opening and closing
 
@@ -92,6 +95,9 @@ class Ferryman(Declarations, Declares):
 
     async def close(self) -> None:
         """Let go of everything that was opened."""
+        watching, self._watching = self._watching, None
+        if watching is not None:
+            await watching.close()
         opened, self._opened = self._opened, None
         if opened is not None:
             await opened.close()
@@ -174,6 +180,19 @@ class Ferryman(Declarations, Declares):
     def remote(self) -> Remote:
         """The door for workers that speak HTTP."""
         return self._open.remote
+
+    @property
+    def counting(self) -> Counting:
+        """The figures of the last minutes, shared by all who look."""
+        return self._open.counting
+
+    @property
+    def watching(self) -> Watching:
+        """The watchdog's view of all tenants."""
+        if self._watching is None:
+            opened, interval = self._open, self.settings.worker.watchdog_interval
+            self._watching = Watching(opened.database, lambda: wiring.rules(opened), interval=interval)
+        return self._watching
 
     @property
     def tokens(self) -> Tokens:

@@ -15,8 +15,9 @@ from uuid import UUID
 
 from ferryman.app.schedules import Schedule, Schedules
 from ferryman.app.tasks import Tasks
-from ferryman.ingest.intake import cursor, gates, plan, read
+from ferryman.ingest.intake import cursor, gates, plan, read, survey
 from ferryman.ingest.intake.gates import GateRow
+from ferryman.ingest.intake.survey import CursorRow, Extent, PaceRow, SliceRow, SourceRow
 from ferryman.ingest.model import Planned, Progress, Replayed, Trigger
 from ferryman.ingest.ports import Gate, Page, Rated, Request, Sink
 from ferryman.ingest.registry import Declared, Sources
@@ -262,6 +263,31 @@ class Ingest:
         """Replay the events of cursors: where they lead, and whether the cursors stand there."""
         async with self._session() as tx:
             return await cursor.replay(tx, tenant=self.tenant, source=source)
+
+    async def standing(self) -> Sequence[SourceRow]:
+        """Tell how the sources that were planned for stand: the circuit breaker, what is in line and in hand."""
+        async with self._session() as tx:
+            return await survey.sources(tx, tenant=self.tenant)
+
+    async def cursors(self, source: str | None = None) -> Sequence[CursorRow]:
+        """Tell where cursors stand, of one source or all, and how far that is behind the present."""
+        async with self._session() as tx:
+            return await survey.cursors_of(tx, tenant=self.tenant, source=source)
+
+    async def extent(self, plan_id: UUID) -> Extent:
+        """Tell what a plan is to cover, as numbers, and where the cursor that follows it stands."""
+        async with self._session() as tx:
+            return await survey.extent(tx, plan_id, tenant=self.tenant)
+
+    async def slices(self, plan_id: UUID, *, after: int = 0, limit: int = 200) -> Sequence[SliceRow]:
+        """Read a page of a plan's slices in their order, each with what became of its task."""
+        async with self._session() as tx:
+            return await survey.slices(tx, plan_id, tenant=self.tenant, after=after, limit=limit)
+
+    async def pace(self, plan_id: UUID, *, parts: int = 60) -> Sequence[PaceRow]:
+        """Tell how fast a plan's source was asked and what the gate allowed, in so many parts of its time (I9)."""
+        async with self._session() as tx:
+            return await survey.pace(tx, plan_id, tenant=self.tenant, parts=parts)
 
     # What is moved
 

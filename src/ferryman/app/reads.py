@@ -9,7 +9,16 @@ from uuid import UUID
 
 from ferryman.agents import intake
 from ferryman.agents.intake.timeline import Moment, timeline
-from ferryman.agents.model import AgentRecord, CardRecord, StepRecord, TurnRecord
+from ferryman.agents.model import (
+    AgentRecord,
+    BudgetRecord,
+    CardRecord,
+    EdgeRecord,
+    MessageRecord,
+    StepRecord,
+    TurnRecord,
+    WaitRecord,
+)
 from ferryman.agents.work.turns import subject_of
 from ferryman.kernel import errors
 from ferryman.kernel.doorbell import Doorbell
@@ -130,6 +139,30 @@ class Reads:
         with spoken():
             async with self._db.session() as tx:
                 return await intake.read.steps(tx, turn, tenant=self._tenant)
+
+    async def inbox(self, agent_id: str, *, limit: int = 50) -> Sequence[MessageRecord]:
+        """Read what is in an agent's inbox and not done with, oldest first."""
+        with spoken():
+            async with self._db.session() as tx:
+                return await intake.read.messages(tx, agent_id, tenant=self._tenant, limit=limit)
+
+    async def waits(self, turn: UUID) -> Sequence[WaitRecord]:
+        """Read the calls of a turn with their times and deadlines, in order (A11)."""
+        with spoken():
+            async with self._db.session() as tx:
+                return await intake.read.waits_of(tx, turn, tenant=self._tenant)
+
+    async def edges(self, turn: UUID) -> Sequence[EdgeRecord]:
+        """Read who asked for a turn, and whom it asked, in order (A6)."""
+        with spoken():
+            async with self._db.session() as tx:
+                return await intake.read.edges(tx, turn, tenant=self._tenant)
+
+    async def budget(self, turn: UUID) -> BudgetRecord | None:
+        """Read what the budget of a turn allows and what is gone of it; None without one (A21)."""
+        with spoken():
+            async with self._db.session() as tx:
+                return await intake.read.budget(tx, turn, tenant=self._tenant)
 
 
 async def _heard(rung: asyncio.Event) -> None:

@@ -143,10 +143,14 @@ async def _ours(request: Request, error: Exception) -> Response:
 
 async def _unfit(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
+    return problem(unfit(error), instance=request.url.path)
+
+
+def unfit(error: RequestValidationError) -> errors.RequestInvalid:
+    """Return what the framework found wrong with a request as an error of ours."""
     faults = [{"field": _place(each["loc"]), "said": str(each["msg"])[:SHOWN_MAX]} for each in error.errors()]
     first = faults[0]
-    told = errors.RequestInvalid(f"{first['field']}: {first['said']}.", field=first["field"], faults=faults[:20])
-    return problem(told, instance=request.url.path)
+    return errors.RequestInvalid(f"{first['field']}: {first['said']}.", field=first["field"], faults=faults[:20])
 
 
 def _place(parts: tuple[Any, ...]) -> str:

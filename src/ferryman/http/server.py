@@ -14,6 +14,7 @@ from fastapi.routing import APIRoute
 from starlette.types import ASGIApp
 
 from ferryman.app.ferryman import Ferryman
+from ferryman.dashboard import site
 from ferryman.http import problems
 from ferryman.http.answers import Problem
 from ferryman.http.callers import Guard
@@ -96,6 +97,7 @@ def make(app: Ferryman, *, guard: Guard | None = None) -> FastAPI:
         web.include_router(router, prefix=PREFIX)
     for router in ANYWHERE:
         web.include_router(router)
+    site.attach(web)
     web.openapi = lambda: document(web)  # type: ignore[method-assign] # the framework's own way to change it
     return web
 

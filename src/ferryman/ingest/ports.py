@@ -16,8 +16,26 @@ from ferryman.ingest.window import START, Window
 from ferryman.kernel.db import Tx
 
 __all__ = [
-    "START", "Allow", "Answer", "Decision", "Failure", "FetchFailed", "Gate", "GateKey", "Item", "OpenGate", "Page", "Rated",
-    "Reject", "Request", "Sink", "Source", "WaitUntil", "Window", "Written",
+    "START",
+    "Allow",
+    "Answer",
+    "Decision",
+    "Failure",
+    "FetchFailed",
+    "Gate",
+    "GateKey",
+    "Item",
+    "OpenGate",
+    "Paced",
+    "Page",
+    "Rated",
+    "Reject",
+    "Request",
+    "Sink",
+    "Source",
+    "WaitUntil",
+    "Window",
+    "Written",
 ]  # fmt: skip
 
 Item: TypeAlias = Mapping[str, Any]
@@ -159,6 +177,14 @@ class Rated(Protocol):
 
     async def in_force(self, key: GateKey) -> float | None:
         """Return the requests a second that are allowed now, or None where there is no limit."""
+
+
+@runtime_checkable
+class Paced(Protocol):
+    """A gate that knows, without asking anybody, at which rate it lets pass."""
+
+    def pace_at(self, key: GateKey) -> float | None:
+        """Return the requests a second that were allowed when it was last told, or None where it was not."""
 
 
 class OpenGate:

@@ -6,11 +6,23 @@ from collections.abc import Collection
 from datetime import datetime
 from uuid import UUID
 
-from ferryman.agents.model import AgentRecord, CallRecord, CardRecord, StepRecord, TurnRecord
+from ferryman.agents.model import (
+    AgentRecord,
+    BudgetRecord,
+    CallRecord,
+    CardRecord,
+    EdgeRecord,
+    MessageRecord,
+    StepRecord,
+    TurnRecord,
+    WaitRecord,
+)
 from ferryman.agents.store import cards as boxes
 from ferryman.agents.store import heads, inbox, pages, waits
 from ferryman.agents.store import steps as memory
 from ferryman.kernel.db import Tx
+
+EDGES_MAX = 1000
 
 
 async def agents(tx: Tx, agent_ids: Collection[str], *, tenant: str) -> list[AgentRecord]:
@@ -55,3 +67,24 @@ async def steps(tx: Tx, turn: UUID, *, tenant: str) -> list[StepRecord]:
 async def calls(tx: Tx, turn: UUID, *, tenant: str) -> list[CallRecord]:
     """Read the calls that a turn made, with their results."""
     return await waits.load_calls(tx, [(tenant, turn)])
+
+
+async def messages(tx: Tx, agent_id: str, *, tenant: str, limit: int) -> list[MessageRecord]:
+    """Read what is in an agent's inbox and not done with, oldest first."""
+    return await pages.messages(tx, agent_id, tenant=tenant, limit=limit)
+
+
+async def waits_of(tx: Tx, turn: UUID, *, tenant: str) -> list[WaitRecord]:
+    """Read the calls of a turn with their times and deadlines, in order."""
+    rows = await pages.calls(tx, turn, tenant=tenant)
+    return [WaitRecord(*(row[name] for name in WaitRecord._fields)) for row in rows]
+
+
+async def edges(tx: Tx, turn: UUID, *, tenant: str) -> list[EdgeRecord]:
+    """Read who asked for a turn, and whom it asked, in order (A6)."""
+    return await pages.edges(tx, turn, tenant=tenant, limit=EDGES_MAX)
+
+
+async def budget(tx: Tx, turn: UUID, *, tenant: str) -> BudgetRecord | None:
+    """Read what the budget of a turn allows and what is gone of it (A21)."""
+    return await pages.budget(tx, turn, tenant=tenant)

@@ -20,9 +20,13 @@ from ferryman.agents.model.messages import (
 )
 from ferryman.agents.model.records import (
     AgentRecord,
+    BudgetRecord,
     CallRecord,
+    EdgeRecord,
+    MessageRecord,
     StepRecord,
     TurnRecord,
+    WaitRecord,
 )
 from ferryman.agents.model.terms import (
     Terms,
@@ -46,6 +50,7 @@ __all__ = [
     "AgentRecord",
     "Amount",
     "Answer",
+    "BudgetRecord",
     "Busy",
     "Call",
     "CallRecord",
@@ -53,9 +58,11 @@ __all__ = [
     "CardRecord",
     "Close",
     "Edge",
+    "EdgeRecord",
     "End",
     "EndedTurn",
     "Failed",
+    "MessageRecord",
     "NewAgent",
     "Order",
     "Outcome",
@@ -70,4 +77,5 @@ __all__ = [
     "Taken",
     "Terms",
     "TurnRecord",
+    "WaitRecord",
 ]

@@ -61,6 +61,68 @@ class CallRecord(NamedTuple):
     result: str | None
 
 
+class MessageRecord(NamedTuple):
+    """A message that an agent has not done with; in the order of the columns read."""
+
+    id: UUID
+    message_type: str
+    status: str
+    agent_turn_id: UUID | None
+    tool_call_id: str | None
+    source_agent_id: str | None
+    source_turn_id: UUID | None
+    merged_into: UUID | None
+    requeue_count: int
+    created_at: datetime
+    ends_at: datetime
+
+
+class WaitRecord(NamedTuple):
+    """A call of a turn with its times; in the order of the columns read. `status` is what its result says of itself."""
+
+    tool_call_id: str
+    tool_name: str
+    nth: int
+    wait_status: str
+    created_at: datetime
+    deadline_at: datetime
+    received_at: datetime | None
+    applied_at: datetime | None
+    step_id: UUID | None
+    task_id: UUID | None
+    status: str | None
+
+
+class EdgeRecord(NamedTuple):
+    """Who asked whom, by which primitive; in the order of the columns read. `status` is that of the other turn."""
+
+    primitive: str
+    edge_phase: str
+    correlation_id: str
+    created_at: datetime
+    recursion_depth: int
+    source_agent_id: str | None
+    source_turn_id: UUID | None
+    target_agent_id: str | None
+    target_turn_id: UUID | None
+    status: str | None
+
+
+class BudgetRecord(NamedTuple):
+    """What the budget of a tree of turns allows (None: all), what was spent, what is reserved; in the order of the columns."""
+
+    id: UUID
+    tokens_limit: int | None
+    tokens_spent: int
+    tool_calls_limit: int | None
+    tool_calls_spent: int
+    cost_limit: Any
+    cost_spent: Any
+    tokens_held: int
+    tool_calls_held: int
+    cost_held: Any
+
+
 class TurnRecord(NamedTuple):
     """A turn as callers see it; in the order of the columns read."""
 

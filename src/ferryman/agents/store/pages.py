@@ -1,4 +1,4 @@
-"""What people read: agents, turns and cards by the page, and the calls of a turn with their times."""
+"""What people read: agents, messages, turns and cards by the page; the calls of a turn, whom it asked, and its budget."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
-from ferryman.agents.model import AgentRecord, CardRecord, TurnRecord
-from ferryman.kernel.db import Row, Tx, load, many
+from ferryman.agents.model import AgentRecord, BudgetRecord, CardRecord, EdgeRecord, MessageRecord, TurnRecord
+from ferryman.kernel.db import Row, Tx, load, many, one
 
 _AGENTS = load("ferryman.agents", "agents/list")
 _TURNS = load("ferryman.agents", "agent_inbox/turns")
 _CARDS = load("ferryman.agents", "boxes/page")
 _TIMELINE = load("ferryman.agents", "turn_waiting_tools/timeline")
+_OPEN = load("ferryman.agents", "agent_inbox/open")
+_EDGES = load("ferryman.agents", "execution_edges/of")
+_BUDGET = load("ferryman.agents", "budgets/of")
 
 
 async def agents(
@@ -42,3 +45,20 @@ async def cards(tx: Tx, box: UUID, *, tenant: str, after: int, limit: int | None
 async def calls(tx: Tx, turn: UUID, *, tenant: str) -> Sequence[Row]:
     """Read the calls of a turn with their times."""
     return await many(tx, _TIMELINE, turn=turn, tenant=tenant)
+
+
+async def messages(tx: Tx, agent_id: str, *, tenant: str, limit: int) -> list[MessageRecord]:
+    """Read what is in an agent's inbox and not done with, oldest first."""
+    rows = await many(tx, _OPEN, agent_id=agent_id, tenant=tenant, limit=limit)
+    return [MessageRecord(*row) for row in rows]  # type: ignore[misc]  # a row is a sequence
+
+
+async def edges(tx: Tx, turn: UUID, *, tenant: str, limit: int) -> list[EdgeRecord]:
+    """Read who asked for a turn, and whom it asked."""
+    return [EdgeRecord(*row) for row in await many(tx, _EDGES, turn=turn, tenant=tenant, limit=limit)]  # type: ignore[misc]
+
+
+async def budget(tx: Tx, turn: UUID, *, tenant: str) -> BudgetRecord | None:
+    """Read the budget of a turn; None if nobody gave it one."""
+    row = await one(tx, _BUDGET, turn=turn, tenant=tenant)
+    return None if row is None else BudgetRecord(*row)  # type: ignore[misc]

@@ -16,6 +16,8 @@ from ferryman.app.agents import Agents
 from ferryman.app.batches import Batches
 from ferryman.app.commands import Commands, Orders
 from ferryman.app.doors import Doors
+from ferryman.app.figures import Counting
+from ferryman.app.history import History
 from ferryman.app.ingest import Ingest
 from ferryman.app.log import TOPICS, Log
 from ferryman.app.mappings import Mappings
@@ -70,6 +72,7 @@ class Opened:
     streams: Streams
     log: Log
     remote: Remote
+    counting: Counting
     tokens: Tokens
 
     _doors: dict[str, Doors] = field(default_factory=dict, init=False)
@@ -96,6 +99,7 @@ class Opened:
             self.webhooks.of(tenant),
             self.log.of(tenant),
             self.remote.of(tenant),
+            History(self.database, tenant),
         )
 
     def line(self, patience: timedelta | None = None, **settings: str) -> Line:
@@ -125,6 +129,7 @@ class Opened:
         """Let go, doors first."""
         await self.log.close()
         await self.remote.close()
+        await self.counting.close()
         self.tokens.close()
         await self.tasks.close()
         await self.agents.close()
@@ -187,6 +192,7 @@ async def open_app(
         commands, Webhooks(database, bell, tasks, settings=settings), Relays(database), ingest, profiles, streams,
         Log(Reader(database, bell, topics=TOPICS), database, tenant=settings.tenant),
         _remote(settings, database, bell, owners, url=url, seal=tasks.seal),
+        Counting(database, interval=settings.worker.watchdog_interval),
         Tokens(database, bell, settings=settings),
     )  # fmt: skip
     try:

@@ -36,6 +36,16 @@ async def tasks(tx: Tx, batch: UUID) -> list[TaskRecord]:
     return (await rows.of(tx, [batch]))[batch]
 
 
+async def counts(tx: Tx, batches: Collection[UUID], *, tenant: str) -> dict[UUID, dict[str, int]]:
+    """Count the tasks of batches by their status."""
+    return await rows.counts(tx, batches, tenant=tenant)
+
+
+async def forked(tx: Tx, turn: UUID, agent_id: str, *, tenant: str) -> list[BatchRecord]:
+    """Read the batches that a turn of an agent forked, in order."""
+    return await records.under(tx, {turn: agent_id}, tenant=tenant)
+
+
 async def tree(tx: Tx, batch: BatchRecord) -> Tree:
     """Read a batch and all that it led to, level by level."""
     root = Tree(batch, ())

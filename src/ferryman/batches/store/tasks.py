@@ -17,6 +17,7 @@ _POSTPONE = load(_HERE, "pmo_batch_tasks/postpone")
 _END = load(_HERE, "pmo_batch_tasks/end")
 _ABORT = load(_HERE, "pmo_batch_tasks/abort")
 _OF = load(_HERE, "pmo_batch_tasks/of")
+_COUNTS = load(_HERE, "pmo_batch_tasks/counts")
 _UNHEARD = load(_HERE, "pmo_batch_tasks/unheard")
 _WARN = load(_HERE, "pmo_batch_tasks/warn")
 _ENDED = load(_HERE, "pmo_batch_tasks/ended")
@@ -70,6 +71,14 @@ async def of(tx: Tx, batches: Collection[UUID]) -> dict[UUID, list[TaskRecord]]:
     found: dict[UUID, list[TaskRecord]] = {id: [] for id in batches}
     for row in await many(tx, _OF, batches=list(batches)):
         found[row["batch_id"]].append(TaskRecord(*row))  # type: ignore[misc]
+    return found
+
+
+async def counts(tx: Tx, batches: Collection[UUID], *, tenant: str) -> dict[UUID, dict[str, int]]:
+    """Count the tasks of batches by their status."""
+    found: dict[UUID, dict[str, int]] = {id: {} for id in batches}
+    for row in await many(tx, _COUNTS, batches=list(batches), tenant=tenant):
+        found[row["batch_id"]][row["status"]] = row["count"]
     return found
 
 

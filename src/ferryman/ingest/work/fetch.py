@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 
-from ferryman.ingest.ports import Answer, Failure, FetchFailed, Gate, Page, Reject, Request, WaitUntil
+from ferryman.ingest.ports import Answer, Failure, FetchFailed, Gate, Paced, Page, Reject, Request, WaitUntil
 from ferryman.ingest.registry import Declared
 from ferryman.ingest.rules.ending import Barred, Broken, End, Postponed
 from ferryman.ingest.work.journal import Fetches
@@ -58,6 +58,8 @@ class Fetch:
             if isinstance(decision, Reject):
                 return Broken(f"the rate gate refused: {decision.reason}")
             if not isinstance(decision, WaitUntil):
+                if isinstance(self._gate, Paced):
+                    fetches.rate = self._gate.pace_at(self._declared.key)
                 return None
             wait = decision.at - await self._clock()
             if wait > PATIENCE:

@@ -169,6 +169,11 @@ class SharedGate:
             self._telling.add(telling)
             telling.add_done_callback(self._telling.discard)
 
+    def pace_at(self, key: GateKey) -> float | None:
+        """Return the rate at which this process leases now; None before its first request."""
+        standing = self._known.get(key)
+        return None if standing is None else standing.rate
+
     async def in_force(self, key: GateKey) -> float | None:
         """Return the requests a second that are allowed now, over all executors; None before the first of them."""
         return await gates.rate(self._tx, (key.source, key.endpoint, key.credential))

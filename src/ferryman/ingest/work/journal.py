@@ -18,17 +18,24 @@ class Fetches:
     throttled: int = 0
     waited: float = 0.0
     latency: float = 0.0
+    rate: float | None = None
     statuses: list[int | None] = field(default_factory=list)
 
     def stats(self) -> dict[str, Any]:
         """Return what is kept with the batch."""
+        gate: dict[str, Any] = {
+            "decision": "ALLOW" if not self.waited else "WAIT_UNTIL",
+            "waitMs": round(self.waited * 1000),
+        }
+        if self.rate is not None:
+            gate["rate"] = round(self.rate, 4)
         return {
             "reqCount": self.requests,
             "retryCount": max(0, self.requests - 1),
             "429Count": self.throttled,
             "latencyMs": round(self.latency * 1000),
             "http": self.statuses,
-            "gate": {"decision": "ALLOW" if not self.waited else "WAIT_UNTIL", "waitMs": round(self.waited * 1000)},
+            "gate": gate,
         }
 
 
