@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, Self
+from uuid import UUID
 
 from ferryman.app import wiring
 from ferryman.app.agents import Agents
@@ -27,6 +28,7 @@ from ferryman.kernel import errors, migrate
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.pool import Database
 from ferryman.kernel.settings import Settings
+from ferryman.tasks.intake.explain import Explanation
 from ferryman.tasks.rules.request import recurring
 from ferryman.tasks.work.context import Context
 
@@ -155,6 +157,10 @@ class Ferryman(Declarations, Declares):
     def relays(self) -> Relays:
         """The door to the readers of the log that tell it to the outside."""
         return self._open.relays
+
+    async def explain(self, id: str | UUID) -> Explanation:
+        """Say of anything, by its id or the name its creator gave it, what it does, why it does not run, and what ends it."""
+        return await self.tasks.explain(id, unknown=errors.UnknownId)
 
     async def accept(self, asked: Mapping[str, Any]) -> Handle | Schedule:
         """Do what a request in the form of the source asks for: a task, or with cron, daily or every a schedule."""

@@ -273,6 +273,13 @@ class TaskNotFound(FerrymanError):
     advice = "Check the id and the tenant."
 
 
+class UnknownId(FerrymanError):
+    """Nothing of this tenant has this id."""
+
+    code = "UNKNOWN_ID"
+    advice = "Check the id and the tenant; what was kept for long enough is gone."
+
+
 class ScheduleNotFound(FerrymanError):
     """There is no such schedule for this tenant."""
 
