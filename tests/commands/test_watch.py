@@ -206,12 +206,16 @@ async def test_finished_commands_are_forgotten_with_their_tasks_when_their_time_
     live = await begun(app)
     done = await begun(app)
     await app.commands.cancel(done)
+    # One whose command is gone by other ways than this.
+    alone = await begun(app)
+    await app.commands.cancel(alone)
+    await rows(app, "delete from ferryman.command_inbox where id = $1", alone)
     await shift(app, 3600)
 
     async with app.database.transaction() as tx:
         report = await watchdog.tick(tx, watch.retention(kept=timedelta(minutes=30)))
 
-    assert report.acted() == 1
+    assert (report.acted("C12"), report.acted("C12-alone")) == (1, 4)
     assert [row["id"] for row in await rows(app, "select id from ferryman.command_inbox")] == [live]
     assert len(await rows(app, "select from ferryman.async_tasks")) == 4
     await tick(app)
