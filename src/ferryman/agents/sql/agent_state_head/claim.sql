@@ -52,16 +52,16 @@ picked as materialized (
     from tenants
     cross join lateral (
         select head.id, head.status, head.active_inbox_id, head.active_agent_turn_id, head.turn_epoch
-        from clock, ferryman.agent_state_head as head
+        from ferryman.agent_state_head as head
         where head.tenant = tenants.tenant
-          -- A range with two ends, or the planner would rather read the whole table.
+          -- A range with two ends, or the planner would rather read the whole table; and not joined, or it would read the whole index.
           and head.ready_at > '-infinity'
-          and head.ready_at <= clock.now
+          and head.ready_at <= (select now from clock)
           and head.profile = any(:profiles::text[])
           and head.worker_target = any(:targets::text[])
           and (head.callback is null or head.callback = any(:kinds::text[]))
           and (head.status <> 'suspended' or head.waiting_tool_count = 0)
-          and head.turn_deadline > clock.now
+          and head.turn_deadline > (select now from clock)
           and exists (select from ferryman.agent_inbox as message
                       where message.id = head.active_inbox_id
                         and message.status in ('pending', 'processing'))
