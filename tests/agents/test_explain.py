@@ -14,6 +14,7 @@ from ferryman.agents.intake.report import TOOL, reference
 from ferryman.agents.model import Amount, NewAgent, Order, Source
 from ferryman.agents.ports import TurnOwners
 from ferryman.agents.store import budgets as spending
+from ferryman.app.doctor import work
 from ferryman.kernel import ids
 from ferryman.kernel.pool import Database
 from ferryman.tasks import store
@@ -168,7 +169,7 @@ async def test_a_suspended_turn_names_each_call_and_who_does_it(house: House) ->
 
     said = {each.code: each for each in explained.reasons}
     assert set(said) == {"waiting_for_tool", "waiting_for_answer", "waiting_for_turn", "waiting_for_batch"}
-    assert said["waiting_for_tool"].about["task"] == str(tool.task.task.id)  # type: ignore[union-attr]
+    assert said["waiting_for_tool"].about["task"] == str(tool.task.task.id)
     assert said["waiting_for_tool"].says.endswith("does it, which is ready.")
     assert said["waiting_for_turn"].about["turn"] == str(child)
     assert "of pal, which is dispatched." in said["waiting_for_turn"].says
@@ -263,3 +264,18 @@ async def test_after_an_outage_a_lease_is_not_judged_and_that_is_told(house: Hou
     await house.write("update ferryman.watchdog set grace_until = clock_timestamp() + interval '1 hour'")
 
     assert "grace" in (await told(house, taken.id)).codes()
+
+
+@pytest.mark.contract("W21", "K21")
+async def test_doctor_says_in_words_what_ends_what_is_live(house: House) -> None:
+    await house.suspend("c1")
+    await house.begin("bob")
+    await house.begin("eve")
+
+    async with house.db.session() as tx:
+        [reading] = await work.bounds(tx)
+
+    assert "2 turns running, the first: W7 ends it at " in reading.says
+    assert "1 turn suspended, the first: W2 answers what it waits for with a timeout at " in reading.says
+    assert "1 call of a turn waiting, the first: W2 " in reading.says
+    assert reading.says.count("; all have ended by ") == 4

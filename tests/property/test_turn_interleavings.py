@@ -273,7 +273,9 @@ async def set_delegation(db: Database) -> Scene:
         await intake.create(tx, [NewAgent(TENANT, name, "writer") for name in (child, boss)])
         taken: list[Taken] = []
         for name, waits, ref in ((boss, [f"{boss}-turn", calls[1]], None), (child, [calls[0]], f"{boss}-turn")):
-            owed = {} if ref is None else {"callback": rules.DELEGATE, "callback_ref": reference(TENANT, boss, ref)}
+            owed: dict[str, Any] = (
+                {} if ref is None else {"callback": rules.DELEGATE, "callback_ref": reference(TENANT, boss, ref)}
+            )
             order = Order(tenant=TENANT, agent_id=name, turn=ids.new_id(), instruction="x", **owed)
             await intake.enqueue(tx, [order], ASKED, after=Aftermath())
             taken += await heads.claim(
