@@ -37,8 +37,8 @@ async def waiting(here: Harbour) -> tuple[UUID, str]:
     """Plan two tasks, and give the one that comes first."""
     await write(here, WATCHED)
     await here.plan(since=DAWN, until=DAWN + 2 * HOUR)
-    rows = await here.fetch("select id, endpoint from ferryman.ingest_task order by rank, id")
-    return rows[0]
+    [(task, endpoint), *_] = await here.fetch("select id, endpoint from ferryman.ingest_task order by rank, id")
+    return task, endpoint
 
 
 @pytest.mark.contract("K22")
@@ -128,6 +128,7 @@ async def test_a_plan_and_its_slices_say_what_they_wait_for(database_url: str) -
         await write(here, "insert into ferryman.settings values ('ingest.queued_max', '1')")
         plan = (await here.plan(since=DAWN, until=DAWN + 3 * HOUR)).id
         slice_ = only(await here.fetch("select id from ferryman.ingest_slice where status = 'PENDING' limit 1"))[0]
+        assert plan is not None
         full, whole = await told(here, slice_), await told(here, plan)
         await write(here, "update ferryman.settings set value = '2' where name = 'ingest.queued_max'")
         room = await told(here, slice_)
