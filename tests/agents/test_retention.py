@@ -11,7 +11,7 @@ import pytest
 from ferryman.agents import intake, watch
 from ferryman.agents.ends import Aftermath
 from ferryman.agents.intake import budgets
-from ferryman.agents.model import Amount, Order, Source
+from ferryman.agents.model import Amount, Order, Source, Taken
 from ferryman.agents.store import budgets as spending
 from ferryman.agents.store import retention
 from ferryman.kernel import errors, ids, watchdog
@@ -81,6 +81,17 @@ async def test_a_turn_leaves_whole_when_its_time_is_over_and_the_log_stays(house
     )
     last = await done(house)
     events = await house.value("select count(*) from ferryman.events")
+    # Another tenant has used the same names.
+    theirs = ids.new_id()
+    await house.write(
+        "insert into ferryman.turn_resume_ledger select (jsonb_populate_record(ledger, jsonb_build_object('tenant', 'other',"
+        " 'agent_turn_id', $1::uuid))).* from ferryman.turn_resume_ledger as ledger",
+        theirs,
+    )
+    await house.write(
+        "insert into ferryman.execution_edges select (jsonb_populate_record(edge, jsonb_build_object('tenant', 'other',"
+        " 'source_turn_id', null))).* from ferryman.execution_edges as edge where edge.correlation_id = 'c1'"
+    )
 
     early = await walk(house, line, after=timedelta(days=6))
     acted = await walk(house, line, after=timedelta(days=2))
@@ -89,13 +100,63 @@ async def test_a_turn_leaves_whole_when_its_time_is_over_and_the_log_stays(house
     assert [row["id"] for row in await house.rows("select id from ferryman.agent_inbox")] == [last]
     # The last turn of an agent stays: its output is what a clone begins with.
     assert await counts(house) == dict.fromkeys(PARTS, 0) | {
-        "agent_inbox": 1, "execution_edges": 1, "boxes": 2, "cards": 2,
+        "agent_inbox": 1, "execution_edges": 2, "boxes": 2, "cards": 2, "turn_resume_ledger": 1,
     }  # fmt: skip
     assert await house.value("select count(*) from ferryman.events") == events
     assert await house.rows("select from ferryman.agents where agent_id = 'ann'") != []
     assert turn != last
     assert await house.broken() == []
     assert await walk(house, line) == 0
+
+
+async def lively(house: House) -> Taken:
+    """Let a turn live that has left a trace in every table."""
+    taken = await house.begin("boss", source=Source(agent_id="user", turn=ids.new_id(), depth=0))
+    await house.settle(house.waits(taken, "before"))
+    await house.report("before")
+    [again] = await house.claim()
+    await house.settle(house.waits(again, ("long", 1e6)))
+    await house.write(
+        "insert into ferryman.agent_steps (tenant, agent_turn_id, kind, name, id, started_at, turn_epoch, agent_id, status)"
+        " values ('default', $1, 'step', 'think', $1, now(), 1, 'boss', 'completed')",
+        taken.id,
+    )
+    await house.write(
+        "insert into ferryman.budget_reservations (tenant, budget_id, agent_turn_id, name, created_at)"
+        " values ('default', $1, $1, 'left', now())",
+        taken.id,
+    )
+    return again
+
+
+async def traces(house: House, turn: UUID) -> tuple[int, ...]:
+    """Count what a turn has left in each table."""
+    [row] = await house.rows(
+        "select (select count(*) from ferryman.turn_waiting_tools where agent_turn_id = $1),"
+        " (select count(*) from ferryman.turn_resume_ledger where agent_turn_id = $1) as ledger,"
+        " (select count(*) from ferryman.agent_steps where agent_turn_id = $1) as steps,"
+        " (select count(*) from ferryman.execution_edges where $1::text in (correlation_id, target_turn_id::text)"
+        "  or correlation_id in ('before', 'long')) as edges,"
+        " (select count(*) from ferryman.budget_reservations where agent_turn_id = $1) as reserved",
+        turn,
+    )
+    return tuple(row.values())
+
+
+@pytest.mark.contract("T20")
+@pytest.mark.parametrize("whose", ["a live turn's", "a held one's"])
+async def test_what_has_not_ended_or_is_held_is_never_deleted_whoever_asks(house: House, whose: str) -> None:
+    live = await lively(house)
+    await house.agent()
+    ended = await done(house)
+    async with house.db.transaction() as other, house.db.transaction() as tx:
+        if whose == "a held one's":
+            await other.fetch("select from ferryman.agent_inbox where id = $1 for update", ended)
+        async with asyncio.timeout(10):
+            gone = await retention.forget(tx, [live.id, ended])
+
+    assert [row["id"] for row in gone] == ([ended] if whose == "a live turn's" else [])
+    assert await traces(house, live.id) == (2, 1, 1, 2, 1)
 
 
 @pytest.mark.contract("T20")
@@ -111,7 +172,8 @@ async def test_nothing_live_loses_what_it_reads(house: House, line: Line) -> Non
         " where m.id = $1",
         taken_over,
     )
-    boss = await house.suspend(("long", 1e6), agent_id="boss")
+    boss = await lively(house)
+    before = await traces(house, boss.id)
     asked = await done(house, source=Source(agent_id="boss", turn=boss.id, depth=0))
     await done(house)
     reader = await house.enqueue(context_box=await house.value(box_of, given), instruction=None)
@@ -124,6 +186,7 @@ async def test_nothing_live_loses_what_it_reads(house: House, line: Line) -> Non
     left = {row["id"] for row in await house.rows("select id from ferryman.agent_inbox")}
     assert {given, asked, boss.id, reader, order.turn} <= left
     assert taken_over not in left
+    assert await traces(house, boss.id) == before == (2, 1, 1, 2, 1)
     assert await house.rows("select from ferryman.cards where id = $1", card["id"]) != []
     async with house.db.session() as tx:
         read = await intake.read.cards(

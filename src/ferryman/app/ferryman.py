@@ -30,7 +30,7 @@ from ferryman.kernel.codec import Codec
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.pool import Database
 from ferryman.kernel.settings import Settings
-from ferryman.tasks.intake.explain import Explanation
+from ferryman.tasks.intake.explain import Explanation, explain
 from ferryman.tasks.rules.request import recurring
 from ferryman.tasks.work.context import Context
 
@@ -164,7 +164,12 @@ class Ferryman(Declarations, Declares):
 
     async def explain(self, id: str | UUID) -> Explanation:
         """Say of anything, by its id or the name its creator gave it, what it does, why it does not run, and what ends it."""
-        return await self.tasks.explain(id, unknown=errors.UnknownId)
+        tenant = self.tasks.tenant
+        async with self.database.session() as tx:
+            told = await explain(tx, id, tenant=tenant)
+        if told is None:
+            raise errors.UnknownId(f"Nothing of tenant {tenant} has the id {id}.", id=str(id))
+        return told
 
     @property
     def tokens(self) -> Tokens:

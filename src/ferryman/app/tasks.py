@@ -309,15 +309,12 @@ class Tasks:
         async with self._session() as tx:
             return await read.logs(tx, id, tenant=self.tenant, after=after, limit=limit)
 
-    async def explain(
-        self, task_id: str | UUID, *, unknown: type[errors.FerrymanError] = errors.TaskNotFound
-    ) -> Explanation:
-        """Say what a task is doing, why it is not running, and what ends it and when; anything else has its answer too."""
+    async def explain(self, task_id: str | UUID) -> Explanation:
+        """Say what a task is doing, why it is not running, and what ends it and when."""
         async with self._session() as tx:
             told = await explain(tx, task_id, tenant=self.tenant)
         if told is None:
-            sought = "task" if unknown is errors.TaskNotFound else "object"
-            raise unknown(f"There is no {sought} {task_id} for tenant {self.tenant}.", task_id=str(task_id))
+            raise errors.TaskNotFound(f"There is no task {task_id} for tenant {self.tenant}.", task_id=str(task_id))
         return told
 
     async def end(self, id: UUID) -> End:

@@ -15,11 +15,12 @@ walk as materialized (
     for update of place skip locked
 ),
 page as materialized (
-    select part.stretch, part.id, part.archived_at
+    select part.*
     from clock, walk
     cross join lateral (
         (
-            select 1 as stretch, message.id, message.archived_at
+            select 1 as stretch, message.id, message.tenant, message.agent_id, message.agent_turn_id, message.archived_at,
+                   message.source_turn_id, message.context_box_id, message.output_box_id
             from ferryman.agent_inbox as message
             where message.id > walk.after_id
               and message.id < clock.young
@@ -28,7 +29,8 @@ page as materialized (
         )
         union all
         (
-            select 2, message.id, message.archived_at
+            select 2, message.id, message.tenant, message.agent_id, message.agent_turn_id, message.archived_at,
+                   message.source_turn_id, message.context_box_id, message.output_box_id
             from ferryman.agent_inbox as message
             where message.id > greatest(walk.after_id, clock.newest)
             order by message.id
@@ -39,9 +41,8 @@ page as materialized (
     limit :span
 ),
 old as materialized (
-    select page.stretch, message.*
+    select page.*
     from clock, page
-    join ferryman.agent_inbox as message on message.id = page.id
     where page.archived_at <= clock.now - :kept::interval
 ),
 used as materialized (
@@ -52,13 +53,29 @@ used as materialized (
 past as materialized (
     select old.stretch, old.id
     from clock, old
-    left join ferryman.agent_state_head as head on head.tenant = old.tenant and head.agent_id = old.agent_id
-    left join ferryman.agents as agent on agent.id = head.id
+    -- One lookup a row, whatever the planner thinks of the tables.
+    left join lateral (
+        select each.id, each.last_output_box_id, each.status, each.since_at
+        from ferryman.agent_state_head as each
+        where each.tenant = old.tenant
+          and each.agent_id = old.agent_id
+        limit 1
+    ) as head on true
+    left join lateral (
+        select each.derived_from
+        from ferryman.agents as each
+        where each.id = head.id
+        limit 1
+    ) as agent on true
+    left join lateral (
+        select each.archived_at is null as live
+        from ferryman.agent_inbox as each
+        where each.id = old.source_turn_id
+        limit 1
+    ) as asking on true
     where old.agent_turn_id is distinct from old.id
        or (not exists (select from used where used.id in (old.context_box_id, old.output_box_id))
-           and not exists (select from ferryman.agent_inbox as asking
-                           where asking.id = old.source_turn_id
-                             and asking.archived_at is null)
+           and asking.live is not true
            and (head.last_output_box_id is distinct from old.output_box_id
                 or (agent.derived_from is not null and head.status = 'idle' and head.since_at <= clock.now - :kept::interval)))
     order by old.stretch, old.id
