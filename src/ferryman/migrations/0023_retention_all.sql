@@ -36,40 +36,37 @@ create function ferryman.forget_boxes(boxes uuid[], turns uuid[], before timesta
 language plpgsql as $$
 declare
     free uuid[];
-    used uuid[];
-    gone integer;
 begin
     free := array(
         select box.id from ferryman.boxes as box
         where box.id = any(forget_boxes.boxes) and box.updated_at <= forget_boxes.before
         order by box.id
         for update skip locked);
+    free := array(
+        select each.id from unnest(free) as each (id)
+        except
+        select used.id from ferryman.boxes_in_use() as used (id)
+        except
+        select head.last_output_box_id from ferryman.agent_state_head as head where head.last_output_box_id = any(free));
     if free = '{}' then
         return 0;
     end if;
-    used := array(
-        select distinct each.id from ferryman.boxes_in_use() as each (id)
-        union
-        select head.last_output_box_id from ferryman.agent_state_head as head where head.last_output_box_id = any(free));
     delete from ferryman.cards as card
     using (
-        select distinct listed.id
-        from ferryman.boxes as box
-        cross join lateral unnest(box.card_ids) as listed (id)
-        where box.id = any(free) and box.id <> all(used)
-        except
         select listed.id
         from ferryman.boxes as box
         cross join lateral unnest(box.card_ids) as listed (id)
-        where box.id = any(used)
+        where box.id = any(free)
+        except
+        select listed.id
+        from ferryman.boxes_in_use() as used (id)
+        join ferryman.boxes as box on box.id = used.id
+        cross join lateral unnest(box.card_ids) as listed (id)
     ) as left_over
     where card.id = left_over.id
       and card.agent_turn_id = any(forget_boxes.turns);
-    delete from ferryman.boxes as box
-    where box.id = any(free)
-      and box.id <> all(used);
-    get diagnostics gone = row_count;
-    return gone;
+    delete from ferryman.boxes as box where box.id = any(free);
+    return cardinality(free);
 end
 $$;
 
