@@ -237,3 +237,17 @@ async def test_explain_says_how_a_command_and_an_async_task_ended(open_app: Open
     assert (over.codes(), over.ends) == (["ended"], None)
     assert over.reasons[0].says.startswith("It ended as FAILED at ")
     assert (theirs.codes(), theirs.state) == (["ended"], "CANCELLED")
+
+
+@pytest.mark.contract("K22")
+async def test_explain_names_what_follows_a_result(open_app: Open) -> None:
+    app = await open_app(asking)
+    command = await begun(app)
+    slow, theirs, *_ = await task_rows(app, command)
+    await rows(app, "update ferryman.async_tasks set follow_up = $1 where id = $2", slow["task"], theirs["id"])
+
+    [said] = [each for each in (await app.explain(command)).reasons if each.code == "waiting_for_follow_up"]
+    await rows(app, "update ferryman.async_tasks set follow_up = null where id = $1", theirs["id"])
+
+    assert said.says.startswith(f"What follows Theirs is the task {slow['task']} (")
+    assert said.about["async_task"] == str(theirs["id"])
