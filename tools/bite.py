@@ -151,7 +151,14 @@ _ORDERED = "names the index (tests/sql/test_relay_plans.py)"
 _NOBODY = "waits for nobody, so no order of locks can hurt"
 _LOCKED = "said again where the row is written; it was locked in this state a moment before"
 _HELD = "due.sql or take.sql holds the row in the same transaction; said for whoever calls it alone"
+_OF_ONE_TENANT = "the id of a turn belongs to one tenant; said for the index"
 EQUIVALENT: dict[tuple[str, str], str] = {
+    ("agents/retention/forget", "order by message.tenant, message.id"): _NOBODY,
+    ("agents/retention/forget", "and waited.tenant = turn.tenant"): _OF_ONE_TENANT,
+    ("agents/retention/forget", "where step.tenant = turn.tenant"): _OF_ONE_TENANT,
+    ("agents/retention/forget", "where edge.tenant = turn.tenant"): _OF_ONE_TENANT,
+    ("agents/retention/forget", "where reservation.tenant = turn.tenant"): _OF_ONE_TENANT,
+    ("agents/retention/forget", "and head.status = 'idle'"): "a turn that is active is another turn of its agent",
     ("relays/relays/standings", "order by event.id"): _SORTED,
     ("relays/webhooks/get", "limit 1"): "the first row is the answer; the rest would only be sent in vain",
     ("relays/webhooks/hold", "order by delivery.webhook_id, delivery.next_at"): _ORDERED,

@@ -146,9 +146,7 @@ async def traces(house: House, turn: UUID) -> tuple[int, ...]:
 @pytest.mark.contract("T20")
 @pytest.mark.parametrize("whose", ["a live turn's", "a held one's"])
 async def test_what_has_not_ended_or_is_held_is_never_deleted_whoever_asks(house: House, whose: str) -> None:
-    live = await lively(house)
-    await house.agent()
-    ended = await done(house)
+    live, ended = await lively(house), await whole(house)
     async with house.db.transaction() as other, house.db.transaction() as tx:
         if whose == "a held one's":
             await other.fetch("select from ferryman.agent_inbox where id = $1 for update", ended)
