@@ -158,6 +158,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ("agents/retention/forget", "where step.tenant = turn.tenant"): _OF_ONE_TENANT,
     ("agents/retention/forget", "where edge.tenant = turn.tenant"): _OF_ONE_TENANT,
     ("agents/retention/forget", "where reservation.tenant = turn.tenant"): _OF_ONE_TENANT,
+    ("agents/retention/forget", "where head.tenant = turn.tenant"): "a box belongs to one tenant; said for the index",
     ("agents/retention/forget", "and head.status = 'idle'"): "a turn that is active is another turn of its agent",
     ("relays/relays/standings", "order by event.id"): _SORTED,
     ("relays/webhooks/get", "limit 1"): "the first row is the answer; the rest would only be sent in vain",

@@ -228,6 +228,19 @@ async def test_a_derived_agent_goes_with_its_last_turn_and_one_that_is_busy_stay
     assert await house.value("select count(*) from ferryman.boxes") == 4
 
 
+@pytest.mark.contract("T20")
+async def test_an_agent_goes_with_its_own_turn_alone_though_another_wrote_into_the_same_box(house: House) -> None:
+    for name in ("ann", "bob"):
+        await house.agent(name, derived_from="eve")
+    first = await done(house, "ann")
+    box = await house.value("select output_box_id from ferryman.agent_inbox where id = $1", first)
+    await done(house, "bob", output_box=box)
+    async with house.db.transaction() as tx:
+        await retention.forget(tx, [first])
+
+    assert [row["agent_id"] for row in await house.rows("select agent_id from ferryman.agents")] == ["bob"]
+
+
 @pytest.mark.contract("T20", "A21")
 async def test_a_budget_that_is_used_again_outlives_the_turn_it_was_made_for(house: House, line: Line) -> None:
     await house.agent()
