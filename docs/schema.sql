@@ -72,6 +72,24 @@ begin
 end
 $_$;
 
+CREATE FUNCTION ferryman.boxes_in_use() RETURNS SETOF uuid
+    LANGUAGE sql STABLE
+    AS $$
+    select used.id
+    from (
+        select message.context_box_id, message.output_box_id
+        from ferryman.agent_inbox as message
+        where message.archived_at is null
+        union all
+        select task.context_box_id, task.output_box_id
+        from ferryman.pmo_batches as batch
+        join ferryman.pmo_batch_tasks as task on task.batch_id = batch.id
+        where batch.finished_at is null
+    ) as live
+    cross join lateral (values (live.context_box_id), (live.output_box_id)) as used (id)
+    where used.id is not null
+$$;
+
 CREATE FUNCTION ferryman.clock() RETURNS timestamp with time zone
     LANGUAGE plpgsql STABLE PARALLEL SAFE
     AS $$
@@ -474,6 +492,20 @@ begin
 end
 $_$;
 
+CREATE FUNCTION ferryman.ends(id uuid) RETURNS jsonb
+    LANGUAGE sql STABLE
+    AS $$
+    select jsonb_build_object(
+        'rule', bound.rule, 'ends_by', bound.ends_by, 'terminal_by', bound.terminal_by,
+        'says', format(
+            ferryman.promise(bound.rule) || case when bound.terminal_by is null then '.' else '; it has ended for good by %s.' end,
+            ferryman.spelled(bound.ends_by), ferryman.spelled(bound.terminal_by)))
+    from ferryman.bounds as bound
+    where bound.id = ends.id
+    order by case bound.domain when 'message' then 1 when 'wait' then 2 else 0 end, bound.ends_by
+    limit 1
+$$;
+
 CREATE FUNCTION ferryman.ensure_partitions(ahead integer) RETURNS SETOF text
     LANGUAGE plpgsql
     SET lock_timeout TO '500ms'
@@ -540,23 +572,48 @@ begin
             into more using asked;
         reasons := reasons || coalesce(more, '[]');
     end loop;
-    return told || jsonb_build_object('reasons', reasons, 'ends', (
-        select jsonb_build_object(
-            'rule', bound.rule, 'ends_by', bound.ends_by, 'terminal_by', bound.terminal_by,
-            'says', format(
-                case bound.rule
-                    when 'W13' then 'W13 ends this attempt at %s unless its lease is renewed'
-                    when 'T21' then 'T21 cancels it at %s if it still waits then'
-                    else bound.rule || ' acts on it at %s' end
-                || case when bound.terminal_by is null then '.' else '; it has ended for good by %s.' end,
-                ferryman.spelled(bound.ends_by), ferryman.spelled(bound.terminal_by)))
-        from ferryman.bounds as bound
-        where bound.id = asked
-        limit 1));
+    return told || jsonb_build_object('reasons', reasons, 'ends', ferryman.ends(asked));
 end
 $_$;
 
 COMMENT ON FUNCTION ferryman.explain(id uuid) IS 'What an object is doing, why it is not running, and what ends it when; null if there is none.';
+
+CREATE FUNCTION ferryman.explained_agents(id uuid) RETURNS jsonb
+    LANGUAGE sql STABLE
+    AS $$
+    select jsonb_build_object(
+        'domain', 'agent', 'id', agent.id, 'tenant', agent.tenant, 'name', agent.profile, 'agent_id', agent.agent_id,
+        'state', head.status, 'turn', head.active_agent_turn_id, 'target', agent.worker_target,
+        'doing', case when head.active_agent_turn_id is null then 'It is at rest.'
+                      else format('It does the turn %s since %s.', head.active_agent_turn_id, ferryman.spelled(head.since_at)) end)
+    from ferryman.agents as agent
+    join ferryman.agent_state_head as head on head.id = agent.id
+    where agent.id = explained_agents.id
+$$;
+
+CREATE FUNCTION ferryman.explained_batches(id uuid) RETURNS jsonb
+    LANGUAGE sql STABLE
+    AS $$
+    select jsonb_build_object(
+        'domain', 'batch', 'id', batch.id, 'tenant', batch.tenant, 'state', batch.status, 'tasks', batch.task_count, 'open', part.open,
+        'parent_turn', batch.parent_agent_turn_id, 'fail_fast', batch.fail_fast, 'error_code', batch.reason,
+        'doing', case when batch.finished_at is null then format('It waits for %s of its %s tasks.', part.open, batch.task_count)
+                      else format('It has ended as %s%s.', batch.status, ': ' || batch.reason) end)
+    from ferryman.pmo_batches as batch
+    cross join lateral (
+        select count(*) filter (where task.finished_at is null) as open from ferryman.pmo_batch_tasks as task where task.batch_id = batch.id
+    ) as part
+    where batch.id = explained_batches.id
+    union all
+    select jsonb_build_object(
+        'domain', 'batch_task', 'id', task.id, 'tenant', task.tenant, 'name', task.profile, 'agent_id', task.agent_id, 'state', task.status,
+        'batch', task.batch_id, 'task_index', task.task_index, 'turn', task.agent_turn_id, 'attempt', task.attempt_count,
+        'doing', case task.status when 'pending' then 'It waits to be dispatched.'
+                                  when 'dispatched' then format('The turn %s of %s does it.', task.agent_turn_id, task.agent_id)
+                                  else format('It has ended as %s.', task.status) end)
+    from ferryman.pmo_batch_tasks as task
+    where task.id = explained_batches.id
+$$;
 
 CREATE FUNCTION ferryman.explained_commands(id uuid) RETURNS jsonb
     LANGUAGE sql STABLE
@@ -583,6 +640,53 @@ CREATE FUNCTION ferryman.explained_commands(id uuid) RETURNS jsonb
             else 'Its capability runs as a task, or waits to.' end)
     from ferryman.async_tasks as task
     where task.id = explained_commands.id
+$$;
+
+CREATE FUNCTION ferryman.explained_ingest(id uuid) RETURNS jsonb
+    LANGUAGE sql STABLE
+    AS $$
+    select jsonb_build_object(
+        'domain', 'ingest_plan', 'id', plan.id, 'tenant', plan.tenant, 'name', plan.source, 'state', plan.status, 'endpoint', plan.endpoint,
+        'operation', plan.operation, 'slices', part.slices, 'open', part.open,
+        'doing', case when plan.finished_at is null then format('It is being sliced: %s of its %s slices wait for a task.', part.pending, part.slices)
+                      when part.open > 0 then format('It is sliced (%s); %s of its %s tasks have not ended.', plan.status, part.open, part.slices)
+                      else format('It has ended as %s.', plan.status) end)
+    from ferryman.ingest_plan as plan
+    cross join lateral (
+        select (select count(*) from ferryman.ingest_slice as slice where slice.plan_id = plan.id) as slices,
+               (select count(*) from ferryman.ingest_slice as slice where slice.plan_id = plan.id and slice.status = 'PENDING') as pending,
+               (select count(*) from ferryman.ingest_task as task where task.plan_id = plan.id and task.finished_at is null) as open
+    ) as part
+    where plan.id = explained_ingest.id
+    union all
+    select jsonb_build_object(
+        'domain', 'ingest_task', 'id', task.id, 'tenant', task.tenant, 'name', task.source, 'state', task.status, 'endpoint', task.endpoint,
+        'operation', task.operation, 'plan', task.plan_id, 'attempt', task.attempt, 'error_code', task.error_code,
+        'doing', case when task.finished_at is not null then format('It has ended as %s.', task.status)
+                      when task.leased_until is not null then format('It runs, run %s.', task.attempt) else 'It waits for an executor.' end)
+    from ferryman.ingest_task as task
+    where task.id = explained_ingest.id
+    union all
+    select jsonb_build_object(
+        'domain', 'ingest_slice', 'id', slice.id, 'tenant', slice.tenant, 'name', slice.source, 'state', slice.status, 'plan', slice.plan_id,
+        'doing', case slice.status when 'PENDING' then 'It waits for a task to be made of it.' else format('It has ended as %s.', slice.status) end)
+    from ferryman.ingest_slice as slice
+    where slice.id = explained_ingest.id and not exists (select from ferryman.ingest_task as task where task.id = slice.id)
+    union all
+    select jsonb_build_object(
+        'domain', 'ingest_run', 'id', run.id, 'tenant', run.tenant, 'state', run.status, 'task', run.task_id, 'attempt', run.attempt,
+        'doing', case when run.finished_at is not null then format('It has ended as %s.', run.status)
+                      else format('It runs: %s batches are done.', (select count(*) from ferryman.ingest_batch as batch
+                                                                    where batch.run_id = run.id and batch.status = 'SUCCEEDED')) end)
+    from ferryman.ingest_run as run
+    where run.id = explained_ingest.id
+    union all
+    select jsonb_build_object(
+        'domain', 'ingest_batch', 'id', batch.id, 'tenant', batch.tenant, 'state', batch.status, 'run', batch.run_id, 'task', batch.task_id,
+        'doing', case batch.status when 'RUNNING' then format('It is being fetched and written, from %s.', batch.before_token)
+                                   else format('It has ended as %s.', batch.status) end)
+    from ferryman.ingest_batch as batch
+    where batch.id = explained_ingest.id
 $$;
 
 CREATE FUNCTION ferryman.explained_schedules(id uuid) RETURNS jsonb
@@ -624,6 +728,7 @@ CREATE FUNCTION ferryman.explained_turns(id uuid) RETURNS jsonb
     select jsonb_build_object(
         'domain', 'turn', 'id', message.id, 'tenant', message.tenant, 'name', message.agent_id, 'agent_id', message.agent_id,
         'state', coalesce(message.turn_status, head.status, message.status), 'turn_epoch', head.turn_epoch,
+        'channel', message.channel_id, 'error_code', message.error_code,
         'doing', case
             when message.turn_status is not null then format('It has ended as %s%s.', message.turn_status, ', ' || message.error_code)
             when head.status = 'running' and head.ready_at is null then 'It runs.'
@@ -637,6 +742,15 @@ CREATE FUNCTION ferryman.explained_turns(id uuid) RETURNS jsonb
     from ferryman.agent_inbox as message
     left join ferryman.agent_state_head as head on head.active_agent_turn_id = message.id
     where message.id = explained_turns.id and message.agent_turn_id = message.id
+    union all
+    select jsonb_build_object(
+        'domain', 'message', 'id', message.id, 'tenant', message.tenant, 'name', message.message_type, 'agent_id', message.agent_id,
+        'state', message.status, 'turn', message.agent_turn_id,
+        'doing', case message.status
+            when 'queued' then 'It waits in line.' when 'pending' then 'It waits to be taken in hand.'
+            when 'processing' then 'It is in hand.' else 'It has ended.' end)
+    from ferryman.agent_inbox as message
+    where message.id = explained_turns.id and message.agent_turn_id is distinct from message.id
 $$;
 
 CREATE FUNCTION ferryman.explained_webhook_deliveries(id uuid) RETURNS jsonb
@@ -651,6 +765,45 @@ CREATE FUNCTION ferryman.explained_webhook_deliveries(id uuid) RETURNS jsonb
                       else 'It waits to be sent.' end)
     from ferryman.webhook_deliveries as delivery
     where delivery.id = explained_webhook_deliveries.id
+$$;
+
+CREATE FUNCTION ferryman.forget_boxes(boxes uuid[], turns uuid[], before timestamp with time zone) RETURNS integer
+    LANGUAGE plpgsql
+    AS $$
+declare
+    free uuid[];
+begin
+    free := array(
+        select box.id from ferryman.boxes as box
+        where box.id = any(forget_boxes.boxes) and box.updated_at <= forget_boxes.before
+        order by box.id
+        for update skip locked);
+    free := array(
+        select each.id from unnest(free) as each (id)
+        except
+        select used.id from ferryman.boxes_in_use() as used (id)
+        except
+        select head.last_output_box_id from ferryman.agent_state_head as head where head.last_output_box_id = any(free));
+    if free = '{}' then
+        return 0;
+    end if;
+    delete from ferryman.cards as card
+    using (
+        select listed.id
+        from ferryman.boxes as box
+        cross join lateral unnest(box.card_ids) as listed (id)
+        where box.id = any(free)
+        except
+        select listed.id
+        from ferryman.boxes_in_use() as used (id)
+        join ferryman.boxes as box on box.id = used.id
+        cross join lateral unnest(box.card_ids) as listed (id)
+    ) as left_over
+    where card.id = left_over.id
+      and card.agent_turn_id = any(forget_boxes.turns);
+    delete from ferryman.boxes as box where box.id = any(free);
+    return cardinality(free);
+end
 $$;
 
 CREATE FUNCTION ferryman.full_limits(id uuid) RETURNS TABLE(whose text, slots bigint, held bigint, others bigint)
@@ -687,6 +840,27 @@ CREATE FUNCTION ferryman.full_limits(id uuid) RETURNS TABLE(whose text, slots bi
     order by room.limit_key is null, room.tenant = '*'
 $$;
 
+CREATE FUNCTION ferryman.held(owner uuid, since timestamp with time zone, leased_until timestamp with time zone, then_what text) RETURNS TABLE(code text, says text, until timestamp with time zone, about jsonb)
+    LANGUAGE sql STABLE
+    AS $$
+    select 'leased',
+           format('%s holds it%s; the lease ends at %s unless it is renewed.',
+                  coalesce(format('Worker %s (pid %s)', worker.host, worker.pid), 'A worker that has gone'),
+                  ' since ' || ferryman.spelled(held.since), ferryman.spelled(held.leased_until)),
+           held.leased_until, jsonb_build_object('lease_owner', held.owner, 'host', worker.host, 'pid', worker.pid)
+    from (select) as asked
+    left join ferryman.workers as worker on worker.boot_id = held.owner
+    where held.owner is not null
+    union all
+    select 'holder_silent',
+           case when worker.boot_id is null then 'Its worker is gone.'
+                else format('Its worker has not been heard of since %s.', ferryman.spelled(worker.seen_until)) end || held.then_what,
+           greatest(held.leased_until, dog.grace_until), jsonb_build_object('seen_until', worker.seen_until)
+    from ferryman.watchdog as dog
+    left join ferryman.workers as worker on worker.boot_id = held.owner
+    where held.owner is not null and coalesce(worker.seen_until < ferryman.clock(), true)
+$$;
+
 CREATE FUNCTION ferryman.id_at(moment timestamp with time zone) RETURNS uuid
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     AS $$
@@ -700,6 +874,14 @@ CREATE FUNCTION ferryman.late_before() RETURNS timestamp with time zone
                 then ferryman.clock() - ferryman.slack()
                 else '-infinity' end
     from ferryman.watchdog
+$$;
+
+CREATE FUNCTION ferryman.living(topic text, name text) RETURNS TABLE(boot_id uuid, knows boolean)
+    LANGUAGE sql STABLE
+    AS $$
+    select worker.boot_id, living.name is null or coalesce(worker.settings -> living.topic ? living.name, true)
+    from ferryman.workers as worker
+    where worker.seen_until >= ferryman.clock()
 $$;
 
 CREATE FUNCTION ferryman.meet_task(whose text, single text, quieted text, newest jsonb, quiet interval) RETURNS uuid
@@ -723,6 +905,18 @@ begin
     return met;
 end
 $$;
+
+CREATE FUNCTION ferryman.named(tenant text, name text) RETURNS uuid
+    LANGUAGE sql STABLE
+    AS $$
+    select coalesce(
+        (select task.id from ferryman.tasks as task where task.tenant = named.tenant and task.task_id = named.name),
+        (select schedule.id from ferryman.schedules as schedule
+         where schedule.tenant = named.tenant and schedule.schedule_id = named.name and schedule.ended_at is null),
+        (select agent.id from ferryman.agents as agent where agent.tenant = named.tenant and agent.agent_id = named.name))
+$$;
+
+COMMENT ON FUNCTION ferryman.named(tenant text, name text) IS 'The task, schedule or agent of a tenant that bears this name.';
 
 CREATE FUNCTION ferryman.new_id() RETURNS uuid
     LANGUAGE sql
@@ -764,6 +958,29 @@ CREATE FUNCTION ferryman.parked(id uuid) RETURNS SETOF ferryman.task_steps
                       where sleep.task = task.id and sleep.kind = 'sleep' and sleep.state = 'open' and sleep.until = task.wake_at))
 $$;
 
+CREATE FUNCTION ferryman.promise(rule text) RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    AS $$
+    select case promise.rule
+        when 'W13' then 'W13 ends this attempt at %s unless its lease is renewed'
+        when 'T21' then 'T21 cancels it at %s if it still waits then'
+        when 'T10' then 'T10 fires it at %s'
+        when 'W1' then 'W1 brings it back if its worker is gone, and A3 ends it at %s at the latest'
+        when 'W2' then 'W2 answers what it waits for with a timeout at %s'
+        when 'W6' then 'W6 ends it as timeout at %s unless a worker takes it in hand'
+        when 'W7' then 'W7 ends it at %s unless its worker, or another, gives a sign of life'
+        when 'W8' then 'W8 rings for it, and A3 ends it at %s at the latest'
+        when 'A3' then 'A3 ends it as timeout at %s if it still waits in line then'
+        when 'W10' then 'W10 ends it as timeout at %s'
+        when 'W14' then 'W14 ends it as failed at %s'
+        when 'W15' then 'W15 takes it from its worker at %s unless its lease is renewed'
+        when 'I1' then 'I1 ends it with its last slice, at %s at the latest'
+        when 'I3' then 'I3 ends it as FAILED at %s if it has no task by then'
+        when 'I5' then 'I5 cancels it at %s if it still waits then'
+        when 'K10-dead' then 'K10-dead makes it a dead letter at %s'
+        else promise.rule || ' acts on it at %s' end
+$$;
+
 CREATE FUNCTION ferryman.quiet_in(asked jsonb, place integer) RETURNS interval
     LANGUAGE plpgsql
     AS $$
@@ -778,6 +995,97 @@ begin
     end if;
     return given::float8 * interval '1 s';
 end
+$$;
+
+CREATE FUNCTION ferryman.reasons_agents(id uuid) RETURNS TABLE(code text, says text, until timestamp with time zone, about jsonb)
+    LANGUAGE sql STABLE
+    AS $$
+    with head as materialized (
+        select each.* from ferryman.agent_state_head as each where each.id = reasons_agents.id
+    )
+    select 'doing_turn', format('Its turn %s is %s; explain that one.', head.active_agent_turn_id, head.status), head.turn_deadline,
+           jsonb_build_object('turn', head.active_agent_turn_id, 'status', head.status)
+    from head
+    where head.active_agent_turn_id is not null
+    union all
+    select 'turns_waiting', format('%s turns wait in its line; the next is %s.', line.count, line.first), null,
+           jsonb_build_object('waiting', line.count, 'first', line.first)
+    from head
+    cross join lateral (
+        select count(*) as count, (array_agg(message.id order by message.created_at, message.id))[1] as first
+        from ferryman.agent_inbox as message
+        where message.tenant = head.tenant and message.agent_id = head.agent_id and message.archived_at is null
+          and message.status = 'queued' and message.merged_into is null
+    ) as line
+    where line.count > 0
+    union all
+    select 'no_worker', 'No worker is alive.', null, '{}'
+    from head
+    where not exists (select from ferryman.living('profiles', null))
+    union all
+    select 'profile_unknown', format('No living worker knows its profile %s.', head.profile), null, jsonb_build_object('profile', head.profile)
+    from head
+    where exists (select from ferryman.living('profiles', null))
+      and not exists (select from ferryman.living('profiles', head.profile) as worker where worker.knows)
+$$;
+
+CREATE FUNCTION ferryman.reasons_batches(id uuid) RETURNS TABLE(code text, says text, until timestamp with time zone, about jsonb)
+    LANGUAGE sql STABLE
+    AS $$
+    with batch as materialized (
+        select each.* from ferryman.pmo_batches as each where each.id = reasons_batches.id
+    ),
+    task as materialized (
+        select each.*, turn.id as message_id, coalesce(turn.turn_status, head.status, turn.status) as turn_state
+        from ferryman.pmo_batch_tasks as each
+        left join ferryman.agent_inbox as turn on turn.id = each.agent_turn_id
+        left join ferryman.agent_state_head as head on head.active_agent_turn_id = each.agent_turn_id
+        where each.id = reasons_batches.id
+    )
+    (select 'waiting_for_task', format('Task %s (%s of %s) is %s.', open.task_index, open.id, open.agent_id, open.status), open.ends_at,
+           jsonb_build_object('task', open.id, 'task_index', open.task_index, 'turn', open.agent_turn_id, 'status', open.status)
+    from batch
+    join ferryman.pmo_batch_tasks as open on open.batch_id = batch.id
+    where open.finished_at is null
+    order by open.task_index
+    limit 20)
+    union all
+    select 'parent_waits', format('The turn %s of %s waits for it.', batch.parent_agent_turn_id, batch.parent_agent_id), null,
+           jsonb_build_object('turn', batch.parent_agent_turn_id)
+    from batch
+    where batch.finished_at is null and batch.parent_agent_turn_id is not null
+    union all
+    select 'parent_untold', 'Its parent was not told: W12 tells it at its next look.', null, '{}'
+    from batch
+    where batch.finished_at is not null and batch.parent_told_at is null
+    union all
+    select 'backing_off', format('Its agent did not take it (try %s%s); it is asked again at %s.', task.attempt_count,
+                                 ': ' || task.error_detail, ferryman.spelled(task.next_retry_at)),
+           task.next_retry_at, jsonb_build_object('error', task.error_detail)
+    from task
+    where task.status = 'pending' and task.next_retry_at > ferryman.clock()
+    union all
+    select 'due', 'It is due: B5 dispatches it at the next look of a worker.', null, '{}'
+    from task
+    where task.status = 'pending' and task.next_retry_at <= ferryman.clock()
+    union all
+    select 'no_worker', 'No worker is alive.', null, '{}'
+    from task
+    where task.finished_at is null and not exists (select from ferryman.living('profiles', null))
+    union all
+    select 'waiting_for_turn', format('Its turn %s is %s; explain that one.', task.agent_turn_id, task.turn_state), null,
+           jsonb_build_object('turn', task.agent_turn_id, 'state', task.turn_state)
+    from task
+    where task.status = 'dispatched' and task.message_id is not null
+    union all
+    select 'turn_unheard', 'No message of its turn is there: W11 looks for it, and warns after a minute.', null, jsonb_build_object('turn', task.agent_turn_id)
+    from task
+    where task.status = 'dispatched' and task.message_id is null
+    union all
+    select 'ended', format('It ended as %s at %s%s.', ended.status, ferryman.spelled(ended.finished_at), ': ' || ended.error), null,
+           jsonb_build_object('ended_at', ended.finished_at, 'error_code', ended.error)
+    from (select status, finished_at, reason as error from batch union all select status, finished_at, error_detail from task) as ended
+    where ended.finished_at is not null
 $$;
 
 CREATE FUNCTION ferryman.reasons_commands(id uuid) RETURNS TABLE(code text, says text, until timestamp with time zone, about jsonb)
@@ -822,6 +1130,163 @@ CREATE FUNCTION ferryman.reasons_commands(id uuid) RETURNS TABLE(code text, says
     where part.rank is not null
       and not exists (select from ferryman.workers as worker
                       where worker.seen_until >= ferryman.clock() and part.queue = any(worker.queues) and part.name = any(worker.handlers))
+$$;
+
+CREATE FUNCTION ferryman.reasons_commands_ends(id uuid) RETURNS TABLE(code text, says text, until timestamp with time zone, about jsonb)
+    LANGUAGE sql STABLE
+    AS $$
+    select 'ended', format('It ended as %s at %s%s.', ended.status, ferryman.spelled(ended.at), ': ' || rtrim(ended.error, '.')), null::timestamptz,
+           jsonb_build_object('ended_at', ended.at, 'error_code', ended.code)
+    from (
+        select command.status, command.finished_at as at, command.error_message as error, command.error_code as code
+        from ferryman.command_inbox as command
+        where command.id = reasons_commands_ends.id
+        union all
+        select task.status, task.completed_at, coalesce(task.error_data ->> 'message', task.error_data ->> 'reason'), task.error_data ->> 'code'
+        from ferryman.async_tasks as task
+        where task.id = reasons_commands_ends.id
+    ) as ended
+    where ended.at is not null
+$$;
+
+CREATE FUNCTION ferryman.reasons_commands_tasks(id uuid) RETURNS TABLE(code text, says text, until timestamp with time zone, about jsonb)
+    LANGUAGE sql STABLE
+    AS $$
+    select reason.code, format('Its task: %s', reason.says), reason.until, reason.about || jsonb_build_object('task', owed.task)
+    from (
+        select command.task from ferryman.command_inbox as command where command.id = reasons_commands_tasks.id and command.status = 'RECEIVED'
+        union all
+        select task.task from ferryman.async_tasks as task where task.id = reasons_commands_tasks.id and task.completed_at is null
+    ) as owed
+    cross join lateral (
+        select * from ferryman.reasons_tasks(owed.task)
+        union all
+        select * from ferryman.reasons_tasks_queues(owed.task)
+        union all
+        select * from ferryman.reasons_tasks_waits(owed.task)
+        union all
+        select * from ferryman.reasons_tasks_workers(owed.task)
+    ) as reason
+    where owed.task is not null
+$$;
+
+CREATE FUNCTION ferryman.reasons_ingest_plans(id uuid) RETURNS TABLE(code text, says text, until timestamp with time zone, about jsonb)
+    LANGUAGE sql STABLE
+    AS $$
+    with owed as materialized (
+        select slice.* from ferryman.ingest_slice as slice
+        where slice.status = 'PENDING' and (slice.id = reasons_ingest_plans.id or slice.plan_id = reasons_ingest_plans.id)
+        order by slice.slice_no
+        limit 1
+    ),
+    line as materialized (
+        select owed.source, ferryman.setting_of('ingest.queued_max', 50) as most,
+               (select count(*) from ferryman.ingest_task as task
+                where task.tenant = owed.tenant and task.source = owed.source and task.rank is not null) as queued
+        from owed
+    )
+    select 'inventory_full', format('%s tasks of %s wait, as many as may: the rest is derived when there is room.', line.queued, line.source),
+           null::timestamptz, jsonb_build_object('queued', line.queued, 'queued_max', line.most)
+    from line
+    where line.queued >= line.most
+    union all
+    select 'due', format('There is room in the line of %s: I3-derive makes tasks at its next look.', line.source), null, '{}'
+    from line
+    where line.queued < line.most
+    union all
+    (select 'waiting_for_task', format('The task %s is %s.', task.id, task.status), task.ends_at, jsonb_build_object('task', task.id, 'status', task.status)
+    from ferryman.ingest_task as task
+    where task.plan_id = reasons_ingest_plans.id and task.finished_at is null
+    order by task.leased_until is null, task.rank, task.id
+    limit 20)
+    union all
+    select 'resliced', format('%s slices stand in its place.', cardinality(slice.resliced_by)), null, jsonb_build_object('slices', slice.resliced_by)
+    from ferryman.ingest_slice as slice
+    where slice.id = reasons_ingest_plans.id and cardinality(slice.resliced_by) > 0
+    union all
+    select 'ended', format('It ended as FAILED at %s%s.', ferryman.spelled(slice.updated_at), ': ' || rtrim(slice.reason, '.')), null, '{}'
+    from ferryman.ingest_slice as slice
+    where slice.id = reasons_ingest_plans.id and slice.status = 'FAILED'
+$$;
+
+CREATE FUNCTION ferryman.reasons_ingest_tasks(id uuid) RETURNS TABLE(code text, says text, until timestamp with time zone, about jsonb)
+    LANGUAGE sql STABLE
+    AS $$
+    with task as materialized (
+        select each.*, each.source || '/' || each.endpoint as place from ferryman.ingest_task as each where each.id = reasons_ingest_tasks.id
+    ),
+    waiting as materialized (
+        select task.*, (select count(*) from ferryman.living('sources', null)) as alive,
+               (select count(*) from ferryman.living('sources', task.place) as worker where worker.knows) as know,
+               ferryman.setting_of('ingest.partition_concurrency', 4) as slots,
+               (select count(*) from ferryman.ingest_task as other
+                where other.tenant = task.tenant and other.source = task.source and other.endpoint = task.endpoint
+                  and other.operation = task.operation and other.leased_until is not null) as running
+        from task
+        where task.rank is not null
+    )
+    select case when waiting.error_code is null then 'not_due' else 'backing_off' end,
+           case when waiting.error_code is null then format('It is due at %s.', ferryman.spelled(waiting.scheduled_at))
+                else format('Run %s ended with %s; the next may begin at %s.', waiting.attempt, waiting.error_code, ferryman.spelled(waiting.scheduled_at)) end,
+           waiting.scheduled_at, jsonb_strip_nulls(jsonb_build_object('error_code', waiting.error_code, 'error_reason', waiting.error_reason))
+    from waiting
+    where waiting.scheduled_at > ferryman.clock()
+    union all
+    select closed.code, closed.says, closed.until, closed.about
+    from task
+    cross join lateral ferryman.shut(task.tenant, task.source, task.endpoint) as closed
+    where task.finished_at is null
+    union all
+    select 'no_worker', 'No worker is alive.', null, '{}'
+    from waiting
+    where waiting.alive = 0
+    union all
+    select 'source_unknown', format('No living worker has the source %s with the endpoint %s.', waiting.source, waiting.endpoint), null,
+           jsonb_build_object('source', waiting.source, 'endpoint', waiting.endpoint, 'workers', waiting.alive)
+    from waiting
+    where waiting.alive > 0 and waiting.know = 0
+    union all
+    select 'partition_full', format('%s of %s, %s, %s run, as many as may.', waiting.running, waiting.source, waiting.endpoint, waiting.operation), null,
+           jsonb_build_object('running', waiting.running, 'partition_concurrency', waiting.slots)
+    from waiting
+    where waiting.running >= waiting.slots
+    union all
+    select 'in_line', format('It can be claimed: %s stand before it in the line of %s, and %s living workers know the source.',
+                             before.count, waiting.source, waiting.know),
+           null, jsonb_build_object('ahead', before.count, 'workers', waiting.know)
+    from waiting
+    cross join lateral (
+        select count(*) as count from ferryman.ingest_task as other
+        where other.tenant = waiting.tenant and other.source = waiting.source and (other.rank, other.id) < (waiting.rank, waiting.id)
+    ) as before
+    where waiting.know > 0 and waiting.running < waiting.slots and waiting.scheduled_at <= ferryman.clock()
+      and not exists (select from ferryman.shut(waiting.tenant, waiting.source, waiting.endpoint) as closed where closed.code = 'breaker_open')
+    union all
+    select holder.code, holder.says, holder.until, holder.about
+    from (
+        select task.lease_owner, task.claimed_at as since, task.leased_until from task
+        union all
+        select run.lease_owner, run.started_at, run.leased_until from ferryman.ingest_run as run where run.id = reasons_ingest_tasks.id
+    ) as claim
+    cross join lateral ferryman.held(claim.lease_owner, claim.since, claim.leased_until,
+                                     ' When the lease has ended its run fails and the task goes back into the line.') as holder
+    where claim.leased_until is not null
+    union all
+    select 'undecided', 'The planner has still to decide about what it left undone: I10 does at its next look.', null, '{}'
+    from task
+    where task.status = 'PARTIAL' and task.decision is null
+    union all
+    select 'ended', format('It ended as %s at %s%s.', ended.status, ferryman.spelled(ended.at), ': ' || rtrim(coalesce(ended.reason, ended.code), '.')),
+           null, jsonb_build_object('ended_at', ended.at, 'error_code', ended.code)
+    from (
+        select status, finished_at as at, error_code as code, error_reason as reason from task
+        union all
+        select run.status, run.finished_at, run.error_code, run.error_reason from ferryman.ingest_run as run where run.id = reasons_ingest_tasks.id
+        union all
+        select batch.status, batch.updated_at, null, batch.error_reason
+        from ferryman.ingest_batch as batch where batch.id = reasons_ingest_tasks.id and batch.status <> 'RUNNING'
+    ) as ended
+    where ended.at is not null
 $$;
 
 CREATE FUNCTION ferryman.reasons_schedules(id uuid) RETURNS TABLE(code text, says text, until timestamp with time zone, about jsonb)
@@ -1070,34 +1535,161 @@ CREATE FUNCTION ferryman.reasons_turns(id uuid) RETURNS TABLE(code text, says te
         select each.* from ferryman.agent_state_head as each where each.active_agent_turn_id = reasons_turns.id
     ),
     message as materialized (
-        select each.*
-        from ferryman.agent_inbox as each
-        where each.id = reasons_turns.id and each.archived_at is null and each.status = 'queued'
+        select each.* from ferryman.agent_inbox as each where each.id = reasons_turns.id and each.agent_turn_id = each.id
+    ),
+    queued as materialized (
+        select message.* from message where message.status = 'queued' and message.merged_into is null
     )
-    select 'waiting_for_call',
-           format('It waits for %s (%s) until %s%s.', waited.tool_name, waited.tool_call_id, ferryman.spelled(waited.deadline_at),
-                  case when waited.task_id is null then '; somebody outside answers' else format('; the task %s does it', waited.task_id) end),
-           waited.deadline_at,
-           jsonb_strip_nulls(jsonb_build_object('tool', waited.tool_name, 'tool_call_id', waited.tool_call_id, 'task', waited.task_id))
-    from head
-    join ferryman.turn_waiting_tools as waited on waited.tenant = head.tenant and waited.agent_turn_id = head.active_agent_turn_id
-    where waited.wait_status = 'waiting'
-    union all
-    select 'agent_busy', format('Its agent %s is doing the turn %s.', busy.agent_id, busy.active_agent_turn_id), null,
-           jsonb_build_object('turn', busy.active_agent_turn_id, 'status', busy.status)
-    from message
-    join ferryman.agent_state_head as busy on busy.tenant = message.tenant and busy.agent_id = message.agent_id
+    select 'agent_busy', format('Its agent %s is doing the turn %s, which is %s.', busy.agent_id, busy.active_agent_turn_id, busy.status),
+           null::timestamptz, jsonb_build_object('turn', busy.active_agent_turn_id, 'status', busy.status)
+    from queued
+    join ferryman.agent_state_head as busy on busy.tenant = queued.tenant and busy.agent_id = queued.agent_id
     where busy.active_agent_turn_id is not null
     union all
-    select 'no_workers', 'No worker is alive.', null, '{}'
-    from head
-    where head.ready_at is not null
-      and not exists (select from ferryman.workers as worker where worker.seen_until > ferryman.clock())
+    select 'turns_before', format('%s of its agent stand before it in line; the first is %s.', before.count, before.first), null,
+           jsonb_build_object('ahead', before.count, 'first', before.first)
+    from queued
+    cross join lateral (
+        select count(*) as count, (array_agg(other.id order by other.created_at, other.id))[1] as first
+        from ferryman.agent_inbox as other
+        where other.tenant = queued.tenant and other.agent_id = queued.agent_id and other.archived_at is null
+          and other.status = 'queued' and other.merged_into is null and (other.created_at, other.id) < (queued.created_at, queued.id)
+    ) as before
+    where before.count > 0
     union all
-    select 'in_line', format('Any worker that knows the profile %s and serves the target %s takes it.', head.profile, head.worker_target),
-           null, jsonb_build_object('profile', head.profile, 'target', head.worker_target)
+    select 'not_dispatched', 'Its agent is at rest: W9 dispatches the next turn at its next look.', null, '{}'
+    from queued
+    join ferryman.agent_state_head as idle on idle.tenant = queued.tenant and idle.agent_id = queued.agent_id
+    where idle.status = 'idle'
+    union all
+    select 'merged', format('It goes along with the turn %s and ends with it.', message.merged_into), null,
+           jsonb_build_object('turn', message.merged_into)
+    from message
+    where message.status = 'queued' and message.merged_into is not null
+    union all
+    select holder.code, holder.says, holder.until, holder.about
     from head
-    where head.ready_at is not null
+    cross join lateral ferryman.held(head.lease_owner, head.started_at, head.leased_until,
+                                     ' When the lease has ended another worker takes the turn over.') as holder
+    where head.status = 'running' and head.ready_at is null
+    union all
+    select 'envelope_lost', format('Its envelope is not in the inbox: W5 puts it there again, and W6 ends it at %s.',
+                                   ferryman.spelled(head.dispatch_deadline)), head.dispatch_deadline, '{}'
+    from head
+    where head.status = 'dispatched'
+      and not exists (select from ferryman.agent_inbox as envelope
+                      where envelope.id = head.active_inbox_id and envelope.status in ('pending', 'processing'))
+    union all
+    select 'stop_asked', format('A stop was asked for at %s (%s); the next look of a worker or a watchdog carries it out.',
+                                ferryman.spelled(stop.created_at), coalesce(stop.payload ->> 'reason', 'nobody said why')),
+           null, jsonb_build_object('message', stop.id)
+    from message
+    join ferryman.agent_inbox as stop on stop.tenant = message.tenant and stop.agent_id = message.agent_id
+    where stop.archived_at is null and stop.message_type = 'stop' and stop.agent_turn_id = message.id
+    union all
+    select 'budget_spent', format('Its budget %s has nothing left of %s: what it asks for beyond that is refused.', budget.id, spent.of), null,
+           jsonb_build_object('budget', budget.id, 'of', spent.of)
+    from message
+    join ferryman.budgets as budget on budget.tenant = message.tenant and budget.id = message.budget_id
+    cross join lateral (
+        select concat_ws(', ', case when budget.tokens_spent >= budget.tokens_limit then budget.tokens_limit || ' tokens' end,
+                         case when budget.tool_calls_spent >= budget.tool_calls_limit then budget.tool_calls_limit || ' tool calls' end,
+                         case when budget.cost_spent >= budget.cost_limit then budget.cost_limit || ' of cost' end) as of
+    ) as spent
+    where message.turn_status is null and spent.of <> ''
+    union all
+    select 'ended', format('It ended as %s at %s%s.', message.turn_status, ferryman.spelled(message.ended_at),
+                           ': ' || rtrim(coalesce(message.error, message.error_code), '.')), null,
+           jsonb_build_object('ended_at', message.ended_at, 'error_code', message.error_code,
+                              'deliverable_card_id', message.deliverable_card_id)
+    from message
+    where message.turn_status is not null
+$$;
+
+CREATE FUNCTION ferryman.reasons_turns_calls(id uuid) RETURNS TABLE(code text, says text, until timestamp with time zone, about jsonb)
+    LANGUAGE sql STABLE
+    AS $_$
+    select case when task.id is not null then 'waiting_for_tool' when child.id is not null then 'waiting_for_turn'
+                when batch.id is not null then 'waiting_for_batch' else 'waiting_for_answer' end,
+           format(case
+               when task.id is not null then 'It waits for %1$s until %2$s; the task %3$s does it, which is %4$s.'
+               when child.id is not null then 'It waits for %1$s until %2$s: the turn %3$s of %5$s, which is %4$s.'
+               when batch.id is not null then 'It waits for %1$s until %2$s: the batch %3$s, of which %4$s of %5$s tasks are open.'
+               else 'It waits for %1$s until %2$s; somebody outside answers the call %3$s.' end,
+               waited.tool_name, ferryman.spelled(waited.deadline_at),
+               coalesce(task.id::text, child.id::text, batch.id::text, waited.tool_call_id),
+               coalesce(task.state, child.state, batch.open::text), coalesce(child.agent_id, batch.task_count::text)),
+           waited.deadline_at,
+           jsonb_strip_nulls(jsonb_build_object('tool', waited.tool_name, 'tool_call_id', waited.tool_call_id, 'task', task.id,
+                                                'turn', child.id, 'batch', batch.id, 'state', coalesce(task.state, child.state)))
+    from ferryman.agent_state_head as head
+    join ferryman.turn_waiting_tools as waited on waited.agent_turn_id = head.active_agent_turn_id
+    left join ferryman.tasks as task on task.id = waited.task_id
+    left join lateral (
+        select turn.id, turn.agent_id, coalesce(turn.turn_status, busy.status, turn.status) as state
+        from ferryman.execution_edges as edge
+        join ferryman.agent_inbox as turn on turn.id = edge.target_turn_id
+        left join ferryman.agent_state_head as busy on busy.active_agent_turn_id = turn.id
+        where edge.tenant = head.tenant and edge.source_turn_id = head.active_agent_turn_id
+          and turn.callback = 'delegate' and turn.callback_ref = format('%s/%s/%s', waited.tenant, waited.agent_id, waited.tool_call_id)
+        limit 1
+    ) as child on task.id is null
+    left join lateral (
+        select forked.id, forked.task_count,
+               (select count(*) from ferryman.pmo_batch_tasks as part where part.batch_id = forked.id and part.finished_at is null) as open
+        from ferryman.pmo_batches as forked
+        where forked.parent_agent_turn_id = head.active_agent_turn_id and forked.finished_at is null
+          and forked.parent_tool_call_id = waited.tool_call_id
+        limit 1
+    ) as batch on task.id is null
+    where head.active_agent_turn_id = reasons_turns_calls.id and waited.wait_status = 'waiting'
+    order by waited.created_at, waited.tool_call_id
+    limit 20
+$_$;
+
+CREATE FUNCTION ferryman.reasons_turns_workers(id uuid) RETURNS TABLE(code text, says text, until timestamp with time zone, about jsonb)
+    LANGUAGE sql STABLE
+    AS $$
+    with head as materialized (
+        select each.* from ferryman.agent_state_head as each
+        where each.active_agent_turn_id = reasons_turns_workers.id and each.ready_at is not null
+    ),
+    seen as materialized (
+        select (select count(*) from ferryman.living('profiles', null)) as alive,
+               (select count(*) from ferryman.living('profiles', head.profile) as worker where worker.knows) as know,
+               (select count(*) from ferryman.living('profiles', head.profile) as worker
+                join ferryman.living('targets', head.worker_target) as served using (boot_id)
+                where worker.knows and served.knows) as serve,
+               (select count(*) from ferryman.living('profiles', head.profile) as worker
+                join ferryman.living('targets', head.worker_target) as served using (boot_id)
+                join ferryman.living('turn_callbacks', head.callback) as owing using (boot_id)
+                where worker.knows and served.knows and owing.knows) as take
+        from head
+    )
+    select 'no_worker', 'No worker is alive.', null::timestamptz, '{}'::jsonb
+    from seen
+    where seen.alive = 0
+    union all
+    select 'profile_unknown', format('No living worker knows its profile %s.', head.profile), null,
+           jsonb_build_object('profile', head.profile, 'workers', seen.alive)
+    from head, seen
+    where seen.alive > 0 and seen.know = 0
+    union all
+    select 'target_not_served', format('No living worker that knows its profile %s serves the target %s.', head.profile, head.worker_target),
+           null, jsonb_build_object('profile', head.profile, 'target', head.worker_target, 'workers', seen.know)
+    from head, seen
+    where seen.know > 0 and seen.serve = 0
+    union all
+    select 'callback_unknown', format('Its end is owed to an owner of kind %s, which no such worker knows.', head.callback), null,
+           jsonb_build_object('callback', head.callback, 'workers', seen.serve)
+    from head, seen
+    where seen.serve > 0 and seen.take = 0
+    union all
+    select 'in_line',
+           format('It can be taken in hand: %s.', case seen.take when 1 then 'one living worker would' else seen.take || ' living workers would' end),
+           null, jsonb_build_object('profile', head.profile, 'target', head.worker_target, 'workers', seen.take)
+    from head, seen
+    where seen.take > 0
 $$;
 
 CREATE FUNCTION ferryman.reasons_watchdog(id uuid) RETURNS TABLE(code text, says text, until timestamp with time zone, about jsonb)
@@ -1112,7 +1704,8 @@ CREATE FUNCTION ferryman.reasons_watchdog(id uuid) RETURNS TABLE(code text, says
     select 'grace', format('After an outage no lease is judged before %s.', ferryman.spelled(dog.grace_until)), dog.grace_until, '{}'
     from ferryman.watchdog as dog
     where dog.grace_until > clock_timestamp()
-      and exists (select from ferryman.bounds as bound where bound.id = reasons_watchdog.id and bound.rule = 'W13')
+      and exists (select from ferryman.bounds as bound
+                  where bound.id = reasons_watchdog.id and bound.rule in ('W13', 'W1', 'W6', 'W7', 'W15'))
 $$;
 
 CREATE FUNCTION ferryman.reasons_webhook_deliveries(id uuid) RETURNS TABLE(code text, says text, until timestamp with time zone, about jsonb)
@@ -1148,6 +1741,21 @@ CREATE FUNCTION ferryman.reasons_webhook_deliveries(id uuid) RETURNS TABLE(code 
     from owed
     where owed.finished_at is null and owed.sending is not true and owed.next_at <= ferryman.clock()
       and owed.webhook_state = 'active'
+$$;
+
+CREATE FUNCTION ferryman.reasons_webhook_workers(id uuid) RETURNS TABLE(code text, says text, until timestamp with time zone, about jsonb)
+    LANGUAGE sql STABLE
+    AS $$
+    select holder.code, holder.says, holder.until, holder.about
+    from ferryman.webhook_deliveries as delivery
+    cross join lateral ferryman.held(delivery.lease_owner, null, delivery.leased_until, ' When the lease has ended it is sent again.') as holder
+    where delivery.id = reasons_webhook_workers.id and delivery.leased_until > ferryman.clock()
+    union all
+    select 'no_worker', 'No worker is alive.', null, '{}'
+    from ferryman.webhook_deliveries as delivery
+    where delivery.id = reasons_webhook_workers.id and delivery.finished_at is null
+      and (delivery.leased_until is null or delivery.leased_until <= ferryman.clock())
+      and not exists (select from ferryman.living('sources', null))
 $$;
 
 CREATE FUNCTION ferryman.refuse(code text, said text, about jsonb) RETURNS void
@@ -1310,12 +1918,38 @@ begin
 end
 $$;
 
+CREATE FUNCTION ferryman.setting_of(key text, otherwise double precision) RETURNS double precision
+    LANGUAGE sql STABLE
+    AS $$
+    select coalesce((select setting.value::text::float8 from ferryman.settings as setting where setting.name = setting_of.key), setting_of.otherwise)
+$$;
+
 CREATE FUNCTION ferryman.shown(task ferryman.tasks) RETURNS jsonb
     LANGUAGE sql STABLE
     AS $$
     select to_jsonb(task) - array['payload', 'result', 'lease_owner', 'rank', 'wake_at', 'epoch', 'lease_count', 'callback',
                                   'callback_ref', 'traceparent', 'backoff']
            || jsonb_build_object('task_id', coalesce(task.task_id, task.id::text))
+$$;
+
+CREATE FUNCTION ferryman.shut(tenant text, source text, endpoint text) RETURNS TABLE(code text, says text, until timestamp with time zone, about jsonb)
+    LANGUAGE sql STABLE
+    AS $$
+    select 'breaker_open', format('The circuit breaker of %s is open until %s, after %s failed requests in a row.', known.source,
+                                  ferryman.spelled(known.open_until), known.failures),
+           known.open_until, jsonb_build_object('source', known.source, 'failures', known.failures)
+    from ferryman.ingest_source as known
+    where known.tenant = shut.tenant and known.source = shut.source and known.open_until > ferryman.clock()
+    union all
+    select 'gate_closed', format('%s said that nobody may ask %s before %s.', gate.source, gate.endpoint, ferryman.spelled(gate.closed_until)),
+           gate.closed_until, jsonb_build_object('source', gate.source, 'endpoint', gate.endpoint, 'last_status', gate.last_status)
+    from ferryman.ingest_gate as gate
+    where gate.source = shut.source and gate.endpoint = shut.endpoint and gate.closed_until > ferryman.clock()
+    union all
+    select 'quota_spent', format('%s has no request left for %s before %s.', gate.source, gate.endpoint, ferryman.spelled(gate.quota_until)),
+           gate.quota_until, jsonb_build_object('source', gate.source, 'endpoint', gate.endpoint)
+    from ferryman.ingest_gate as gate
+    where gate.source = shut.source and gate.endpoint = shut.endpoint and gate.quota_left = 0 and gate.quota_until > ferryman.clock()
 $$;
 
 CREATE FUNCTION ferryman.slack() RETURNS interval
@@ -1691,7 +2325,11 @@ UNION ALL
             ELSE 'A3'::text
         END AS rule,
     message.ends_at AS ends_by,
-    (message.ends_at + ((2)::double precision * ferryman.slack())) AS terminal_by
+    ((message.ends_at + ((2)::double precision * ferryman.slack())) +
+        CASE
+            WHEN (message.status = 'queued'::text) THEN ((ferryman.agents_setting('pmo.dispatched_timeout_seconds'::text, (30)::double precision) + '00:01:05'::interval) + COALESCE(((message.wall_ms)::double precision * '00:00:00.001'::interval), ferryman.agents_setting('agents.wall_seconds'::text, (3600)::double precision)))
+            ELSE '00:00:00'::interval
+        END) AS terminal_by
    FROM ferryman.agent_inbox message
   WHERE (message.archived_at IS NULL)
 UNION ALL
@@ -2314,7 +2952,8 @@ CREATE TABLE ferryman.budgets (
     tool_calls_limit bigint,
     tool_calls_spent bigint DEFAULT 0 NOT NULL,
     cost_limit numeric,
-    cost_spent numeric DEFAULT 0 NOT NULL
+    cost_spent numeric DEFAULT 0 NOT NULL,
+    updated_at timestamp with time zone
 );
 
 CREATE TABLE ferryman.cards (
@@ -3226,7 +3865,7 @@ CREATE INDEX agent_inbox_turns ON ferryman.agent_inbox USING btree (tenant, agen
 
 CREATE INDEX agent_state_head_leased ON ferryman.agent_state_head USING btree (leased_until) WHERE (leased_until IS NOT NULL);
 
-CREATE INDEX agent_state_head_ready ON ferryman.agent_state_head USING btree (ready_at) WHERE (ready_at IS NOT NULL);
+CREATE INDEX agent_state_head_line ON ferryman.agent_state_head USING btree (tenant, ready_at) WHERE (ready_at IS NOT NULL);
 
 CREATE INDEX agent_state_head_resume ON ferryman.agent_state_head USING btree (resume_deadline) WHERE (resume_deadline IS NOT NULL);
 
@@ -3261,6 +3900,8 @@ CREATE UNIQUE INDEX ingest_batch_position ON ferryman.ingest_batch USING btree (
 CREATE INDEX ingest_batch_task ON ferryman.ingest_batch USING btree (task_id, committed_at);
 
 CREATE INDEX ingest_cursor_event_order ON ferryman.ingest_cursor_event USING btree (cursor_id, seq);
+
+CREATE INDEX ingest_plan_instance ON ferryman.ingest_plan USING btree (schedule_instance_id);
 
 CREATE INDEX ingest_plan_tenant ON ferryman.ingest_plan USING btree (tenant, id);
 
@@ -3458,9 +4099,6 @@ ALTER TABLE ONLY ferryman.async_tasks
 
 ALTER TABLE ONLY ferryman.ingest_batch
     ADD CONSTRAINT ingest_batch_run_id_fkey FOREIGN KEY (run_id) REFERENCES ferryman.ingest_run(id);
-
-ALTER TABLE ONLY ferryman.ingest_batch
-    ADD CONSTRAINT ingest_batch_slice_id_fkey FOREIGN KEY (slice_id) REFERENCES ferryman.ingest_slice(id);
 
 ALTER TABLE ONLY ferryman.ingest_batch
     ADD CONSTRAINT ingest_batch_task_id_fkey FOREIGN KEY (task_id) REFERENCES ferryman.ingest_task(id);

@@ -102,6 +102,8 @@ TESTS: dict[str, list[str]] = {
     "commands/async_tasks": COMMANDS,
     "commands/async_tasks/settle": LIVES,
     "commands/async_tasks/late": ["tests/commands/test_watch.py"],
+    "commands/async_tasks/old": ["tests/commands/test_watch.py"],
+    "commands/async_tasks/forget": ["tests/commands/test_watch.py"],
     "commands/async_tasks/lost": ["tests/commands/test_watch.py"],
     "commands/command_inbox": LIVES,
     "commands/command_inbox/receive": ["tests/commands/test_flow.py"],
@@ -134,6 +136,15 @@ TESTS: dict[str, list[str]] = {
         "tests/sql/test_events_places.py",
         "tests/sql/test_events_partitions.py",
     ],
+    "agents/retention": ["tests/agents/test_retention.py", "tests/batches/test_retention.py"],
+    "agents/agent_state_head/claim": [
+        "tests/agents/test_guards.py",
+        "tests/agents/test_fairness.py",
+        "tests/agents/test_life.py",
+    ],
+    "agents/agent_inbox/stops": ["tests/agents/test_life.py", "tests/agents/test_watch.py"],
+    "batches/retention": ["tests/batches/test_retention.py"],
+    "ingest/retention": ["tests/ingest/test_retention.py"],
     "batches/pmo_batches": BATCHES,
     "batches/pmo_batch_tasks": BATCHES,
     "batches/invariants": ["tests/batches/test_watch.py"],
@@ -158,6 +169,7 @@ _ORDERED = "names the index (tests/sql/test_relay_plans.py)"
 _NOBODY = "waits for nobody, so no order of locks can hurt"
 _LOCKED = "said again where the row is written; it was locked in this state a moment before"
 _HELD = "due.sql or take.sql holds the row in the same transaction; said for whoever calls it alone"
+_OF_ONE_TENANT = "the id of a turn belongs to one tenant; said for the index"
 EQUIVALENT: dict[tuple[str, str], str] = {
     ("tasks/tasks/promote", "where schedule.next_run_at is not null"): "nulls come last, and `least` passes over them",
     (
@@ -168,6 +180,13 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "access/access_tokens/used",
         "and coalesce(token.last_used_at < ferryman.clock() - interval '5 minutes', true)",
     ): "use.sql says it before; this only spares the second of two writers a write",
+    ("agents/retention/forget", "order by message.tenant, message.id"): _NOBODY,
+    ("agents/retention/forget", "and waited.tenant = turn.tenant"): _OF_ONE_TENANT,
+    ("agents/retention/forget", "where step.tenant = turn.tenant"): _OF_ONE_TENANT,
+    ("agents/retention/forget", "where edge.tenant = turn.tenant"): _OF_ONE_TENANT,
+    ("agents/retention/forget", "where reservation.tenant = turn.tenant"): _OF_ONE_TENANT,
+    ("agents/retention/forget", "where head.tenant = turn.tenant"): "a box belongs to one tenant; said for the index",
+    ("agents/retention/forget", "and head.status = 'idle'"): "a turn that is active is another turn of its agent",
     ("relays/relays/standings", "order by event.id"): _SORTED,
     ("relays/webhooks/get", "limit 1"): "the first row is the answer; the rest would only be sent in vain",
     ("relays/webhooks/hold", "order by delivery.webhook_id, delivery.next_at"): _ORDERED,

@@ -7,9 +7,14 @@ from uuid import uuid4
 import pytest
 
 from ferryman.agents import intake, rules
+from ferryman.agents.ends import Parties
+from ferryman.agents.intake.delegate import DelegateEnds
 from ferryman.agents.model import Accepted, Busy, Edge, Order, Rejected, Source
+from ferryman.agents.ports import TurnOwners
+from ferryman.agents.rules import reference
 from ferryman.agents.states import TurnStatus
 from ferryman.kernel import ids
+from ferryman.kernel.pool import Database
 from tests.agents.house import OTHER, OWNER, TENANT, House
 
 
@@ -219,6 +224,35 @@ async def test_a_parent_stops_a_child_that_is_deeper_than_itself(house: House) -
     assert answer.status == "accepted"
     assert await house.carry_out_stops() == 1
     assert await house.ends(child) == [("failed", "stopped")]
+
+
+@pytest.mark.contract("A16", "B11", "A13")
+async def test_a_turn_that_was_asked_for_and_waits_in_line_does_not_outlive_who_asked(db: Database) -> None:
+    house = House(db, owners=TurnOwners({"delegate": DelegateEnds(Parties())}))
+    boss = await house.suspend("d", agent_id="boss")
+    busy = await house.begin()
+    asked = Source(agent_id="boss", turn=boss.id, depth=1)
+    ref = reference(TENANT, "boss", "d")
+    child = await house.enqueue(source=asked, callback="delegate", callback_ref=ref)
+    await house.stop(boss.id, "boss")
+
+    assert [await house.carry_out_stops() for _ in range(3)] == [1, 1, 0]
+
+    assert await house.ends(child) == [("canceled", "stopped")]
+    assert (await house.turn(child)).error == "The turn was stopped before it began: its turn has ended."
+    await house.settle(house.success(busy))
+    assert ((await house.head())["status"], await house.claim()) == ("idle", [])
+    assert await house.broken() == []
+
+
+@pytest.mark.contract("A16")
+async def test_a_stop_that_names_an_epoch_does_not_take_back_a_turn_in_line(house: House) -> None:
+    await house.begin()
+    waiting = await house.enqueue()
+    await house.stop(waiting, epoch=1)
+
+    assert await house.carry_out_stops() == 1
+    assert await house.ends(waiting) == []
 
 
 @pytest.mark.contract("A7")

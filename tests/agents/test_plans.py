@@ -8,8 +8,9 @@ from uuid import uuid4
 import asyncpg
 import pytest
 
-from ferryman.agents.store import cards, heads, inbox, pages, waits
+from ferryman.agents.store import cards, heads, inbox, pages, retention, waits
 from ferryman.kernel.db import Statement
+from ferryman.kernel.pool import LINE_SETTINGS
 
 ROWS = 20_000
 TERM = timedelta(seconds=30)
@@ -44,7 +45,7 @@ def words(**columns: Any) -> str:
 
 STATEMENTS: list[tuple[Statement, dict[str, Any]]] = [
     (heads._CLAIM, {
-        "owner": uuid4(), "profiles": ["writer"], "targets": ["default"], "kinds": [], "room": 100, "lease": TERM,
+        "owner": uuid4(), "profiles": ["writer"], "targets": ["default"], "kinds": [], "room": 100, "lease": TERM, "after": "a",
         "look_after": TERM, "ledger_lease": TERM,
     }),
     (heads._FINISH, {"ends": words(turn=None, epoch=1, owner=None, expects="running", overdue=False, bump=0, status="success",
@@ -62,6 +63,16 @@ STATEMENTS: list[tuple[Statement, dict[str, Any]]] = [
     (pages._OPEN, {"agent_id": "agent7", "tenant": "default", "limit": 100}),
     (pages._EDGES, {"turn": uuid4(), "tenant": "default", "limit": 100}),
     (pages._BUDGET, {"turn": uuid4(), "tenant": "default"}),
+    (inbox._STOPS, {"limit": 200}),
+    (inbox._CLOSE, {"ends": words(id=None, expects="queued", to_status="skipped", status="canceled", card=None, content=1)}),
+    (inbox._ENQUEUE, {"orders": words(turn=None, agent_id="x", message_type="turn", depth=0, edge=None), "queued_for": TERM}),
+    (heads._LAPSED, {"limit": 100, "kinds": [], "patience": TERM, "cap": 5}),
+    (heads._UNDISPATCHED, {"limit": 100, "over": True, "kinds": [], "retry_after": TERM}),
+]  # fmt: skip
+# Those of the watchdog, on its own line.
+RULES: list[tuple[Statement, dict[str, Any]]] = [
+    (retention._WALK, {"limit": 100, "kept": TERM, "span": 5000, "pace": TERM, "rest": TERM}),
+    (retention._FORGET, {"ids": IDS}),
 ]  # fmt: skip
 BIG = {"agent_state_head", "agent_inbox", "cards", "boxes"}
 
@@ -83,7 +94,9 @@ async def test_no_statement_of_a_turn_reads_a_whole_table(database_url: str) -> 
         await connection.execute("select set_config('session_replication_role', 'replica', false)")
         await connection.fetch(FILL, ROWS)
         bad = {}
-        for statement, given in STATEMENTS:
+        for statement, given in [*STATEMENTS, *RULES]:
+            if (statement, given) == RULES[0]:
+                await connection.execute(f"set enable_seqscan = {LINE_SETTINGS['enable_seqscan']}")
             [row] = await connection.fetch(f"explain (format json) {statement.sql()}", *statement.bind(given))
             read = scans(json.loads(row[0])[0]["Plan"])
             if read:

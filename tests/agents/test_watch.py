@@ -437,14 +437,47 @@ async def _asked_stop(house: House) -> None:
     await house.stop((await house.begin()).id)
 
 
+async def _result_in_dead_hands(house: House) -> None:
+    await house.suspend("c1")
+    await house.report("c1")
+    await house.claim()
+
+
+async def _forgotten_resume(house: House) -> None:
+    await house.suspend(("c1", 60), ("c2", 60))
+    await house.report("c1")
+    await house.report("c2")
+    await house.write("update ferryman.agent_state_head set ready_at = null, waiting_tool_count = 1")
+    await house.write("delete from ferryman.turn_resume_ledger")
+
+
+AT_REST = (
+    "update ferryman.agent_state_head set status = 'idle', active_agent_turn_id = null, active_inbox_id = null,"
+    " output_box_id = null, turn_deadline = null, dispatch_deadline = null, ready_at = null"
+)
+
+
+async def _without_channel(house: House) -> None:
+    await _late_dispatch(house)
+    await house.write("update ferryman.agent_inbox set channel_id = null")
+    await house.write(AT_REST)
+
+
+async def _not_dispatched(house: House) -> None:
+    await _late_dispatch(house)
+    await house.write("update ferryman.agent_inbox set status = 'queued', pending_at = null")
+    await house.write(AT_REST)
+
+
 @pytest.mark.contract("W23", "K23")
 @pytest.mark.parametrize(
     ("plant", "rule", "after"),
     [
         (_late_dispatch, "W5", 11), (_late_dispatch, "W6", 31), (_late_call, "W2", 31), (House.begin, "W7", 31),
-        (House.begin, "W7", 301), (_asked_stop, "A16", 1),
+        (House.begin, "W7", 301), (_asked_stop, "A16", 1), (House.begin, "W1", 301), (_result_in_dead_hands, "W3", 31),
+        (_forgotten_resume, "W4", 1), (_without_channel, "W8", 306), (_not_dispatched, "W9", 1),
     ],
-    ids=["W5", "W6", "W2", "W7-release", "W7-reap", "A16"],
+    ids=["W5", "W6", "W2", "W7-release", "W7-reap", "A16", "W1", "W3", "W4", "W8", "W9"],
 )  # fmt: skip
 async def test_two_watchdogs_act_once(house: House, plant: Plant, rule: str, after: float) -> None:
     await plant(house)

@@ -176,8 +176,9 @@ async def test_explain_says_what_a_command_waits_for_and_what_ends_it(open_app: 
     received, working, outside = [await app.tasks.explain(id) for id in (waiting, command, theirs["id"])]
 
     assert (received.domain, received.state, received.codes()) == (
-        "command", "RECEIVED", ["waiting_for_mapping", "nobody_knows_it"],
+        "command", "RECEIVED", ["waiting_for_mapping", "nobody_knows_it", "no_worker"],
     )  # fmt: skip
+    assert received.reasons[2].says == "Its task: No worker is alive."
     assert working.codes().count("waiting_for_async_task") == 4
     assert working.ends is not None
     assert working.ends.rule == "W14"
@@ -205,13 +206,48 @@ async def test_finished_commands_are_forgotten_with_their_tasks_when_their_time_
     live = await begun(app)
     done = await begun(app)
     await app.commands.cancel(done)
+    # One whose command is gone by other ways than this.
+    alone = await begun(app)
+    await app.commands.cancel(alone)
+    await rows(app, "delete from ferryman.command_inbox where id = $1", alone)
     await shift(app, 3600)
 
     async with app.database.transaction() as tx:
-        report = await watchdog.tick(tx, [watch.retention(kept=timedelta(minutes=30))])
+        report = await watchdog.tick(tx, watch.retention(kept=timedelta(minutes=30)))
 
-    assert report.acted() == 1
+    assert (report.acted("C12"), report.acted("C12-alone")) == (1, 4)
     assert [row["id"] for row in await rows(app, "select id from ferryman.command_inbox")] == [live]
     assert len(await rows(app, "select from ferryman.async_tasks")) == 4
     await tick(app)
     await sound(app)
+
+
+@pytest.mark.contract("K22")
+async def test_explain_says_how_a_command_and_an_async_task_ended(open_app: Open) -> None:
+    app = await open_app(asking)
+    command = await begun(app)
+    slow, *_ = await task_rows(app, command)
+    running = await app.explain(slow["id"])
+    await app.commands.cancel(command)
+
+    over, theirs = await app.explain(command), await app.explain(slow["id"])
+
+    assert running.domain == "async_task"
+    assert {"waiting_for_async_task", "no_worker"} <= set(running.codes())
+    assert (over.codes(), over.ends) == (["ended"], None)
+    assert over.reasons[0].says.startswith("It ended as FAILED at ")
+    assert (theirs.codes(), theirs.state) == (["ended"], "CANCELLED")
+
+
+@pytest.mark.contract("K22")
+async def test_explain_names_what_follows_a_result(open_app: Open) -> None:
+    app = await open_app(asking)
+    command = await begun(app)
+    slow, theirs, *_ = await task_rows(app, command)
+    await rows(app, "update ferryman.async_tasks set follow_up = $1 where id = $2", slow["task"], theirs["id"])
+
+    [said] = [each for each in (await app.explain(command)).reasons if each.code == "waiting_for_follow_up"]
+    await rows(app, "update ferryman.async_tasks set follow_up = null where id = $1", theirs["id"])
+
+    assert said.says.startswith(f"What follows Theirs is the task {slow['task']} (")
+    assert said.about["async_task"] == str(theirs["id"])

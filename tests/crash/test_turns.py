@@ -120,6 +120,28 @@ async def test_turns_survive_the_deaths_of_their_workers(lives: str, database_ur
     await assert_one_story(database_url, turns, worker.lines())
 
 
+# Told to stop, the pump of turns and that of tasks pass their point one after the other.
+LEAVING = ["renew.before=kill@1", "drain.begun=kill@1", "drain.begun=kill@2"]
+
+
+@pytest.mark.contract("R1", "A1", "K17")
+async def test_turns_survive_deaths_while_they_are_renewed_and_while_their_worker_drains(
+    database_url: str, ship: Launch
+) -> None:
+    turns = await send(database_url, 2, {"hold": 0.9})
+    worker = ship(database_url, lives=[*LEAVING, ""], agents=True).start()
+
+    for life in (2, 3):
+        begun = await worker.seen("working", count=life)
+        await worker.seen("start", pid=begun["pid"])
+        os.kill(begun["pid"], signal.SIGTERM)
+    await worker.seen("died", count=len(LEAVING))
+    await all_ended(database_url)
+
+    assert (worker.strikes("renew.before"), worker.strikes("drain.begun")) == (1, 2)
+    await assert_one_story(database_url, turns, worker.lines())
+
+
 @pytest.mark.contract("R2", "A1", "A2", "K4")
 @pytest.mark.parametrize("point", ["handler.returned", "settle.inside", "step.before"])
 async def test_a_frozen_holder_of_a_turn_is_fenced(point: str, database_url: str, ship: Launch, tmp_path: Path) -> None:

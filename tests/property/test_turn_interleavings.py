@@ -4,6 +4,7 @@ Both actors name the agents in opposite orders. The turns belong to a parent tha
 which are locked last: an order of locks that is turned round anywhere shows as a deadlock here.
 """
 
+import os
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
@@ -15,6 +16,7 @@ import pytest
 
 from ferryman.agents import intake, rules, watch
 from ferryman.agents.ends import Aftermath, Parties
+from ferryman.agents.intake.delegate import DelegateEnds
 from ferryman.agents.intake.report import TOOL, ToolEnds, reference
 from ferryman.agents.model import Call, EndedTurn, NewAgent, Order, Report, Stop, Taken, Terms
 from ferryman.agents.ports import TurnOwners
@@ -31,13 +33,15 @@ from ferryman.tasks.ports import Owners
 from ferryman.tasks.states import SUCCEEDED
 from ferryman.tasks.watch import TASK_INVARIANTS
 from ferryman.tasks.work.settle import settle as settle_tasks
-from tests.property.interleave import Driver, driving
+from tests.property.interleave import Driver, driving, orders
+from tests.property.interleave import some as spread
 
 SECOND = timedelta(seconds=1)
 TENANT = "default"
 HOLDER, NEWCOMERS = ids.boot_id(), (ids.boot_id(), ids.boot_id())
-# Of all orders of a pair's statements so many are tried, chosen by its name; all of them would take minutes.
-SAMPLE = 2
+# Of all orders of a pair's statements some are tried, chosen by its name, the more the fewer steps they have; with
+# FERRYMAN_ALL_ORDERS set a hundred.
+STEPS, LEAST, MOST = 24, 2, 6
 
 
 class Parents:
@@ -260,10 +264,72 @@ async def test_two_at_once_leave_one_history(db: Database, database_url: str, st
         assert driver.blocked > 0  # they did meet
 
 
+ASKED = Parties(TERMS, TurnOwners({rules.DELEGATE: DelegateEnds(Parties(TERMS))}), TASKS)
+
+
+async def set_delegation(db: Database) -> Scene:
+    """Let an agent wait for the turn of another whose name stands before its own; both wait for somebody outside as well."""
+    child, boss = sorted(str(ids.new_id()) for _ in range(2))
+    calls = [f"{child}-answer", f"{boss}-answer"]
+    async with db.transaction() as tx:
+        await intake.create(tx, [NewAgent(TENANT, name, "writer") for name in (child, boss)])
+        taken: list[Taken] = []
+        for name, waits, ref in ((boss, [f"{boss}-turn", calls[1]], None), (child, [calls[0]], f"{boss}-turn")):
+            owed: dict[str, Any] = (
+                {} if ref is None else {"callback": rules.DELEGATE, "callback_ref": reference(TENANT, boss, ref)}
+            )
+            order = Order(tenant=TENANT, agent_id=name, turn=ids.new_id(), instruction="x", **owed)
+            await intake.enqueue(tx, [order], ASKED, after=Aftermath())
+            taken += await heads.claim(
+                tx,
+                owner=HOLDER,
+                profiles=["writer"],
+                targets=["default"],
+                kinds=ASKED.owners.kinds,
+                room=1,
+                terms=TERMS,
+            )
+            asked = [outside(call) for call in waits]
+            waiting = rules.suspension_of(taken[-1], asked, owner=HOLDER)
+            await outcomes.settle(tx, [waiting], ASKED, owner=HOLDER, after=Aftermath())
+    return Scene(taken, calls, [])
+
+
+def outside(name: str) -> Call:
+    return Call(tool_call_id=name, tool_name="ask", content={}, card_id=ids.new_id(), timeout=30 * SECOND)
+
+
+async def stops_the_child(tx: Session, scene: Scene, _place: int) -> None:
+    child = scene.taken[1]
+    asked = Stop(tenant=TENANT, agent_id=child.agent_id, turn=child.id, id=ids.new_id())
+    await intake.stop(tx, [asked], after=Aftermath())
+    await stops.sweep(tx, ASKED, after=Aftermath())
+
+
+@pytest.mark.contract("R4", "A16")
+async def test_a_turn_that_was_asked_for_is_stopped_while_both_are_answered(db: Database, database_url: str) -> None:
+    """Its owner's head was locked before its own, whatever their names: an answer to both locks them by name."""
+    async with driving(database_url) as driver:
+        acts = (stops_the_child, reports)
+        counted = []
+        for act in acts:
+            counted.append(await driver.count(0, partial(run, act, await set_delegation(db), 0)))
+            await clear(db)
+        for order in spread(orders(*counted)):
+            scene = await set_delegation(db)
+            await driver.run((partial(run, acts[0], scene, 0), partial(run, acts[1], scene, 1)), order)
+            async with db.transaction() as tx:
+                assert await invariants.check(tx, watch.AGENT_INVARIANTS) == []
+            await clear(db)
+        assert driver.blocked > 0
+
+
 def some(first: int, second: int, *, seed: str) -> list[list[int]]:
     """Choose some orders of so many steps of each."""
     chance = random.Random(seed)
-    return [chance.sample([0] * first + [1] * second, first + second) for _ in range(SAMPLE)]
+    count = 100 if os.environ.get("FERRYMAN_ALL_ORDERS") else max(LEAST, min(MOST, STEPS // (first + second)))
+    drawn = [tuple(chance.sample([0] * first + [1] * second, first + second)) for _ in range(count)]
+    return [list(order) for order in dict.fromkeys(drawn)]
 
 
 async def run(act: Act, scene: Scene, place: int, tx: Session) -> object:

@@ -341,13 +341,13 @@ async def test_it_is_told_why_an_event_has_not_reached_its_webhook(given: Sessio
     gone = await hook(given, DISABLED)
     backing = await owed(given, active, next_at=HOUR, attempts=2, last_error="HTTP 500", last_status=500)
     cases = {
-        await owed(given, active): ("It waits to be sent.", ["due"]),
-        await owed(given, paused): ("It waits to be sent.", ["webhook_paused"]),
-        await owed(given, active, **LEASED): ("It is being sent, try 2.", []),
-        await owed(given, gone): ("It waits to be sent.", ["webhook_removed"]),
+        await owed(given, active): ("It waits to be sent.", ["due", "no_worker"]),
+        await owed(given, paused): ("It waits to be sent.", ["webhook_paused", "no_worker"]),
+        await owed(given, active, **LEASED): ("It is being sent, try 2.", ["leased", "holder_silent"]),
+        await owed(given, gone): ("It waits to be sent.", ["webhook_removed", "no_worker"]),
         await owed(given, active, DEAD, last_error="gone"): ("It is dead.", ["last_try_failed"]),
         await owed(given, active, DELIVERED): ("It was delivered.", []),
-        backing: ("It waits to be sent.", ["last_try_failed", "backing_off"]),
+        backing: ("It waits to be sent.", ["last_try_failed", "backing_off", "no_worker"]),
     }
     for id, expected in cases.items():
         [row] = await given.fetch("select ferryman.explain($1)::text as told", id)

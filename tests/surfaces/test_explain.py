@@ -37,7 +37,7 @@ def test_an_unknown_id_is_not_found(database_url: str) -> None:
     for arguments in ((STRANGER,), ("nobody",), ("mine", "--tenant", "other")):
         ran = ferry.run("explain", *arguments, url=database_url)
         assert (ran.code, ran.out) == (4, "")
-        assert ran.err.startswith("TASK_NOT_FOUND: ")
+        assert ran.err.startswith("UNKNOWN_ID: ")
     assert ferry.run("explain", "a b", url=database_url).code == 2
 
 

@@ -8,7 +8,7 @@ cancel, the watchdog. The order of locks is that of all agents' work: the owners
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -76,11 +76,25 @@ class Aftermath:
             doorbell.ring("done", map(str, self.tasks.cancelled))
 
 
+async def hold(
+    tx: Tx,
+    parties: Parties,
+    owed: Iterable[tuple[str | None, str | None]],
+    *,
+    beside: Collection[tuple[str, str]] = (),
+) -> dict[tuple[str, str], Row]:
+    """Lock those to whom ends are owed, and then heads, theirs and those `beside`, all at once in the one order of heads.
+
+    In two goes they would stand in another order than where a turn asks another agent for one.
+    """
+    agents = await parties.owners.parents(tx, owed) | set(beside)
+    return await heads.lock(tx, agents) if agents else {}
+
+
 async def finish(tx: Tx, ends: Sequence[End], parties: Parties, *, after: Aftermath) -> tuple[Sequence[Row], set[UUID]]:
     """End turns that heads hold; answer with those that ended, and with those that were busy; the rest was stale."""
-    owed = [(each.callback, each.callback_ref) for each in ends if each.callback is not None]
-    if owed:
-        await parties.owners.lock(tx, owed)
+    # The turns' own heads are not waited for, so that those of their owners may come before them whatever their names.
+    await hold(tx, parties, [(each.callback, each.callback_ref) for each in ends])
     rows, busy, undone = await heads.finish(tx, ends)
     await _follow(tx, rows, parties, after=after)
     forced = {each.id for each in ends if each.owner is None}
@@ -112,9 +126,7 @@ async def _stop_children(tx: Tx, ended: Sequence[Row], *, after: Aftermath) -> N
 
 async def close(tx: Tx, ends: Sequence[Close], parties: Parties, *, after: Aftermath) -> Sequence[Row]:
     """End messages that no head holds; answer with those that ended. Those that were merged into them end with them."""
-    owed = [(each.callback, each.callback_ref) for each in ends if each.callback is not None]
-    if owed:
-        await parties.owners.lock(tx, owed)
+    await hold(tx, parties, [(each.callback, each.callback_ref) for each in ends])
     rows = await inbox.close(tx, ends)
     turns = [row for row in rows if row["moved"]]
     await _follow(tx, turns, parties, after=after)

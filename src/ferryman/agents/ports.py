@@ -30,12 +30,18 @@ class Rings:
             self.targets.update(more or ())
 
 
-# `lock` comes before any head is locked: the order is batch, head, inbox and waits, tasks.
+# `lock` comes before any head is locked: the order is batch, head, inbox and waits, tasks. It answers with the agents (tenant,
+# id) whose heads its `settle` will touch: those are locked after it, all of them in one order.
 SettlesTurns: TypeAlias = Settler[EndedTurn, Rings | Sequence[str] | None]
 
 
 class TurnOwners(CallbackOwners[EndedTurn, Rings | Sequence[str] | None]):
     """Who settles which kind of callback of turns."""
+
+    async def parents(self, tx: Tx, owed: Iterable[tuple[str | None, str | None]]) -> set[tuple[str, str]]:
+        """Lock what stands before heads; answer with the agents whose heads come next."""
+        answers = await self.lock(tx, owed)
+        return {agent for answer in answers if isinstance(answer, Collection) for agent in answer}
 
     async def settle(self, tx: Tx, ended: Iterable[EndedTurn]) -> Rings:
         """Tell each owner the ends of its turns; answer with what to ring for."""

@@ -110,9 +110,9 @@ class Client:
         """Find a task."""
         return BlockingHandle(self, self._run(self._app.tasks.get(task_id)))
 
-    def explain(self, task_id: str | UUID) -> Explanation:
-        """Say what a task is doing, why it is not running, and what ends it and when."""
-        return self._run(self._app.tasks.explain(task_id))
+    def explain(self, id: str | UUID) -> Explanation:
+        """Say of anything what it is doing, why it is not running, and what ends it and when."""
+        return self._run(self._app.explain(id))
 
     def list(self, **filters: Any) -> Sequence[TaskRecord]:
         """Read a page of tasks, newest first."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Protocol
@@ -49,6 +49,16 @@ def ends(settings: Settings, owners: Owners, turn_owners: Mapping[str, SettlesTu
     terms = turn_terms(settings)
     others = {DELEGATE: DelegateEnds(Parties(terms)), **turn_owners}
     return BatchEnds(batch_terms(settings), terms, tasks=owners, others=others)
+
+
+def known(home: Home) -> dict[str, Sequence[str]]:
+    """Return what a worker says that it knows of turns: profiles, targets, and to whom their ends may be owed."""
+    profiles = home.profiles.profiles
+    return {
+        "profiles": sorted(profiles),
+        "targets": sorted({profile.worker_target for profile in profiles.values()}),
+        "turn_callbacks": home.batches.ends.parties.owners.kinds,
+    }
 
 
 def parts(home: Home, agreed: Terms, *, line: Callable[[], Line], boot_id: UUID) -> list[Part]:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, Self
+from uuid import UUID
 
 from ferryman.app import wiring
 from ferryman.app.agents import Agents
@@ -35,6 +36,7 @@ from ferryman.kernel.pool import Database
 from ferryman.kernel.settings import Settings
 from ferryman.kernel.watchdog import Rule
 from ferryman.tasks.intake import read
+from ferryman.tasks.intake.explain import Explanation, explain
 from ferryman.tasks.intake.read import WorkerRecord
 from ferryman.tasks.rules.request import recurring
 from ferryman.tasks.work.context import Context
@@ -170,6 +172,15 @@ class Ferryman(Declarations, Declares):
     def relays(self) -> Relays:
         """The door to the readers of the log that tell it to the outside."""
         return self._open.relays
+
+    async def explain(self, id: str | UUID) -> Explanation:
+        """Say of anything, by its id or the name its creator gave it, what it does, why it does not run, and what ends it."""
+        tenant = self.tasks.tenant
+        async with self.database.session() as tx:
+            told = await explain(tx, id, tenant=tenant)
+        if told is None:
+            raise errors.UnknownId(f"Nothing of tenant {tenant} has the id {id}.", id=str(id))
+        return told
 
     @property
     def log(self) -> Log:

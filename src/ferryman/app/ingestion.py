@@ -77,10 +77,15 @@ def parts(opened: Opened, *, boot_id: UUID, poll: timedelta) -> list[part.Part]:
     return [Executor(ingest.sources, ingest.gate, opened.doorbell, line=line, boot_id=boot_id, terms=terms)]
 
 
+def known(opened: Opened) -> dict[str, list[str]]:
+    """Return what a worker says that it knows of ingestion: sources, each with its endpoints."""
+    return {"sources": sorted(f"{source}/{endpoint}" for source, endpoint in opened.ingest.sources.declared)}
+
+
 def rules(opened: Opened) -> list[Rule]:
     """Return the watchdog's rules for ingestion."""
     worker, given = opened.settings.worker, opened.settings.ingest
-    return watch.rules(
+    rules = watch.rules(
         opened.ingest.sources,
         opened.doorbell,
         sweep=worker.lease_sweep,
@@ -88,3 +93,4 @@ def rules(opened: Opened) -> list[Rule]:
         queued_max=given.queued_max,
         ends_after=given.ends_after,
     )
+    return [*rules, watch.retention(kept=given.retention)]

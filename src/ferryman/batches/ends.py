@@ -31,12 +31,15 @@ JOINED = "joined"  # the bell for whoever waits for a batch from outside
 TERMINATED = "batch_terminated"
 
 
-async def hold(tx: Tx, batch_ids: Collection[UUID]) -> dict[UUID, Held]:
-    """Lock batches, and the heads of their parents, who may be told of their ends."""
+async def hold(tx: Tx, batch_ids: Collection[UUID], *, beside: Collection[tuple[str, str]] = ()) -> dict[UUID, Held]:
+    """Lock batches, and the heads of their parents, who may be told of their ends; and of agents `beside` them."""
     held = await batches.lock(tx, batch_ids)
-    parents = {(each.tenant, each.parent_agent_id) for each in held.values() if each.parent_agent_id is not None}
-    await agents.hold(tx, parents)
+    await agents.hold(tx, _parents(held) | set(beside))
     return held
+
+
+def _parents(held: Mapping[UUID, Held]) -> set[tuple[str, str]]:
+    return {(each.tenant, each.parent_agent_id) for each in held.values() if each.parent_agent_id is not None}
 
 
 async def conclude(tx: Tx, batch_ids: Collection[UUID], parties: Parties, terms: Terms, *, after: Aftermath) -> None:
@@ -148,11 +151,10 @@ class BatchEnds:
         self.terms = terms
         self.parties = Parties(turn_terms, TurnOwners({**(others or {}), rules.BATCH: self}), tasks or Owners())
 
-    async def lock(self, tx: Tx, refs: Sequence[str]) -> None:
-        """Lock the batches, and their parents."""
+    async def lock(self, tx: Tx, refs: Sequence[str]) -> Collection[tuple[str, str]]:
+        """Lock the batches; answer with their parents, whose heads are locked with the others."""
         known = {found[0] for found in map(rules.referred, refs) if found is not None}
-        if known:
-            await hold(tx, sorted(known))
+        return _parents(await batches.lock(tx, sorted(known))) if known else ()
 
     async def settle(self, tx: Tx, ended: Sequence[EndedTurn]) -> Rings:
         """Note what became of children, and close the batches of which they were the last."""

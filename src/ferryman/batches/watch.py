@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from ferryman.agents import intake as agents
+from ferryman.agents import leavings
 from ferryman.agents.ends import Aftermath
 from ferryman.agents.model import EndedTurn
 from ferryman.agents.states import TurnStatus
@@ -16,13 +17,14 @@ from ferryman.batches.ends import BatchEnds, absorb, cancel, conclude, expire, h
 from ferryman.batches.model import Closed, TaskEnd
 from ferryman.batches.states import FAILED
 from ferryman.batches.store import batches, tasks
+from ferryman.batches.store import retention as past
 from ferryman.batches.work.dispatch import dispatch
 from ferryman.batches.work.part import ORPHANED
 from ferryman.kernel import errors, telemetry
 from ferryman.kernel.db import Row, Tx
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.invariants import Invariant, declare
-from ferryman.kernel.watchdog import Rule
+from ferryman.kernel.watchdog import Rule, walking
 
 log = telemetry.logger("batches")
 
@@ -77,7 +79,8 @@ class _Rules:
 
     async def hear(self, tx: Tx, found: Sequence[Row]) -> int:
         """Take epochs from the inbox; warn of what stays silent; end what was never there, where somebody waits for it (B5)."""
-        held = await hold(tx, sorted({row["batch_id"] for row in found}))
+        lined = {(row["tenant"], row["agent_id"]) for row in found if _in_line(row)}
+        held = await hold(tx, sorted({row["batch_id"] for row in found}), beside=lined)
         known = {row["id"]: row["turn_epoch"] for row in found if row["turn_epoch"] is not None}
         acted = len(await tasks.accept(tx, known)) if known else 0
         late = [row for row in found if row["turn_epoch"] is None and row["late"] and row["batch_id"] in held]
@@ -98,7 +101,7 @@ class _Rules:
     async def _note(self, tx: Tx, row: Row) -> tuple[Any, str, str | None]:
         """Say what the message of a silent child is, and ring its agent if it waits in line."""
         answer = None
-        if row["message_status"] == QUEUED and not row["woken"]:
+        if _in_line(row):
             agent = (row["tenant"], row["agent_id"])
             [said] = await agents.wakeup(tx, [agent], self.parties, dispatch_next=True, after=self.after)
             answer = said.status
@@ -115,6 +118,10 @@ class _Rules:
         if ended:
             await absorb(tx, [_ended(row) for row in ended], self.parties, self.terms, after=self.after)
         return len(found)
+
+
+def _in_line(row: Row) -> bool:
+    return bool(row["message_status"] == QUEUED and not row["woken"])
 
 
 async def _unheard_of(tx: Tx, limit: int) -> Sequence[Finding]:
@@ -139,6 +146,34 @@ def _ended(row: Row) -> EndedTurn:
         tool_result_card_id=row["tool_result_card_id"],
         callback=say.BATCH,
         callback_ref=say.reference(row["batch_id"], row["id"]),
+    )
+
+
+def retention(*, kept: timedelta) -> Rule:
+    """Return the rule by which ended batches leave (T20)."""
+
+    async def forget(tx: Tx, found: Sequence[Row]) -> int:
+        rows = await past.forget(tx, [row["id"] for row in found])
+        gone = {(row["tenant"], row["id"]) for row in rows}
+        bare = [
+            leavings.Bare(
+                row["tenant"], row["agent_id"], row["agent_turn_id"], row["context_box_id"], row["output_box_id"]
+            )
+            for row in rows
+            if row["agent_turn_id"] is not None
+        ]
+        await leavings.forget_bare(tx, bare, edges=[(tenant, str(id)) for tenant, id in gone], kept=kept)
+        return len(gone)
+
+    return Rule(
+        name="T20-batches",
+        finds="a batch that ended longer ago than batches are kept",
+        does="deletes it, with its tasks, and what was made for tasks whose turns are not there",
+        setting="worker.watchdog_interval_seconds",
+        every=walking.PACE,
+        find=partial(past.walk, kept=kept, span=walking.SPAN, pace=walking.PACE, rest=walking.REST),
+        act=forget,
+        limit=100,
     )
 
 

@@ -37,6 +37,7 @@ _CODES: Final[tuple[tuple[type[errors.FerrymanError], int], ...]] = (
     (errors.MigrationEdited, DATABASE),
     (errors.MigrationFailed, DATABASE),
     (errors.TaskNotFound, NOT_FOUND),
+    (errors.UnknownId, NOT_FOUND),
     (errors.AgentNotFound, NOT_FOUND),
     (errors.TurnNotFound, NOT_FOUND),
     (errors.ScheduleNotFound, NOT_FOUND),

@@ -12,18 +12,31 @@ from ferryman.cli.spelling import clean
 from ferryman.cli.words import command, says
 from ferryman.tasks.intake.explain import Explanation
 
-SHOWN = ("task_id", "schedule_id", "agent_id", "name", "queue", "tenant")
+SHOWN = (
+    "domain",
+    "task_id",
+    "schedule_id",
+    "agent_id",
+    "name",
+    "queue",
+    "endpoint",
+    "plan",
+    "batch",
+    "command",
+    "turn",
+    "tenant",
+)
 
 
 async def explain(
-    id: Annotated[str, says("Its id, task_id or schedule_id; a turn's id.")],
+    id: Annotated[str, says("The id of anything; or its task_id, schedule_id or agent_id.")],
     /,
     *,
     options: Options = PLAIN,
 ) -> None:
     """Say what it is doing, why it is not running, and what ends it and when."""
     async with options.app() as app:
-        told = await app.tasks.explain(id)
+        told = await app.explain(id)
     screen = options.screen
     if screen.json:
         screen.document(told.as_json())

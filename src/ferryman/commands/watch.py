@@ -90,17 +90,26 @@ def rules(
     ]  # fmt: skip
 
 
-def retention(*, kept: timedelta) -> Rule:
-    """Return the rule by which finished commands leave."""
+def retention(*, kept: timedelta) -> list[Rule]:
+    """Return the rules by which finished commands leave, and async tasks that have none."""
 
     async def forget(tx: Tx, past: Sequence[Row]) -> int:
         return await inbox.forget(tx, [row["id"] for row in past])
 
-    return Rule(
-        name="C12", finds="a command that ended longer ago than commands are kept",
-        does="deletes it, with its async tasks",
-        setting="worker.watchdog_interval_seconds", every=timedelta(minutes=1), find=partial(inbox.old, kept=kept), act=forget,
-    )  # fmt: skip
+    async def forget_alone(tx: Tx, past: Sequence[Row]) -> int:
+        return await inbox.forget_alone(tx, [row["id"] for row in past])
+
+    rule = partial(Rule, setting="worker.watchdog_interval_seconds", every=timedelta(minutes=1))
+    return [
+        rule(
+            name="C12", finds="a command that ended longer ago than commands are kept",
+            does="deletes it, with its async tasks", find=partial(inbox.old, kept=kept), act=forget,
+        ),
+        rule(
+            name="C12-alone", finds="an async task without a command that ended longer ago than commands are kept",
+            does="deletes it", find=partial(inbox.old_alone, kept=kept), act=forget_alone,
+        ),
+    ]  # fmt: skip
 
 
 async def _give_up(tx: Tx, owners: Owners, waiting: Sequence[Row], told: Aftermath) -> int:

@@ -29,6 +29,7 @@ STATUS: Mapping[type[errors.FerrymanError], int] = {
     errors.Forbidden: 403,
     errors.RouteUnknown: 404,
     errors.TaskNotFound: 404,
+    errors.UnknownId: 404,
     errors.ScheduleNotFound: 404,
     errors.AgentNotFound: 404,
     errors.TurnNotFound: 404,

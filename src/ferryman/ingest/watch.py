@@ -9,6 +9,7 @@ from typing import Any
 
 from ferryman.ingest.registry import Sources
 from ferryman.ingest.store import plans, tasks
+from ferryman.ingest.store import retention as past
 from ferryman.ingest.work import reslice
 from ferryman.ingest.work.crew import TOPIC
 from ferryman.ingest.work.settle import lose
@@ -16,7 +17,7 @@ from ferryman.kernel import errors, telemetry
 from ferryman.kernel.db import Row, Tx
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.invariants import Invariant, declare
-from ferryman.kernel.watchdog import Rule
+from ferryman.kernel.watchdog import Rule, walking
 
 log = telemetry.logger("ingest")
 
@@ -79,6 +80,25 @@ def rules(
         *_expiring(interval),
         *_planning(sources, interval, ring, queued_max=queued_max, ends_after=ends_after),
     ]
+
+
+def retention(*, kept: timedelta) -> Rule:
+    """Return the rule by which plans leave of which everything has ended (T20)."""
+
+    async def forget(tx: Tx, found: Sequence[Row]) -> int:
+        return await past.forget(tx, [row["id"] for row in found])
+
+    return Rule(
+        name="T20-ingest",
+        finds="a plan of which everything ended longer ago than plans are kept, and which its cursor has passed",
+        does="deletes it, with its slices, tasks, runs, batches and what they put aside; the moves of cursors stay",
+        setting="worker.watchdog_interval_seconds",
+        every=walking.PACE,
+        find=partial(past.walk, kept=kept, span=walking.SPAN, pace=walking.PACE, rest=walking.REST),
+        act=forget,
+        # A plan may have thousands of slices, each with its batches.
+        limit=20,
+    )
 
 
 async def _count(tx: Tx, _limit: int) -> Sequence[Row]:

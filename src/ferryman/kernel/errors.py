@@ -287,6 +287,13 @@ class WorkerUnknown(FerrymanError):
     advice = "Say hello again (POST /v1/worker); what was held under the old secret is taken back when its leases end."
 
 
+class UnknownId(FerrymanError):
+    """Nothing of this tenant has this id."""
+
+    code = "UNKNOWN_ID"
+    advice = "Check the id and the tenant; what was kept for long enough is gone."
+
+
 class ScheduleNotFound(FerrymanError):
     """There is no such schedule for this tenant."""
 

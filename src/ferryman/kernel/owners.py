@@ -33,8 +33,8 @@ class Settler(Protocol[Ended_contra, Answer_co]):
     until the one that cannot be settled stands alone.
     """
 
-    async def lock(self, tx: Tx, refs: Sequence[str]) -> None:
-        """Lock the parents named by these callback references, in the order of their ids."""
+    async def lock(self, tx: Tx, refs: Sequence[str]) -> object:
+        """Lock the parents named by these callback references, in the order of their ids; the answer is for its domain."""
 
     async def settle(self, tx: Tx, ended: Sequence[Ended_contra]) -> Answer_co:
         """Write what these ends owe their owners; answer with what there is to ring for after the commit."""
@@ -58,14 +58,13 @@ class CallbackOwners(Generic[Ended, Answer]):
             raise errors.CallbackUnknown(f"Nobody here settles callbacks of kind {kind}.", kind=kind)
         return owner
 
-    async def lock(self, tx: Tx, owed: Iterable[tuple[str | None, str | None]]) -> None:
-        """Lock the parents of a set, kind by kind in one order; what owes nothing has none."""
+    async def lock(self, tx: Tx, owed: Iterable[tuple[str | None, str | None]]) -> list[object]:
+        """Lock the parents of a set, kind by kind in one order; what owes nothing has none. Answer with what they said."""
         refs: dict[str, set[str]] = defaultdict(set)
         for kind, ref in owed:
             if kind is not None:
                 refs[kind].add(ref or "")
-        for kind in sorted(refs):
-            await self._of(kind).lock(tx, sorted(refs[kind]))
+        return [await self._of(kind).lock(tx, sorted(refs[kind])) for kind in sorted(refs)]
 
     async def told(self, tx: Tx, ended: Iterable[Ended]) -> AsyncIterator[Answer]:
         """Tell each owner the ends of its own, a whole set at once; yield the answers."""

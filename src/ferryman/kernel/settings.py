@@ -91,6 +91,8 @@ class Pmo(Section):
         timedelta, duration(least=timedelta(milliseconds=1), most=CENTURY, key="fork_join_default_deadline_seconds")
     ] = timedelta(seconds=900)
     batch_dispatch_concurrency: Annotated[int, count(most=10_000)] = 128
+    # Of batches that have ended.
+    retention: Annotated[timedelta, duration(least=MINUTE, most=CENTURY)] = timedelta(days=30)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +104,8 @@ class Agents(Section):
     max_recursion_depth: Annotated[int, count(most=1000)] = 20
     # How many handlers of waiting turns a worker keeps, so that they go on without a replay.
     kept_handlers: Annotated[int, count(least=0, most=100_000)] = 100
+    # Of turns that have ended, with their cards.
+    retention: Annotated[timedelta, duration(least=MINUTE, most=CENTURY)] = timedelta(days=30)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,6 +146,8 @@ class Ingest(Section):
     ends_after: Annotated[timedelta, duration(least=MINUTE, most=CENTURY)] = timedelta(days=30)
     breaker_failures: Annotated[int, count(most=1000)] = 3
     breaker_pause: Annotated[timedelta, duration(least=TENTH)] = timedelta(seconds=60)
+    # Of plans that have ended, with all that came of them.
+    retention: Annotated[timedelta, duration(least=MINUTE, most=CENTURY)] = timedelta(days=30)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from ferryman.kernel import errors, telemetry
 from ferryman.kernel.db import Row, Tx
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.invariants import Invariant, declare
-from ferryman.kernel.watchdog import Rule
+from ferryman.kernel.watchdog import Rule, walking
 from ferryman.tasks import store
 from ferryman.tasks.joins import PARENT_ENDED, Aftermath, end
 from ferryman.tasks.model import Outcome
@@ -58,10 +58,7 @@ SCHEDULE_INVARIANTS: tuple[Invariant, ...] = (
 )
 
 
-# Retention walks this many rows at a look, this often; when it has seen all, it rests.
-SPAN = 5000
-PACE = timedelta(seconds=5)
-REST = timedelta(minutes=1)
+SPAN, PACE, REST = walking.SPAN, walking.PACE, walking.REST
 
 
 def retention(*, kept: timedelta, failed_kept: timedelta) -> Rule:

@@ -1,7 +1,7 @@
 """Another agent's turn as a call: it begins in the transaction that suspends the one who asks, and its end is the result.
 
 The turn carries a callback with the call that it answers. Its end, whoever says it, is reported in the transaction of that end,
-after the head of the one who waits was locked (the owner of a callback comes first).
+after the head of the one who waits was locked (the owner of a callback comes first; its head and the turn's own in one order).
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ class DelegateEnds:
         """Report under these terms."""
         self._parties = parties
 
-    async def lock(self, tx: Tx, refs: Sequence[str]) -> None:
-        """Lock the heads of the turns that wait."""
-        await heads.lock(tx, {(tenant, agent) for tenant, agent, _ in (ref.split("/", 2) for ref in refs)})
+    async def lock(self, _tx: Tx, refs: Sequence[str]) -> Collection[tuple[str, str]]:
+        """Name the agents whose turns wait: nothing stands before their heads."""
+        return {(tenant, agent) for tenant, agent, _ in (ref.split("/", 2) for ref in refs)}
 
     async def settle(self, tx: Tx, ended: Sequence[EndedTurn]) -> Sequence[str]:
         """Report the deliverables as results."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
@@ -32,6 +33,14 @@ _RESUME = load(_HERE, "agent_state_head/resume")
 _OVERRUN = load(_HERE, "agent_state_head/overrun")
 
 Agents = Collection[tuple[str, str]]
+
+
+@dataclass
+class Rota:
+    """Whose turn it is: the tenant after which a claimer asks next, and how many it has asked the last time."""
+
+    after: str = ""
+    asked: int = 0
 
 
 async def create(tx: Tx, agents: Sequence[NewAgent]) -> set[tuple[str, str]]:
@@ -78,8 +87,13 @@ async def claim(
     kinds: Sequence[str],
     room: int,
     terms: Terms,
+    rota: Rota | None = None,
 ) -> list[Taken]:
-    """Take turns in hand: those that begin, those whose results are there, and those that were given up."""
+    """Take turns in hand: those that begin, those whose results are there, and those that were given up.
+
+    Every tenant with something ready has its share. A claimer that comes again brings its `rota`, and goes on where it was.
+    """
+    rota = rota or Rota()
     rows = await many(
         tx,
         _CLAIM,
@@ -91,8 +105,12 @@ async def claim(
         lease=terms.lease,
         look_after=terms.inbox_processing_timeout,
         ledger_lease=terms.ledger_lease,
+        after=rota.after,
     )
-    return [Taken(*row) for row in rows]  # type: ignore[misc]  # a row is a sequence in the order of the columns
+    rota.asked = rows[0]["tenants"]
+    # With room for all of them nobody waits for another round.
+    rota.after = rows[0]["last"] if rota.asked == room else ""
+    return [Taken(*row[:-2]) for row in rows if row["id"] is not None]  # in the order of the columns
 
 
 async def renew(

@@ -12,13 +12,14 @@ from datetime import timedelta
 from ferryman.agents.ends import Parties
 from ferryman.agents.watch.lapsed import take_over
 from ferryman.agents.watch.pmo import pmo_rules
+from ferryman.agents.watch.retention import retention
 from ferryman.agents.watch.told import Told
 from ferryman.agents.watch.worker import worker_rules
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.invariants import Invariant, declare
 from ferryman.kernel.watchdog import Rule
 
-__all__ = ["AGENT_INVARIANTS", "rules"]
+__all__ = ["AGENT_INVARIANTS", "retention", "rules"]
 
 _HERE = "ferryman.agents"
 

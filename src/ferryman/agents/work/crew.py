@@ -37,6 +37,7 @@ class TurnCrew:
         self._doorbell = doorbell
         self._owner = owner
         self._targets = targets
+        self._rota = heads.Rota()
         self.stops_asked = False
 
     async def turn(self, line: Line, outcomes: Sequence[Outcome], room: int) -> Turned[Taken]:
@@ -62,7 +63,9 @@ class TurnCrew:
             telemetry.turned("turn", time.perf_counter() - began, settled=len(done), claimed=len(taken))
         for profile, count in Counter(each.profile for each in taken).items():
             telemetry.claimed("turn", profile, count)
-        return Turned(taken, more=0 < room == len(taken), left=left)
+        # What some tenants left of their shares is for others: one more look, if there were several.
+        more = bool(taken) and (room == len(taken) or self._rota.asked > 1)
+        return Turned(taken, more=more, left=left)
 
     async def _claim(self, tx: Tx, room: int) -> list[Taken]:
         profiles = self._runs.profiles
@@ -76,6 +79,7 @@ class TurnCrew:
             kinds=self._parties.owners.kinds,
             room=room,
             terms=self._parties.terms,
+            rota=self._rota,
         )
 
     async def _stop(self, line: Line) -> None:

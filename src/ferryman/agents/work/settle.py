@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from uuid import UUID
 
-from ferryman.agents.ends import Aftermath, Parties, finish
+from ferryman.agents.ends import Aftermath, Parties, finish, hold
 from ferryman.agents.model import Amount, Call, End, Outcome, Release, Suspension
 from ferryman.agents.ports import Starts
 from ferryman.agents.store import budgets, heads
@@ -23,11 +23,13 @@ async def settle(
     done: set[UUID] = set()
     busy: set[UUID] = set()
     ends = [each for each in outcomes if isinstance(each, End)]
+    waiting = [each for each in outcomes if isinstance(each, Suspension)]
+    if _started(waiting):
+        await _prepare(tx, waiting, ends, parties, after=after)
     if ends:
         rows, left = await finish(tx, ends, parties, after=after)
         done |= {row["id"] for row in rows}
         busy |= left
-    waiting = [each for each in outcomes if isinstance(each, Suspension)]
     if waiting:
         moved, left = await suspend(tx, waiting, parties, after=after)
         done |= moved
@@ -46,8 +48,6 @@ async def suspend(
 ) -> tuple[set[UUID], set[UUID]]:
     """Suspend turns on their calls and create the tools' tasks; answer with those that are, and with those that were busy."""
     started = _started(suspensions)
-    if started:
-        await _prepare(tx, suspensions, started, parties, after=after)
     moved, busy = await heads.suspend(tx, suspensions)
     calls: list[Call] = [call for each in suspensions if each.id in moved for call in each.calls]
     drafts = [call.task for call in calls if call.task is not None]
@@ -84,17 +84,18 @@ def _started(suspensions: Sequence[Suspension]) -> dict[type[Starts], list[Asked
 async def _prepare(
     tx: Tx,
     suspensions: Sequence[Suspension],
-    started: dict[type[Starts], list[Asked]],
+    ends: Sequence[End],
     parties: Parties,
     *,
     after: Aftermath,
 ) -> None:
     """Lock every head that this transaction will touch in the one order, before the first of them is written."""
+    started = _started(suspensions)
     for kind, asked in started.items():
         await kind.start(tx, asked, prepared=False, parties=parties, after=after)
-    touched = {(each.tenant, each.agent_id) for each in suspensions}
+    touched = {(each.tenant, each.agent_id) for each in suspensions} | {(each.tenant, each.agent_id) for each in ends}
     touched |= {agent for asked in started.values() for _, call in asked for agent in call.start.heads}
-    await heads.lock(tx, touched)
+    await hold(tx, parties, [(each.callback, each.callback_ref) for each in ends], beside=touched)
 
 
 async def _spend(tx: Tx, suspension: Suspension, moved: set[UUID]) -> None:

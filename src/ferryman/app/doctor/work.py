@@ -161,11 +161,26 @@ async def bounds(tx: Tx) -> list[Reading]:
     rows = _dicts(await db.many(tx, BOUNDS))
     if not rows:
         return [Reading("bounds", GOOD, "Nothing is live.")]
-    told = "; ".join(
-        f"{row['count']} {row['domain']} {row['state']}: {row['rule']}, the first by {row['soonest']:%Y-%m-%d %H:%M:%S} UTC"
-        for row in rows
-    )
-    return [Reading("bounds", GOOD, f"{told}.", details=rows)]
+    return [Reading("bounds", GOOD, " ".join(_bounded(row) for row in rows), details=rows)]
+
+
+NOUNS = {
+    "agent": "turn", "wait": "call of a turn", "batch_task": "task of a batch", "async_task": "async task",
+    "ingest_plan": "plan of ingestion", "ingest_slice": "slice", "ingest_task": "task of ingestion",
+    "ingest_run": "run of ingestion", "ingest_batch": "page",
+}  # fmt: skip
+
+
+def _bounded(row: Mapping[str, Any]) -> str:
+    """Say of live objects of one kind and state what ends the first of them, and by when the last has ended."""
+    noun = NOUNS.get(row["domain"], row["domain"])
+    first, rest = noun.split(" ", 1) if " of " in noun else (noun, "")
+    if row["count"] != 1:
+        first = {"batch": "batches", "delivery": "deliveries"}.get(first, f"{first}s")
+    does = row["does"] % f"{row['soonest']:%Y-%m-%d %H:%M:%S} UTC"
+    last = "" if row["terminal_by"] is None else f"; all have ended by {row['terminal_by']:%Y-%m-%d %H:%M:%S} UTC"
+    what = " ".join(filter(None, (str(row["count"]), first, rest)))
+    return f"{what} {row['state']}, the first: {does}{last}."
 
 
 async def live(tx: Tx) -> list[dict[str, Any]]:

@@ -29,7 +29,7 @@ _KEEP = db.load("ferryman.kernel", "settings/keep")
 
 def in_force(settings: Settings) -> dict[str, float | bool]:
     """Return what SQL must know of the settings: the watchdog's views, and `create_tasks`."""
-    tasks = settings.tasks
+    tasks, turns = settings.tasks, turn_terms(settings)
     return {
         "watchdog.interval_seconds": settings.worker.watchdog_interval.total_seconds(),
         "tasks.timeout_ms": round(tasks.timeout.total_seconds() * 1000),
@@ -38,7 +38,11 @@ def in_force(settings: Settings) -> dict[str, float | bool]:
         "tasks.payload_limit": tasks.payload_limit,
         "tasks.retention_seconds": tasks.retention.total_seconds(),
         "tasks.retention_failed_seconds": tasks.retention_failed.total_seconds(),
-        "pmo.active_reap_seconds": turn_terms(settings).active_reap.total_seconds(),
+        "pmo.active_reap_seconds": turns.active_reap.total_seconds(),
+        "pmo.dispatched_timeout_seconds": turns.dispatched_timeout.total_seconds(),
+        "agents.wall_seconds": turns.wall_time.total_seconds(),
+        "ingest.queued_max": settings.ingest.queued_max,
+        "ingest.partition_concurrency": settings.ingest.partition_concurrency,
         "ring_within": rings_within(settings),
     }
 
@@ -57,6 +61,7 @@ async def work(opened: Opened, stop: asyncio.Event, **terms: Any) -> None:
         result_limit=opened.settings.tasks.payload_limit,
         version=this_version(),
         ends_after=opened.settings.tasks.ends_after,
+        knows={**crews.known(opened), **ingestion.known(opened)},
     )
     if terms:
         raise errors.SettingsInvalid(f"{min(terms)}: a worker has no such term.", field=min(terms))

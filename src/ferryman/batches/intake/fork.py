@@ -167,7 +167,7 @@ def _derived(
     # A profile's name may have dots, an agent's id not.
     name = f"{profile.lower().replace('.', '_')[:150]}_{ids.new_id().hex}"
     agent = NewAgent(
-        caller.tenant, name, profile, worker_target, when_busy, derived_from=origin or caller.agent_id
+        caller.tenant, name, profile, worker_target, when_busy, derived_from=origin or caller.agent_id or rules.AUTHOR
     )  # fmt: skip
     return Target(agent_id=name, profile=profile, agent=agent, output=output)
 

@@ -18,6 +18,8 @@ _LIST = load(_HERE, "command_inbox/list")
 _LATE = load(_HERE, "command_inbox/late")
 _UNKNOWN = load(_HERE, "command_inbox/unknown")
 _OLD = load(_HERE, "command_inbox/old")
+_OLD_ALONE = load(_HERE, "async_tasks/old")
+_FORGET_ALONE = load(_HERE, "async_tasks/forget")
 _FORGET_COMMANDS = load(_HERE, "command_inbox/forget")
 _DECLARE = load(_HERE, "command_routes/declare")
 _FORGET = load(_HERE, "command_routes/forget")
@@ -81,6 +83,16 @@ async def old(tx: Tx, limit: int, *, kept: timedelta) -> Sequence[Row]:
 async def forget(tx: Tx, ids: Sequence[UUID]) -> int:
     """Delete commands that have ended, with their async tasks."""
     return len(await many(tx, _FORGET_COMMANDS, ids=ids))
+
+
+async def old_alone(tx: Tx, limit: int, *, kept: timedelta) -> Sequence[Row]:
+    """Find async tasks without a command that ended longer ago than they are kept."""
+    return await many(tx, _OLD_ALONE, limit=limit, kept=kept)
+
+
+async def forget_alone(tx: Tx, ids: Sequence[UUID]) -> int:
+    """Delete async tasks that have ended and have no command."""
+    return len(await many(tx, _FORGET_ALONE, ids=ids))
 
 
 async def declare_routes(tx: Tx, types: Sequence[str]) -> None:

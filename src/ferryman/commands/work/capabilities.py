@@ -52,6 +52,7 @@ class _Capability:
         try:
             return self._end(given, await self._inner.function(**arguments))
         finally:
+            self._mirror().end(told.task)
             if told.spoke:
                 await self._mirror().written()
 
@@ -61,6 +62,7 @@ class _Capability:
         try:
             return self._end(given, self._inner.function(**arguments))
         finally:
+            self._mirror().end(told.task)
             if told.spoke and told.main is not None:
                 written = self._mirror().written()
                 asyncio.run_coroutine_threadsafe(written, told.main.get_loop()).result(2 * SOON)
@@ -69,6 +71,8 @@ class _Capability:
         told.heard = lambda percent: self._tell(given, told, percent)
         if given["later"] or told.attempt > 1:
             self._tell(given, told)
+        else:
+            self._mirror().begin(told.task, UUID(given["async_task_id"]))
         if self._inner.context is not None:
             arguments[self._inner.context] = told
 

@@ -50,6 +50,8 @@ class Terms(NamedTuple):
     result_limit: int
     version: str
     ends_after: timedelta = timedelta(days=30)
+    # What else the process knows, by topic: what other domains do here. It is said with the beat, for `explain`.
+    knows: Mapping[str, Sequence[str]] = {}
 
 
 class Worker:
@@ -165,6 +167,7 @@ class Worker:
             handlers=self._runner.names,
             settings=json.dumps(
                 {
+                    **{topic: sorted(known) for topic, known in self._terms.knows.items()},
                     "lease_seconds": self._terms.lease.total_seconds(),
                     "concurrency": self._terms.concurrency,
                     "callbacks": self._owners.kinds,

@@ -52,6 +52,14 @@ boxed as (
     from fresh, clock
     where fresh.makes_output
 ),
+-- A box that is given to a turn is in use from now on (T20); one that was written lately says so already.
+given as (
+    update ferryman.boxes as box
+    set updated_at = clock.now
+    from clock, fresh
+    where box.id in (fresh.context_box, fresh.output_box)
+      and box.updated_at < clock.now - interval '1 hour'
+),
 edges as (
     insert into ferryman.execution_edges (
         tenant, correlation_id, primitive, edge_phase, id, created_at, recursion_depth, source_turn_id, source_step_id,

@@ -1,26 +1,74 @@
 -- dispatched -> running, suspended -> running; a turn that was given up stays running and gets another holder.
 -- By the one index made for it. What somebody else is writing is passed over, so this statement never waits for a head.
+-- Fair: every tenant with ready turns has its share, from the one after :after on and round, as many tenants as there is room.
 -- The envelope in the inbox must be there: without it only the watchdog can help (W5).
-with clock as materialized (
+with recursive clock as materialized (
     select ferryman.clock() as now
 ),
-picked as materialized (
-    select head.id, head.status, head.active_inbox_id, head.active_agent_turn_id, head.turn_epoch
-    from ferryman.agent_state_head as head
-    -- A range with two ends, or the planner would rather read the whole table; and not joined, or it would read the whole index.
-    where head.ready_at > '-infinity'
-      and head.ready_at <= (select now from clock)
-      and head.profile = any(:profiles::text[])
-      and head.worker_target = any(:targets::text[])
-      and (head.callback is null or head.callback = any(:kinds::text[]))
-      and (head.status <> 'suspended' or head.waiting_tool_count = 0)
-      and head.turn_deadline > (select now from clock)
-      and exists (select from ferryman.agent_inbox as message
-                  where message.id = head.active_inbox_id
-                    and message.status in ('pending', 'processing'))
-    order by head.ready_at
+beyond as (
+    (select head.tenant, 1 as nth
+     from ferryman.agent_state_head as head
+     where head.ready_at > '-infinity' and head.tenant > :after
+     order by head.tenant
+     limit 1)
+    union all
+    select further.tenant, beyond.nth + 1
+    from beyond
+    cross join lateral (
+        select head.tenant
+        from ferryman.agent_state_head as head
+        where head.ready_at > '-infinity' and head.tenant > beyond.tenant
+        order by head.tenant
+        limit 1
+    ) as further
+    where beyond.nth < :room
+),
+up_to as (
+    (select head.tenant, 1 as nth
+     from ferryman.agent_state_head as head
+     where head.ready_at > '-infinity' and head.tenant <= :after
+     order by head.tenant
+     limit 1)
+    union all
+    select further.tenant, up_to.nth + 1
+    from up_to
+    cross join lateral (
+        select head.tenant
+        from ferryman.agent_state_head as head
+        where head.ready_at > '-infinity' and head.tenant > up_to.tenant and head.tenant <= :after
+        order by head.tenant
+        limit 1
+    ) as further
+    where up_to.nth < :room
+),
+tenants as materialized (
+    select round.tenant, row_number() over (order by round.lap, round.nth) as nth
+    from (select tenant, nth, 1 as lap from beyond union all select tenant, nth, 2 from up_to) as round
+    order by round.lap, round.nth
     limit :room
-    for update of head skip locked
+),
+picked as materialized (
+    select locked.*
+    from tenants
+    cross join lateral (
+        select head.id, head.status, head.active_inbox_id, head.active_agent_turn_id, head.turn_epoch
+        from ferryman.agent_state_head as head
+        where head.tenant = tenants.tenant
+          -- A range with two ends, or the planner would rather read the whole table; and not joined, or it would read the whole index.
+          and head.ready_at > '-infinity'
+          and head.ready_at <= (select now from clock)
+          and head.profile = any(:profiles::text[])
+          and head.worker_target = any(:targets::text[])
+          and (head.callback is null or head.callback = any(:kinds::text[]))
+          and (head.status <> 'suspended' or head.waiting_tool_count = 0)
+          and head.turn_deadline > (select now from clock)
+          and exists (select from ferryman.agent_inbox as message
+                      where message.id = head.active_inbox_id
+                        and message.status in ('pending', 'processing'))
+        order by head.ready_at
+        limit (select greatest(1, :room::integer / greatest(1, count(*))) from tenants)
+        for update of head skip locked
+    ) as locked
 ),
 started as (
     update ferryman.agent_state_head as head
@@ -101,6 +149,7 @@ select held.active_agent_turn_id as id, held.turn_epoch as epoch, held.tenant, h
        held.budget_id, held.parent_step_id, held.callback, held.callback_ref, held.traceparent, held.started_at,
        held.turn_deadline,
        extract(epoch from held.turn_deadline - clock.now)::float8 as seconds_left,
-       record.payload, record.source_agent_id, record.source_turn_id
-from clock, held
-join ferryman.agent_inbox as record on record.id = held.active_inbox_id
+       record.payload, record.source_agent_id, record.source_turn_id, seen.tenants, seen.last
+-- One row at least: how many tenants were asked, and which came last, also if nothing of theirs was taken.
+from clock, (select count(*)::integer as tenants, (array_agg(tenants.tenant order by tenants.nth desc))[1] as last from tenants) as seen
+left join (held join ferryman.agent_inbox as record on record.id = held.active_inbox_id) on true

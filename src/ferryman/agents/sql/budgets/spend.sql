@@ -9,7 +9,7 @@ with freed as (
 )
 update ferryman.budgets as budget
 set tokens_spent = budget.tokens_spent + :tokens::bigint, tool_calls_spent = budget.tool_calls_spent + :tool_calls::bigint,
-    cost_spent = budget.cost_spent + :cost::float8::numeric
+    cost_spent = budget.cost_spent + :cost::float8::numeric, updated_at = ferryman.clock()
 from freed
 where budget.tenant = freed.tenant
   and budget.id = freed.budget_id

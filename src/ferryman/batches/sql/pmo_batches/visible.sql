@@ -1,5 +1,6 @@
 -- Which of these boxes a caller may see, with their cards (B3): those that it was given or wrote, in this turn or an earlier
--- one, and those of tasks that it forked. Somebody outside of an agent sees those of the tenant.
+-- one, and those of tasks that it forked. Somebody outside of an agent sees those of the tenant. They are held, so that none is
+-- forgotten before the contexts that take its cards over are there.
 select box.id, box.card_ids
 from unnest((select :ids::uuid[])) as given (id)
 join ferryman.boxes as box on box.id = given.id and box.tenant = :tenant
@@ -21,3 +22,4 @@ where :agent_id::text is null
                 and edge.source_turn_id = :turn::uuid
                 and edge.primitive = 'enqueue'
                 and box.id = asked.output_box_id)
+for key share of box

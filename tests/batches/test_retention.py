@@ -1,0 +1,71 @@
+"""Ended batches are kept for their time, and then leave with what was made for them (T20)."""
+
+from datetime import timedelta
+
+import pytest
+
+from ferryman.agents.watch import retention as turns
+from ferryman.batches import watch
+from ferryman.kernel import watchdog
+from ferryman.kernel.pool import Line
+from tests.batches.yard import Yard, task
+
+WEEK = timedelta(days=7)
+LEFT = (
+    "pmo_batches",
+    "pmo_batch_tasks",
+    "agent_inbox",
+    "execution_edges",
+    "boxes",
+    "cards",
+    "agents",
+    "agent_state_head",
+)
+
+
+async def walk(yard: Yard, url: str) -> int:
+    line = Line(url)
+    await yard.write("update ferryman.retention set next_at = '-infinity'")
+    try:
+        report = await watchdog.tick(line, [watch.retention(kept=WEEK), turns(kept=WEEK)])
+    finally:
+        await line.close()
+    return report.acted("T20-batches")
+
+
+async def left(yard: Yard) -> dict[str, int]:
+    counts = {name: await yard.value(f"select count(*) from ferryman.{name}") for name in LEFT}
+    return {name: count for name, count in counts.items() if count}
+
+
+@pytest.mark.contract("T20", "B9")
+async def test_a_batch_leaves_with_its_tasks_agents_boxes_and_cards(yard: Yard, database_url: str) -> None:
+    batch, [first, second] = await yard.running()
+    never = await yard.fork(task(), task())
+    await yard.cancel_batch(never)
+    await yard.finish(first)
+    await yard.finish(second)
+    assert len(await left(yard)) == len(LEFT)
+    await yard.travel(timedelta(days=6))
+    early = await walk(yard, database_url)
+    await yard.travel(timedelta(days=2))
+
+    assert (early, await walk(yard, database_url)) == (0, 2)
+    assert await left(yard) == {}
+    assert batch != never
+
+
+@pytest.mark.contract("T20")
+async def test_what_is_live_or_owed_stays_with_the_turns_it_refers_to(yard: Yard, database_url: str) -> None:
+    batch, [first, _] = await yard.running(deadline_seconds=1e6)
+    await yard.finish(first)
+    untold = await yard.fork(task())
+    await yard.cancel_batch(untold)
+    await yard.write("update ferryman.pmo_batches set parent_told_at = null where id = $1", untold)
+    await yard.travel(timedelta(days=8))
+
+    assert await walk(yard, database_url) == 0
+
+    assert {row["id"] for row in await yard.rows("select id from ferryman.pmo_batches")} == {batch, untold}
+    assert first.id in {row["id"] for row in await yard.rows("select id from ferryman.agent_inbox")}
+    assert await yard.value("select count(*) from ferryman.boxes") == 6
