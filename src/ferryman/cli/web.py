@@ -38,7 +38,7 @@ async def _serve(stack: AsyncExitStack, app: Ferryman, port: int | None) -> Serv
     asked = port is not None or "http.port" in app.settings.origins
     for tried in range(first, first + (1 if asked else TRIES)):
         try:
-            return await stack.enter_async_context(serving(app, guard=None, port=tried))
+            return await stack.enter_async_context(serving(app, port=tried))
         except errors.SettingsInvalid as error:
             if error.details.get("field") != "http.port" or asked:
                 raise

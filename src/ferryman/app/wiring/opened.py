@@ -23,11 +23,13 @@ from ferryman.app.queues import Queues
 from ferryman.app.registry import Registry
 from ferryman.app.relays import Relays, Webhooks
 from ferryman.app.schedules import Schedules
+from ferryman.app.tokens import Tokens
 from ferryman.app.wiring.ground import address, check, make_doorbell, rings_within
 from ferryman.commands.orchestrator import Orchestrator
 from ferryman.ingest.ports import Gate
 from ferryman.ingest.registry import Sources
 from ferryman.kernel import migrate, payload, telemetry
+from ferryman.kernel.codec import Codec, Seal
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.pool import Database, Line
 from ferryman.kernel.settings import Settings
@@ -63,6 +65,7 @@ class Opened:
     profiles: Profiles
     streams: Streams
     counting: Counting
+    tokens: Tokens
 
     def of(self, tenant: str) -> Doors:
         """Return the doors of one tenant."""
@@ -92,7 +95,7 @@ class Opened:
             text = payload.encode(given, limit=self.settings.tasks.payload_limit)
             if handler is not None:
                 handler.fit(text)
-            made = like.task._replace(payload=text)
+            made = like.task._replace(payload=self.tasks.seal.close(text))
             return made if defaults.keys is None else keys.keyed(made, defaults.keys, {}, given)
 
         like = request.draft(
@@ -103,6 +106,7 @@ class Opened:
 
     async def close(self) -> None:
         """Let go, doors first."""
+        self.tokens.close()
         await self.tasks.close()
         await self.agents.close()
         await self.streams.close()
@@ -117,7 +121,7 @@ class Opened:
 async def open_app(
     settings: Settings, handlers: Registry, owners: Owners, *, doorbell: Doorbell | None, mappings: Mappings,
     orchestrator: Orchestrator, sources: Sources, gate: Gate | None,
-    turn_owners: Mapping[str, SettlesTurns] | None = None, profiles: Profiles | None = None,
+    turn_owners: Mapping[str, SettlesTurns] | None = None, profiles: Profiles | None = None, codec: Codec | None = None,
 ) -> Opened:  # fmt: skip
     """Connect, and open the doors."""
     url = await address(settings)
@@ -133,7 +137,7 @@ async def open_app(
     except BaseException:
         await database.close()
         raise
-    tasks = _tasks(settings, database, bell, handlers, owners, line=line)
+    tasks = _tasks(settings, database, bell, handlers, owners, line=line, seal=Seal(codec))
     schedules = Schedules(
         database,
         bell,
@@ -163,6 +167,7 @@ async def open_app(
         Batches(database, bell, ends, profiles, tenant=settings.tenant), orchestrator, mappings,
         commands, Webhooks(database, bell, tasks, settings=settings), Relays(database), ingest, profiles, streams,
         Counting(database, interval=settings.worker.watchdog_interval),
+        Tokens(database, bell, settings=settings),
     )  # fmt: skip
     try:
         await tasks.flows.open()
@@ -188,6 +193,7 @@ def _tasks(
     owners: Owners,
     *,
     line: Callable[[], Line],
+    seal: Seal,
 ) -> doors.Tasks:
     return doors.Tasks(
         database,
@@ -204,4 +210,5 @@ def _tasks(
         poll=settings.worker.poll,
         patience=PATIENCE,
         rings_within=rings_within(settings),
+        seal=seal,
     )
