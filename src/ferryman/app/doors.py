@@ -7,6 +7,7 @@ from typing import NamedTuple
 from ferryman.app.agents import Agents
 from ferryman.app.batches import Batches
 from ferryman.app.commands import Commands
+from ferryman.app.history import History
 from ferryman.app.ingest import Ingest
 from ferryman.app.queues import Queues
 from ferryman.app.relays import Webhooks
@@ -26,3 +27,4 @@ class Doors(NamedTuple):
     commands: Commands
     ingest: Ingest
     webhooks: Webhooks
+    history: History

@@ -24,6 +24,7 @@ from ferryman.app.schedules import Schedule, Schedules
 from ferryman.app.tasks import Tasks
 from ferryman.app.terms import owners_of
 from ferryman.app.tokens import Tokens
+from ferryman.app.watching import Watching
 from ferryman.commands.rules import names
 from ferryman.kernel import errors, migrate
 from ferryman.kernel.codec import Codec
@@ -165,6 +166,12 @@ class Ferryman(Declarations, Declares):
     def counting(self) -> Counting:
         """The figures of the last minutes, shared by all who look."""
         return self._open.counting
+
+    @property
+    def watching(self) -> Watching:
+        """The watchdog's view of all tenants."""
+        opened = self._open
+        return Watching(opened.database, lambda: wiring.rules(opened), interval=self.settings.worker.watchdog_interval)
 
     @property
     def tokens(self) -> Tokens:

@@ -1,11 +1,11 @@
 """The figures of the last minutes: what came, what ended and how, what waits and runs, what is wrong (S5).
 
-Throughput is counted from the log, by the range of ids that it gained since the last look. An id is drawn before its transaction
-commits, so a look counts only up to where the log ended at the look before: what commits within that second is counted, and the
-figures are a second or two behind. Depth is counted from the partial indexes of what lives.
+Throughput is counted from the log, by the range of ids that it gained since the last look. An id is drawn before its
+transaction commits, so a look counts only up to where the log ended at the look before: what commits within that second is
+counted, and the figures are a second or two behind. Depth is counted from the partial indexes of what lives.
 
-A look is shared: whoever asks within a second of one gets the same figures, in all tenants. A look that takes long makes the next
-one wait longer, so that figures of a large backlog cost a bounded part of the database's time.
+A look is shared: whoever asks within a second of one gets the same figures, in all tenants. A look that takes long makes the
+next one wait longer, so that figures of a large backlog cost a bounded part of the database's time.
 """
 
 from __future__ import annotations

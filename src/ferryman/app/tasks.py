@@ -309,6 +309,13 @@ class Tasks:
         async with self._session() as tx:
             return await read.logs(tx, id, tenant=self.tenant, after=after, limit=limit)
 
+    async def steps(self, task_id: str | UUID) -> Sequence[read.Step]:
+        """Read what a task remembers of its durable calls, in order."""
+        id = (await self.record(task_id)).id
+        async with self._session() as tx:
+            found = await read.steps(tx, id, tenant=self.tenant)
+        return [each if each.result is None else each._replace(result=self.seal.shown(each.result)) for each in found]
+
     async def explain(self, task_id: str | UUID) -> Explanation:
         """Say what a task is doing, why it is not running, and what ends it and when."""
         async with self._session() as tx:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
+from urllib.parse import quote
 
 
 class Place(NamedTuple):
@@ -42,3 +43,15 @@ NAVIGATION: Sequence[Group] = (
         ],
     ),
 )
+
+# Where the page of an object is, by the kind that explain and the log call it.
+OBJECTS: Mapping[str, str] = {
+    "task": "/tasks",
+    "schedule": "/schedules",
+}
+
+
+def page_of(kind: str, id: str) -> str | None:
+    """Return the address of an object's page; None if its kind has none."""
+    under = OBJECTS.get(kind)
+    return None if under is None else f"{under}/{quote(id, safe='')}"

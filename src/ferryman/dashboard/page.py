@@ -16,7 +16,7 @@ from functools import cache
 from http import HTTPStatus
 from importlib import resources
 from typing import Any
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote
 
 from fastapi import APIRouter, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -29,6 +29,7 @@ from ferryman.dashboard import spelling
 from ferryman.dashboard.navigation import NAVIGATION
 from ferryman.http import problems
 from ferryman.http.callers import Visit
+from ferryman.http.routes.session import local
 from ferryman.kernel import errors
 
 PART = "Ferryman-Part"
@@ -36,10 +37,6 @@ THEMES = ("light", "dark")
 SAID = "ferryman_said"
 SAID_SECONDS = 20
 SAID_MAX = 600
-CSP = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
-    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-)
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
@@ -80,7 +77,7 @@ def render(request: Request, visit: Visit | None, template: str, *, status: int 
         now=spelling.now(),
         **{"here": "", **values},
     )  # fmt: skip
-    answer = HTMLResponse(text, status_code=status, headers={"Content-Security-Policy": CSP, "Cache-Control": "no-store"})
+    answer = HTMLResponse(text, status_code=status)
     if said is not None:
         answer.delete_cookie(SAID)
     return answer
@@ -97,16 +94,8 @@ def back(request: Request, to: str, said: str = "") -> Response:
     return answer
 
 
-def local(path: object) -> str:
-    """Return a path of ours; whatever would lead elsewhere leads to the overview."""
-    text = path if isinstance(path, str) else ""
-    parts = urlsplit(text)
-    odd = parts.scheme or parts.netloc or not text.startswith("/") or text.startswith("//") or "\\" in text
-    return "/" if odd or not text.isprintable() else text
-
-
 class Door(APIRoute):
-    """A route of pages: who is not let in is sent to the login, and a refusal is a page, or is told where the form stood."""
+    """A route of pages: a refusal is a page, or is told where the form stood. Who is not known does not come so far."""
 
     def get_route_handler(self) -> Handler:
         """Wrap the framework's own."""
@@ -115,10 +104,6 @@ class Door(APIRoute):
         async def handle(request: Request) -> Response:
             try:
                 return await inner(request)
-            except errors.Unauthenticated:
-                if PART in request.headers:
-                    return Response(status_code=401)
-                return RedirectResponse(f"/login?to={quote(_path(request), safe='')}", status_code=303)
             except (errors.FerrymanError, RequestValidationError) as error:
                 return await _refused(request, error)
 

@@ -8,12 +8,19 @@ from fastapi import APIRouter, FastAPI
 from starlette.staticfiles import StaticFiles
 
 from ferryman.dashboard.live import Live
-from ferryman.dashboard.pages import entrance, overview
+from ferryman.dashboard.pages import entrance, operations, overview, queues, reference, schedules, search, task, tasks
 
 # One line for each module of pages.
 PAGES: Sequence[APIRouter] = (
     entrance.router,
     overview.router,
+    tasks.router,
+    task.router,
+    schedules.router,
+    queues.router,
+    operations.router,
+    search.router,
+    reference.router,
 )
 
 

@@ -9,8 +9,13 @@ from typing import Any
 
 from markupsafe import Markup
 
+from ferryman.kernel.events import Event
+from ferryman.tasks.rules.envelope import data
+
 JUST_NOW = 1.0
 SHOWN_MAX = 200_000
+BRIEF = 160
+NOTHING = "\N{EN DASH}"
 
 
 def now() -> datetime:
@@ -24,10 +29,16 @@ def exact(value: datetime) -> str:
     return f"{utc:%Y-%m-%d %H:%M:%S}.{utc.microsecond // 1000:03} UTC"
 
 
+def clock(value: datetime) -> str:
+    """Return the time of day to the millisecond, in UTC."""
+    utc = value.astimezone(UTC)
+    return f"{utc:%H:%M:%S}.{utc.microsecond // 1000:03}"
+
+
 def length(value: timedelta | float | None) -> str:
     """Return a length of time in one or two units."""
     if value is None:
-        return "–"
+        return NOTHING
     seconds = value.total_seconds() if isinstance(value, timedelta) else float(value)
     if seconds < 0.9995:
         return f"{max(0.0, seconds) * 1000:.0f} ms"
@@ -60,7 +71,7 @@ def _rough(seconds: float) -> str:
 def when(value: datetime | None) -> Markup:
     """Return a time as an element: how long ago in the text, exactly in the title."""
     if value is None:
-        return Markup('<span class="none">–</span>')
+        return Markup('<span class="none">{}</span>').format(NOTHING)
     return Markup('<time datetime="{}" title="{}">{}</time>').format(
         value.astimezone(UTC).isoformat(), exact(value), ago(value)
     )
@@ -69,8 +80,8 @@ def when(value: datetime | None) -> Markup:
 def number(value: float | None) -> str:
     """Return a number with its thousands apart; a narrow space keeps it in one piece."""
     if value is None:
-        return "–"
-    if isinstance(value, float) and not value.is_integer():
+        return NOTHING
+    if not float(value).is_integer():
         return f"{value:,.1f}".replace(",", "\u202f")
     return f"{int(value):,}".replace(",", "\u202f")
 
@@ -95,6 +106,12 @@ def pretty(value: str | None) -> str:
         return value
 
 
+def brief(value: str) -> str:
+    """Return the beginning of a text, in one line."""
+    text = " ".join(value[: 2 * BRIEF].split())
+    return text if len(text) <= BRIEF else f"{text[:BRIEF]}…"
+
+
 def plain(value: Any) -> str:
     """Return any value as indented JSON text."""
     return json.dumps(value, indent=2, ensure_ascii=False, default=str)
@@ -105,7 +122,21 @@ def words(value: str) -> str:
     return value.replace("_", " ")
 
 
+def happened(event: Event) -> str:
+    """Return what an event tells, in a few words."""
+    if event.from_state:
+        return f"{words(event.from_state)} \N{RIGHTWARDS ARROW} {words(event.to_state or '')}"
+    if event.to_state:
+        return f"created, {words(event.to_state)}"
+    said = data(event)
+    if "fire_times" not in said:
+        return "changed" if "changed" in said else brief(event.data or event.kind)
+    lost = ", ".join(f"{said[word]} {word}" for word in ("missed", "skipped") if said.get(word))
+    return f"fired {len(said['fire_times'])}" + (f" ({lost})" if lost else "")
+
+
 FILTERS: Mapping[str, Callable[..., Any]] = {
-    "when": when, "exact": exact, "length": length, "number": number, "short": short, "pretty": pretty, "plain": plain,
-    "words": words,
+    "when": when, "exact": exact, "clock": clock, "took": length, "brief": brief,
+    "number": number, "short": short, "pretty": pretty, "plain": plain,
+    "words": words, "happened": happened,
 }  # fmt: skip

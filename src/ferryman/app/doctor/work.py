@@ -176,7 +176,7 @@ async def live(tx: Tx) -> list[dict[str, Any]]:
 async def bound(tx: Tx, id: UUID) -> dict[str, Any] | None:
     """Return the rule that ends an object, and by when; None when it has ended."""
     row = await db.one(tx, BOUND_OF, id=id)
-    return None if row is None else _dict(row)
+    return None if row is None else told(row)
 
 
 async def truths(tx: Tx, *, deep: bool) -> list[Reading]:
@@ -200,9 +200,10 @@ def _count(number: int, noun: str) -> str:
 
 
 def _dicts(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    return [_dict(row) for row in rows]
+    return [told(row) for row in rows]
 
 
-def _dict(row: Row) -> dict[str, Any]:
+def told(row: Row) -> dict[str, Any]:
+    """Return a row as a mapping."""
     given: Mapping[str, Any] = row  # type: ignore[assignment]  # a row gives its columns like a mapping
     return dict(given.items())

@@ -17,6 +17,7 @@ from ferryman.app.batches import Batches
 from ferryman.app.commands import Commands, Orders
 from ferryman.app.doors import Doors
 from ferryman.app.figures import Counting
+from ferryman.app.history import History
 from ferryman.app.ingest import Ingest
 from ferryman.app.mappings import Mappings
 from ferryman.app.queues import Queues
@@ -79,6 +80,7 @@ class Opened:
             self.commands.of(tenant),
             self.ingest.of(tenant),
             self.webhooks.of(tenant),
+            History(self.database, tenant),
         )
 
     def line(self, patience: timedelta | None = None, **settings: str) -> Line:

@@ -32,7 +32,9 @@ async def live(request: Request, visit: Reading) -> Response:
 
 
 @router.post("/theme")
-async def theme(request: Request, choice: Annotated[str, Form()] = "", back_to: Annotated[str, Form(alias="back")] = "/") -> Response:
+async def theme(
+    request: Request, choice: Annotated[str, Form()] = "", back_to: Annotated[str, Form(alias="back")] = "/"
+) -> Response:
     """Remember light, dark, or whatever the system says."""
     answer = back(request, back_to)
     if choice in THEMES:

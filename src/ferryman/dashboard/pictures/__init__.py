@@ -1,1 +1,1 @@
-"""Charts and timelines: pure functions that return SVG. Colours are classes, which the style sheet fills in for light and dark."""
+"""Charts and timelines: pure functions that return SVG. Colours are classes; the style sheet knows them, light and dark."""

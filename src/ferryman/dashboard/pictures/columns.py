@@ -35,9 +35,7 @@ def columns(kinds: Sequence[Kind], *, says: str) -> Markup:
     """Return the columns, each kind as one shape, the first at the bottom."""
     highest = top(kinds)
     length = len(kinds[0].counts) if kinds else 0
-    lines = [
-        element("path", d=f"M0,{HEIGHT * (1 - part)}H{WIDTH}", class_="grid-line") for part in (*LINES, 0.0, 1.0)
-    ]
+    lines = [element("path", d=f"M0,{HEIGHT * (1 - part)}H{WIDTH}", class_="grid-line") for part in (*LINES, 0.0, 1.0)]
     foot = [0] * length
     shapes = []
     for kind in kinds:
@@ -63,5 +61,7 @@ def legend(kinds: Sequence[Kind]) -> Markup:
 
 
 def _named(kind: Kind) -> Markup:
-    dot = element("svg", element("circle", cx=5, cy=5, r=5, class_=f"fill-{kind.colour}"), viewBox="0 0 10 10", aria_hidden="true")
+    dot = element(
+        "svg", element("circle", cx=5, cy=5, r=5, class_=f"fill-{kind.colour}"), viewBox="0 0 10 10", aria_hidden="true"
+    )
     return element("li", dot, kind.name)

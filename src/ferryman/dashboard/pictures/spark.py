@@ -17,9 +17,7 @@ def spark(values: Sequence[float], *, says: str) -> Markup:
         return drawing(width=WIDTH, height=HEIGHT, class_="spark", says=says)
     top = max(*values, 1) if len(values) > 1 else max(values[0], 1)
     apart = WIDTH / max(1, len(values) - 1)
-    places = [
-        (index * apart, HEIGHT - EDGE - value / top * (HEIGHT - 2 * EDGE)) for index, value in enumerate(values)
-    ]
+    places = [(index * apart, HEIGHT - EDGE - value / top * (HEIGHT - 2 * EDGE)) for index, value in enumerate(values)]
     under = [(0.0, HEIGHT), *places, (places[-1][0], HEIGHT)]
     return drawing(
         element("polygon", points=points(under), class_="under"),
@@ -32,4 +30,4 @@ def buckets(values: Sequence[int], count: int) -> list[int]:
     """Return the sums of so many equal stretches of a series, the newest last; what does not fill a stretch is the oldest."""
     size = max(1, len(values) // count)
     rest = len(values) - size * count
-    return [sum(values[max(0, rest + each * size) : rest + (each + 1) * size]) for each in range(count)]
+    return [sum(values[max(0, rest + each * size) : max(0, rest + (each + 1) * size)]) for each in range(count)]

@@ -1,4 +1,4 @@
-"""Elements of SVG and HTML as text: everything given is escaped, and there is no style but classes (the pages allow no other)."""
+"""Elements of SVG and HTML as text: everything given is escaped, and there is no style but classes (pages allow no other)."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ Names and lengths are text beside the drawing, not inside it, so that they stay 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ from ferryman.dashboard.spelling import length
 WIDTH, HEIGHT = 1000.0, 18.0
 THIN, THICK = 4.0, 12.0
 LEAST = 2.0  # so wide is even the shortest span
+MARK = 3.0
 
 
 class Span(NamedTuple):
@@ -69,27 +70,19 @@ def ticks(whole: timedelta, parts: int = 4) -> list[str]:
     return ["0", *(length(whole * part / parts) for part in range(1, parts + 1))]
 
 
-def _row(row: Row, place: object) -> Markup:
-    assert callable(place)
-    shapes = []
-    for span in row.spans:
-        left, right = place(span.begin), place(span.end)
-        high = THIN if span.thin else THICK
-        wide = max(LEAST, right - left)
-        shapes.append(
-            element(
-                "rect", title(span.says), x=min(left, WIDTH - LEAST), y=(HEIGHT - high) / 2, width=wide, height=high,
-                class_=f"fill-{span.colour}",
-            )  # fmt: skip
-        )
+def _row(row: Row, place: Callable[[datetime], float]) -> Markup:
+    shapes = [_span(span, place(span.begin), place(span.end)) for span in row.spans]
     for mark in row.marks:
-        at = place(mark.at)
-        shapes.append(
-            element("rect", title(mark.says), x=max(0.0, at - 1.5), y=1, width=3, height=HEIGHT - 2, class_=f"fill-{mark.colour}")
-        )
-    says = "; ".join(each.says for each in (*row.spans, *row.marks))
+        left = max(0.0, place(mark.at) - MARK / 2)
+        shapes.append(_bar(mark.says, mark.colour, x=left, y=1.0, width=MARK, height=HEIGHT - 2))
+    says = "; ".join([*(span.says for span in row.spans), *(mark.says for mark in row.marks)])
     picture = element(
-        "svg", *shapes, viewBox=f"0 0 {WIDTH:g} {HEIGHT:g}", preserveAspectRatio="none", role="img", aria_label=says or row.name
+        "svg",
+        *shapes,
+        viewBox=f"0 0 {WIDTH:g} {HEIGHT:g}",
+        preserveAspectRatio="none",
+        role="img",
+        aria_label=says or row.name,
     )
     return element(
         "li",
@@ -97,3 +90,13 @@ def _row(row: Row, place: object) -> Markup:
         picture,
         element("span", row.note, class_="took"),
     )
+
+
+def _span(span: Span, left: float, right: float) -> Markup:
+    high = THIN if span.thin else THICK
+    wide = max(LEAST, right - left)
+    return _bar(span.says, span.colour, x=min(left, WIDTH - LEAST), y=(HEIGHT - high) / 2, width=wide, height=high)
+
+
+def _bar(says: str, colour: str, **places: float) -> Markup:
+    return element("rect", title(says), class_=f"fill-{colour}", **places)

@@ -51,6 +51,7 @@ function kept(part) {
   const at = document.activeElement;
   return {
     open: new Map($$("details[id]", part).map((each) => [each.id, each.open])),
+    typed: new Map($$("input[name]:not([type=hidden], [type=checkbox]), textarea[name]", part).filter((each) => each.value !== each.defaultValue).map((each) => [each.name, each.value])),
     marked: new Set($$("input[type=checkbox]:checked", part).map((each) => each.value)),
     scroll: new Map($$("[id]", part).filter((each) => each.scrollTop).map((each) => [each.id, each.scrollTop])),
     focus: part.contains(at) ? (at.id ? `#${CSS.escape(at.id)}` : at.getAttribute("href") ? `a[href="${CSS.escape(at.getAttribute("href"))}"]` : null) : null,
@@ -61,6 +62,7 @@ function kept(part) {
 function restore(part, was) {
   for (const each of $$("details[id]", part)) if (was.open.has(each.id)) each.open = was.open.get(each.id);
   for (const each of $$("input[type=checkbox]", part)) each.checked = was.marked.has(each.value);
+  for (const [name, value] of was.typed) { const each = $(`[name="${CSS.escape(name)}"]`, part); if (each) each.value = value; }
   for (const [id, top] of was.scroll) { const each = document.getElementById(id); if (each) each.scrollTop = top; }
   if (was.focus) $(was.focus, part)?.focus({ preventScroll: true });
   if (was.row) $$("tr[data-row]", part).find((each) => each.dataset.row === was.row)?.classList.add("at");
@@ -145,7 +147,7 @@ function spell(seconds) {
 }
 
 function times() {
-  for (const each of $$("time[datetime]")) {
+  for (const each of $$("time[datetime]:not([data-exact])")) {
     const told = spell((Date.now() - Date.parse(each.dateTime)) / 1000);
     if (each.textContent !== told) each.textContent = told;
   }
@@ -165,7 +167,9 @@ function sure(question) {
 document.addEventListener("submit", async (event) => {
   const form = event.target;
   const button = event.submitter;
-  if (form.method !== "post" || form.hasAttribute("data-plain") || form.action.endsWith("/login") || form.action.endsWith("/logout")) return;
+  // By its attributes: a field named action or method would hide the form's own.
+  const to = button?.getAttribute("formaction") ?? form.getAttribute("action");
+  if (form.getAttribute("method") !== "post" || to === "/login" || to === "/logout") return;
   event.preventDefault();
   if (form.hasAttribute("data-theme-form")) return theme(form, button);
   const question = button?.dataset.ask ?? form.dataset.ask;
@@ -173,7 +177,7 @@ document.addEventListener("submit", async (event) => {
   form.setAttribute("aria-busy", "true");
   const body = new URLSearchParams(new FormData(form, button));
   try {
-    const answer = await fetch(button?.hasAttribute("formaction") ? button.formAction : form.action, { method: "POST", body, headers: { [PART]: "whole" } });
+    const answer = await fetch(to, { method: "POST", body, headers: { [PART]: "whole" } });
     if (answer.redirected) history.pushState(null, "", answer.url);
     swap(new DOMParser().parseFromString(await answer.text(), "text/html"), true);
     listen();
@@ -188,7 +192,7 @@ async function theme(form, button) {
   if (choice) document.documentElement.dataset.theme = choice;
   else delete document.documentElement.dataset.theme;
   for (const each of $$("button", form)) each.setAttribute("aria-pressed", String(each === button));
-  await fetch(form.action, { method: "POST", body: new URLSearchParams(new FormData(form, button)), redirect: "manual" });
+  await fetch(form.getAttribute("action"), { method: "POST", body: new URLSearchParams(new FormData(form, button)), redirect: "manual" });
 }
 
 window.addEventListener("popstate", () => location.reload());

@@ -16,6 +16,7 @@ from ferryman.tasks import store
 from ferryman.tasks.model import TaskRecord
 from ferryman.tasks.rules import request
 from ferryman.tasks.states import TaskState
+from ferryman.tasks.store import steps as remembered
 
 PAGE_MAX = 1000
 LOG_ID_MAX = 2**63 - 1
@@ -29,6 +30,19 @@ class LogLine(NamedTuple):
     at: datetime
     level: str
     message: str
+
+
+class Step(NamedTuple):
+    """One durable call that a task remembers: open, done or failed; `until` is when a sleep or a wait ends."""
+
+    kind: str
+    name: str
+    nth: int
+    state: str
+    at: datetime
+    until: datetime | None
+    child: UUID | None
+    result: str | None
 
 
 class WorkerRecord(NamedTuple):
@@ -123,6 +137,12 @@ async def logs(tx: Tx, id: UUID, *, tenant: str, after: object, limit: object) -
         limit=request.whole(limit, "limit", 1, PAGE_MAX),
     )
     return [LogLine(row["id"], row["attempt"], row["at"], row["level"], row["message"]) for row in rows]
+
+
+async def steps(tx: Tx, id: UUID, *, tenant: str) -> list[Step]:
+    """Read what a task remembers of its durable calls, in order; of very many the first."""
+    rows = await remembered.read(tx, id, tenant=tenant, limit=PAGE_MAX)
+    return [Step(*(row[name] for name in Step._fields)) for row in rows]
 
 
 async def workers(tx: Tx) -> list[WorkerRecord]:

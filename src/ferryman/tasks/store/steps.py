@@ -19,6 +19,7 @@ _WAIT = load("ferryman.tasks", "task_steps/wait")
 _BEAR = load("ferryman.tasks", "task_steps/bear")
 _CHILDREN = load("ferryman.tasks", "task_steps/children")
 _ANSWER = load("ferryman.tasks", "task_steps/answer")
+_READ = load("ferryman.tasks", "task_steps/read")
 _STRAYS = load("ferryman.tasks", "task_steps/strays")
 _HOLD = load("ferryman.tasks", "task_waits/hold")
 _PARK = load("ferryman.tasks", "task_waits/park")
@@ -187,3 +188,8 @@ async def send(tx: Tx, id: UUID, name: str, payload: str | None) -> tuple[int, s
     row = await one(tx, _SEND, id=id, name=name, payload=payload)
     assert row is not None
     return row["id"], row["lane"]
+
+
+async def read(tx: Tx, task: UUID, *, tenant: str, limit: int) -> Sequence[Row]:
+    """Read what one task remembers of its durable calls, in order."""
+    return await many(tx, _READ, task=task, tenant=tenant, limit=limit)

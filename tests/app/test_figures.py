@@ -1,0 +1,126 @@
+"""Figures: counted once for everybody, for each tenant alone; and the log read back."""
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import pytest
+
+from ferryman import Ferryman
+from ferryman.app import figures
+from ferryman.app.figures import Counting
+from ferryman.kernel import errors
+from ferryman.kernel.pool import Database
+from ferryman.tasks.states import FAILED, READY, RUNNING, TASK
+from ferryman.testing import plant, travel
+
+
+@pytest.fixture
+async def app(database_url: str) -> AsyncIterator[Ferryman]:
+    """An opened app with one handler."""
+    ferryman = Ferryman(database_url)
+
+    @ferryman.task(max_retries=0)
+    async def greet(name: str, fail: bool = False) -> str:
+        if fail:
+            raise ValueError(name)
+        return name
+
+    async with ferryman:
+        yield ferryman
+
+
+class Clock:
+    """A clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.mark.contract("S5")
+async def test_what_came_and_what_ended_is_counted_for_each_tenant(app: Ferryman, db: Database) -> None:
+    clock = Clock()
+    counting = Counting(db, interval=timedelta(seconds=5), clock=clock)
+    made = await app.tasks.create_many("greet", [{"name": "a"}, {"name": "b"}, {"name": "c", "fail": True}])
+    await app.of("other").tasks.create("greet", name="d", queue="later")
+    async with app.worker():
+        for each in made:
+            await app.tasks.end(each.id)
+    async with db.session() as tx:
+        await travel(tx, timedelta(seconds=5))
+    told = await counting.of("default")
+    assert [told.total(kind) for kind in figures.KINDS] == [3, 3, 2, 1, 0]
+    assert told.success == pytest.approx(2 / 3)
+    assert told.depths == ()
+    other = await counting.of("other")
+    assert [other.total(kind) for kind in figures.KINDS] == [1, 0, 0, 0, 0]
+    assert [(each.queue, each.ready) for each in other.depths] == [("later", 1)]
+
+
+@pytest.mark.contract("S5")
+async def test_a_look_is_shared_until_a_second_has_passed(app: Ferryman, db: Database) -> None:
+    clock = Clock()
+    counting = Counting(db, interval=timedelta(seconds=5), clock=clock)
+    assert (await counting.of("default")).count("ready") == 0
+    await app.tasks.create("greet", name="a")
+    clock.now = 0.9
+    assert (await counting.of("default")).count("ready") == 0
+    clock.now = 1.1
+    assert (await counting.of("default")).count("ready") == 1
+    async with db.session() as tx:
+        await travel(tx, timedelta(seconds=4))
+    clock.now = 2.2
+    assert (await counting.of("default")).total(figures.BORN) == 1, "counted once, however often it is looked at"
+
+
+@pytest.mark.contract("S5")
+async def test_depth_tells_what_waits_from_what_is_parked(db: Database) -> None:
+    async with db.session() as tx:
+        await plant(tx, TASK, READY, due_at=timedelta(seconds=-90))
+        await plant(tx, TASK, READY, rank=None, wake_at=timedelta(hours=1), due_at=timedelta(hours=1))
+        await plant(tx, TASK, RUNNING)
+        await plant(tx, TASK, FAILED)
+    told = await Counting(db, interval=timedelta(seconds=5)).of("default")
+    [depth] = told.depths
+    assert (depth.ready, depth.pending, depth.running) == (1, 1, 1)
+    assert timedelta(seconds=89) < depth.oldest < timedelta(seconds=120)
+
+
+async def test_alarms_name_what_somebody_should_do(app: Ferryman, db: Database) -> None:
+    await app.tasks.create("greet", name="a")
+    said = " ".join(each.says for each in await Counting(db, interval=timedelta(seconds=5)).alarms())
+    assert "No worker is alive" in said
+
+
+@pytest.mark.contract("S5", "K12")
+async def test_the_log_is_read_back_page_by_page_and_by_tenant(app: Ferryman) -> None:
+    made = [(await app.tasks.create("greet", name=name)).id for name in "abcde"]
+    await app.of("other").tasks.create("greet", name="x")
+    await app.schedules.create("greet", every="1h", name="y")
+    history = app.of("default").history
+    seen = []
+    part = await history.page(kind="task", limit=2)
+    while part.events:
+        seen += [event.subject for event in part.events]
+        if part.next is None:
+            break
+        part = await history.page(kind="task", before=part.next, limit=2)
+    assert seen == made[::-1]
+    assert {event.kind for event in (await history.page()).events} == {"task", "schedule"}
+    await app.tasks.cancel(made[0], reason="no")
+    assert (await history.page(codes=["TASK_EXPIRED"])).events == []
+    for wrong in ({"kind": "task'--"}, {"kind": "x" * 99}, {"limit": 0}):
+        with pytest.raises(errors.RequestInvalid):
+            await history.page(**wrong)
+
+
+async def test_a_look_back_ends_after_so_many_events(app: Ferryman, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ferryman.app.history.REACH", 3)
+    for name in "abcd":
+        await app.of("other").tasks.create("greet", name=name)
+    part = await app.of("default").history.page()
+    assert (part.events, part.next) == ([], 2), (
+        "nothing of ours among the newest three; the next look goes on from there"
+    )

@@ -1,0 +1,125 @@
+"""What can be done on pages is done, with the script and without it; and what happens shows up by itself."""
+
+import pytest
+
+from ferryman.tasks.states import TaskState
+from tests.browser.conftest import House, Look
+from tests.corpus.markup import MARKUP
+
+SOON = 15_000
+
+
+async def waiting(house: House) -> str:
+    """Create a task that nobody takes."""
+    made = await house.app.tasks.create("send_invoice", customer="Pauli", queue="nobody")
+    return str(made.id)
+
+
+@pytest.mark.contract("S5")
+async def test_what_happens_shows_up_by_itself(house: House, look: Look) -> None:
+    page = await look.go("/tasks?queue=nobody")
+    await page.wait_for_selector("#pulse[data-state=on]", state="attached", timeout=SOON)
+    id = await waiting(house)
+    row = page.locator(f"tr[data-row='{id}']")
+    await row.wait_for(timeout=SOON)
+    await row.locator("input").check()
+    await house.app.tasks.cancel(id)
+    await row.locator("[data-state=cancelled]").wait_for(timeout=SOON)
+    assert await row.locator("input").is_checked(), "a mark survives the swap"
+
+
+@pytest.mark.contract("S5")
+async def test_a_task_is_cancelled_after_a_question_and_tried_anew(house: House, look: Look) -> None:
+    id = await waiting(house)
+    page = await look.go(f"/tasks/{id}")
+    await page.get_by_role("button", name="Cancel").click()
+    await page.locator("#ask").get_by_role("button", name="No").click()
+    assert (await house.app.tasks.record(id)).state is TaskState.READY
+    await page.get_by_role("button", name="Cancel").click()
+    await page.locator("#ask").get_by_role("button", name="Yes").click()
+    await page.locator("#said", has_text="Cancelled.").wait_for(timeout=SOON)
+    await page.get_by_role("button", name="Retry").click()
+    await page.wait_for_url(lambda url: url.startswith(f"{house.url}/tasks/") and id not in url, timeout=SOON)
+    anew = await house.app.tasks.record(page.url.rsplit("/", 1)[1])
+    assert str(anew.retry_of) == id
+
+
+@pytest.mark.contract("S5")
+async def test_an_event_that_a_task_waits_for_is_sent(house: House, look: Look) -> None:
+    made = await house.app.tasks.create("fulfil_order", order="order-7")
+    page = await look.go(f"/tasks/{made.id}")
+    await page.locator("#steps [data-state=open]").wait_for(timeout=SOON)
+    await page.get_by_label("With (JSON, or nothing)").fill("{oh}")
+    await page.get_by_role("button", name="Approve").click()
+    await page.locator("#said", has_text="JSON").wait_for(timeout=SOON)
+    await page.get_by_label("With (JSON, or nothing)").fill('{"by": "Ada"}')
+    await page.get_by_role("button", name="Approve").click()
+    await page.locator("#said", has_text="The event released was sent.").wait_for(timeout=SOON)
+    await page.locator("#result", has_text="order-7 released by Ada").wait_for(timeout=SOON)
+
+
+@pytest.mark.contract("S5")
+async def test_marked_tasks_are_cancelled_together(house: House, look: Look) -> None:
+    ids = [await waiting(house) for _ in range(3)]
+    page = await look.go("/tasks?queue=nobody&state=ready")
+    for id in ids[:2]:
+        await page.locator(f"tr[data-row='{id}'] input").check()
+    assert await page.locator("[data-count]").inner_text() == "2 marked"
+    await page.locator("[data-bulk]").get_by_role("button", name="Cancel").click()
+    await page.locator("#ask").get_by_role("button", name="Yes").click()
+    await page.locator("#said", has_text="2 tasks cancelled.").wait_for(timeout=SOON)
+    states = [(await house.app.tasks.record(id)).state.value for id in ids]
+    assert states == ["cancelled", "cancelled", "ready"]
+
+
+@pytest.mark.contract("S5")
+async def test_schedules_and_queues_are_paused_and_go_on(house: House, look: Look) -> None:
+    made = await house.app.schedules.create("send_invoice", every="1h", customer="Bohr")
+    page = await look.go(f"/schedules/{made.id}")
+    for button, state in (("Pause", "paused"), ("Resume", "active")):
+        await page.get_by_role("button", name=button).click()
+        await page.locator(f"#state [data-state={state}]").wait_for(timeout=SOON)
+    await page.get_by_role("button", name="Trigger now").click()
+    await page.wait_for_url("**/tasks/*", timeout=SOON)
+    await house.app.queues.set("fresh", new=True, concurrency=2)
+    page = await look.go("/queues/fresh")
+    await page.get_by_role("button", name="Pause").click()
+    await page.locator("#ask").get_by_role("button", name="Yes").click()
+    await page.locator("#state [data-state=paused]").wait_for(timeout=SOON)
+    await page.get_by_role("button", name="Resume").click()
+    await page.locator("#state [data-state=active]").wait_for(timeout=SOON)
+
+
+@pytest.mark.contract("S5")
+async def test_actions_work_without_the_script(house: House) -> None:
+    id = await waiting(house)
+    context = await house.browser.new_context(java_script_enabled=False)
+    page = await context.new_page()
+    await page.goto(f"{house.url}/tasks/{id}")
+    await page.get_by_role("button", name="Cancel").click()
+    assert page.url == f"{house.url}/tasks/{id}"
+    assert await page.locator("#said").inner_text() == "Cancelled."
+    await page.reload()
+    assert await page.locator("#said").count() == 0, "it is told once"
+    await context.close()
+
+
+@pytest.mark.contract("S5", "S6")
+async def test_whatever_is_stored_stays_text(house: House, look: Look) -> None:
+    made = await house.app.tasks.create("hurt", texts=list(MARKUP))
+    await house.app.tasks.end(made.id)
+    page = await look.go(f"/tasks/{made.id}")
+    shown = await page.locator("main").inner_text()
+    for text in MARKUP:
+        assert " ".join(text.split()[:1]) in shown, text
+    for path in (
+        f"/tasks/{made.id}",
+        "/tasks?name=hurt",
+        "/log",
+        "/",
+        "/search?q=%3Cscript%3Ewindow.hurt%3D1%3C/script%3E",
+    ):
+        page = await look.go(path)
+        assert await page.evaluate("window.hurt") is None, path
+        odd = "main :is(script, iframe, img, style, link, math, [onload], [onerror], [style], a[href^=javascript])"
+        assert await page.locator(odd).count() == 0, path

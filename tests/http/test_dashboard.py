@@ -1,0 +1,161 @@
+"""The dashboard over plain HTTP: who is let in, what pages allow a browser, and the stream of changes."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import aiohttp
+import pytest
+from starlette.requests import HTTPConnection
+
+from ferryman import Ferryman
+from ferryman.access.model import Scope
+from ferryman.dashboard import live
+from ferryman.http.callers import Caller
+from ferryman.http.serving import serving
+from ferryman.kernel import errors
+from tests.http.conftest import Client
+
+PAGES = ("/", "/tasks", "/schedules", "/queues", "/workers", "/watchdog", "/log", "/docs", "/search?q=a")
+
+
+class Door:
+    """A guard that lets in whom it is told to."""
+
+    def __init__(self) -> None:
+        self.caller_now: Caller | None = None
+
+    async def caller(self, request: HTTPConnection) -> Caller:
+        """Return who is let in now."""
+        if self.caller_now is None:
+            raise errors.Unauthenticated
+        return self.caller_now
+
+
+@pytest.fixture
+def door() -> Door:
+    """A guard."""
+    return Door()
+
+
+@pytest.fixture
+async def guarded(app: Ferryman, door: Door) -> AsyncIterator[tuple[aiohttp.ClientSession, str]]:
+    """A server with that guard."""
+    jar = aiohttp.CookieJar(unsafe=True)  # a number for a name
+    async with serving(app, guard=door, port=0) as served, aiohttp.ClientSession(cookie_jar=jar) as session:
+        yield session, served.url
+
+
+@pytest.mark.contract("S6")
+async def test_who_is_not_let_in_is_sent_to_the_login_and_back(guarded: tuple[aiohttp.ClientSession, str]) -> None:
+    session, url = guarded
+    html = {"Accept": "text/html"}
+    for path in PAGES:
+        async with session.get(url + path, headers=html, allow_redirects=False) as answer:
+            assert answer.status == 303, path
+            assert answer.headers["Location"].startswith("/login"), path
+    async with session.get(f"{url}/tasks?state=failed", headers=html, allow_redirects=False) as answer:
+        assert answer.headers["Location"] == "/login?to=%2Ftasks%3Fstate%3Dfailed"
+    async with session.get(f"{url}/tasks", headers={**html, "Ferryman-Part": "live"}) as answer:
+        assert answer.status == 401
+    async with session.get(f"{url}/login?to=https://elsewhere.example/") as answer:
+        assert 'name="to" value="/"' in await answer.text()
+
+
+@pytest.mark.contract("S6", "K12")
+async def test_a_tenant_sees_and_does_what_it_may_and_nothing_of_others(
+    app: Ferryman, door: Door, guarded: tuple[aiohttp.ClientSession, str]
+) -> None:
+    session, url = guarded
+    theirs = await app.of("other").tasks.create("greet", name="secret")
+    door.caller_now = Caller("reader", "default", frozenset({Scope.READ}))
+    mine = await app.tasks.create("greet", name="mine")
+    expected = {"/workers": 403, "/watchdog": 403, f"/tasks/{theirs.id}": 404, f"/tasks/{mine.id}": 200, "/tasks": 200}
+    for path, status in expected.items():
+        async with session.get(url + path) as answer:
+            assert (path, answer.status) == (path, status)
+            text = await answer.text()
+            assert "secret" not in text
+            assert "<html" in text, "a refusal is a page too"
+            assert 'value="cancel"' not in text, "who may only read is offered no actions"
+    async with session.post(f"{url}/tasks/{mine.id}/cancel", data={}) as answer:
+        assert answer.status == 403
+    door.caller_now = Caller("writer", "default", frozenset({Scope.WRITE}))
+    async with session.post(f"{url}/queues/default/pause", data={"tenant": "*"}) as answer:
+        assert answer.status == 403
+    async with session.post(
+        f"{url}/tasks", data={"action": "cancel", "id": str(theirs.id), "back": "/tasks"}
+    ) as answer:
+        assert "0 tasks cancelled" in await answer.text()
+
+
+@pytest.mark.contract("S6")
+async def test_pages_allow_no_script_but_ours(client: Client) -> None:
+    for path in PAGES:
+        answer = await client.get(path)
+        policy = answer.headers["Content-Security-Policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        for odd in ("<style", " style=", "javascript:", "<script>", "http://", "https://", " onclick"):
+            assert odd not in answer.json, (path, odd)
+
+
+@pytest.mark.contract("S5")
+async def test_a_part_of_a_page_comes_without_its_frame(client: Client) -> None:
+    whole, part = await client.get("/tasks"), await client.get("/tasks", Ferryman_Part="live")
+    assert "<nav id=" in whole.json
+    assert "<nav id=" not in part.json
+    assert 'id="rows"' in part.json
+
+
+@pytest.mark.contract("K20")
+async def test_a_wrong_request_is_told_on_a_page_or_where_the_form_stood(
+    door: Door, guarded: tuple[aiohttp.ClientSession, str]
+) -> None:
+    session, url = guarded
+    door.caller_now = Caller("writer", "default", frozenset({Scope.WRITE}))
+    for path, status in (
+        ("/tasks?state=asleep", 422),
+        ("/tasks?before=x", 422),
+        ("/tasks/nobody", 404),
+        ("/log?kind=a'", 422),
+    ):
+        async with session.get(url + path) as answer:
+            assert (answer.status, "<h1>" in await answer.text()) == (status, True), path
+    sent = {"action": "burn", "id": "01a1e337-f3f7-764b-8b65-57ba1bd4bece", "back": "/tasks"}
+    async with session.post(f"{url}/tasks", data=sent) as answer:
+        assert (answer.status, str(answer.url)) == (200, f"{url}/tasks")
+        assert "action: expected cancel or retry." in await answer.text()
+
+
+@pytest.mark.contract("S5")
+async def test_the_stream_tells_of_this_tenant_alone_and_ends_with_the_server(app: Ferryman) -> None:
+    async with aiohttp.ClientSession() as session:
+        async with serving(app, guard=None, port=0) as served:
+            stream = await session.get(f"{served.url}/live")
+            assert await _word(stream) == ("hello", "{}")
+            await app.of("other").tasks.create("greet", name="x")
+            made = await app.tasks.create("greet", name="y")
+            assert await _word(stream) == ("changed", f'{{"kinds":["task"],"subjects":["{made.id}"]}}')
+        assert (await stream.content.read()).strip() == b"", "it ended, and without a fault"
+
+
+@pytest.mark.contract("S5")
+async def test_viewers_are_bounded(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "VIEWERS_MAX", 1)
+    stream = await client.session.get(f"{client.url}/live")
+    assert await _word(stream) == ("hello", "{}")
+    assert (await client.get("/live")).status == 429
+    stream.close()
+    async with asyncio.timeout(10):
+        while (again := await client.session.get(f"{client.url}/live")).status != 200:
+            again.close()
+    again.close()
+
+
+async def _word(stream: aiohttp.ClientResponse) -> tuple[str, str]:
+    async with asyncio.timeout(20):
+        told: dict[str, str] = {}
+        while not ({"event", "data"} <= set(told)):
+            name, _, value = (await stream.content.readline()).decode().strip().partition(": ")
+            told[name] = value
+        return told["event"], told["data"]
