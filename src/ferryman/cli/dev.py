@@ -13,6 +13,7 @@ from ferryman.cli.screen import Screen
 from ferryman.cli.words import command, flag, says
 from ferryman.kernel import errors, setting
 
+SHOWN = 6
 MISSING = "not here: pip install 'ferryman[server]'"
 EXAMPLE = """\
 from ferryman import Ferryman
@@ -72,13 +73,18 @@ def _tell(screen: Screen, loaded: Ferryman, *, database: str, url: str | None, a
     settings = loaded.settings
     home = "" if settings.database_url else f"  (embedded, in {wiring.EMBEDDED_FOLDER})"
     tables = f"applied {len(applied)} migrations" if applied else "up to date"
-    handlers = loaded.handlers()
-    shown = ", ".join(handlers[:6]) + (f" and {len(handlers) - 6} more" if len(handlers) > 6 else "")
+    handlers = _plain(loaded)
+    shown = ", ".join(handlers[:SHOWN]) + (f" and {len(handlers) - SHOWN} more" if len(handlers) > SHOWN else "")
     screen.print(f"database   {setting.show(database)}{home}")
     screen.print(f"tables     {tables}, schema {settings.schema}")
     screen.print(f"worker     {shown or 'no handlers'}; queues {', '.join(loaded.served())}")
     screen.print(f"dashboard  {url or MISSING}")
     screen.print("")
+
+
+def _plain(loaded: Ferryman) -> list[str]:
+    """Return the handlers, those first that people create tasks for: the names of others begin with whose they are."""
+    return sorted(loaded.handlers(), key=lambda name: ":" in name)
 
 
 def _advise(screen: Screen, loaded: Ferryman, *, named: str | None, url: str | None, demo: bool) -> None:
@@ -88,8 +94,7 @@ def _advise(screen: Screen, loaded: Ferryman, *, named: str | None, url: str | N
         screen.print("Try next: write this to first.py, then run `ferryman dev --app first:app`.\n")
         screen.print(EXAMPLE)
     else:
-        handlers = loaded.handlers()
-        first = handlers[0] if handlers else "NAME"
+        first = next(iter(_plain(loaded)), "NAME")
         screen.print("Try next, in this directory from another terminal:")
         screen.print(f"  ferryman task create {first} '{{}}' --wait")
         screen.print("  ferryman events --follow")
