@@ -12,7 +12,7 @@ READY := $(VENV)/.ready
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dashboard test check fmt contracts bite bench docs site clean
+.PHONY: help demo dashboard test check fmt contracts bite bench pictures docs site clean
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,9 +23,10 @@ demo: $(READY) ## Run the story that shows everything working together
 dashboard: $(READY) ## Show what the demo left in the dashboard, until Ctrl-C
 	@$(BIN)/ferryman dev --demo $(ARGS)
 
-# Three tests at once for two cores: many wait for a lease, a clock or a process.
+# Three tests at once for two cores: many wait for a lease, a clock or a process. Groups share what is costly to start: a browser.
 test: $(READY) ## Run the whole test suite (ARGS="-k lease" narrows it)
-	@$(BIN)/python -m pytest -q -n "$$($(BIN)/python -c 'import os; print(3 * (os.cpu_count() or 2) // 2)')" $(ARGS)
+	@$(BIN)/python -m tools.browser
+	@$(BIN)/python -m pytest -q --dist loadgroup -n "$$($(BIN)/python -c 'import os; print(3 * (os.cpu_count() or 2) // 2)')" $(ARGS)
 
 check: $(READY) ## Check format, lint, types, layers and generated pages (what CI runs)
 	@$(BIN)/ruff format --check --quiet .
@@ -48,6 +49,9 @@ bite: $(READY) ## Delete each guard of each SQL statement; the suite must notice
 
 bench: $(READY) ## Measure beside the peers
 	@$(BIN)/python -m bench.run $(ARGS)
+
+pictures: $(READY) ## Take the pictures of the dashboard in docs/ anew
+	@$(BIN)/python -m tools.pictures $(ARGS)
 
 docs: $(READY) ## Write the generated pages of docs/ anew
 	@$(BIN)/python -m tools.pages

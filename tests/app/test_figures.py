@@ -5,12 +5,12 @@ from datetime import timedelta
 
 import pytest
 
-from ferryman import Ferryman
+from ferryman import Context, Ferryman
 from ferryman.app import figures
 from ferryman.app.figures import Counting
 from ferryman.kernel import errors
 from ferryman.kernel.pool import Database
-from ferryman.tasks.states import FAILED, READY, RUNNING, TASK
+from ferryman.tasks.states import FAILED, READY, RUNNING, TASK, TaskState
 from ferryman.testing import plant, travel
 
 
@@ -90,7 +90,7 @@ async def test_depth_tells_what_waits_from_what_is_parked(db: Database) -> None:
 
 async def test_alarms_name_what_somebody_should_do(app: Ferryman, db: Database) -> None:
     await app.tasks.create("greet", name="a")
-    said = " ".join(each.says for each in await Counting(db, interval=timedelta(seconds=5)).alarms())
+    said = " ".join(each.says for each in await Counting(db, interval=timedelta(seconds=5)).alarms(patience=10))
     assert "No worker is alive" in said
 
 
@@ -124,3 +124,49 @@ async def test_a_look_back_ends_after_so_many_events(app: Ferryman, monkeypatch:
     assert (part.events, part.next) == ([], 2), (
         "nothing of ours among the newest three; the next look goes on from there"
     )
+
+
+@pytest.mark.contract("S5")
+async def test_few_that_live_among_many_are_listed_like_any_others(
+    db: Database, app: Ferryman, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with db.session() as tx:
+        ids = {
+            (state.value, number): await plant(tx, TASK, state, name=f"n{number % 2}", queue=f"q{number % 2}")
+            for number in range(4)
+            for state in TaskState
+        }
+        await plant(tx, TASK, READY, tenant="other")
+        await plant(tx, TASK, RUNNING, tenant="other")
+    for most in (10_000, 2):  # by the indexes of what lives, and by walking the ids
+        monkeypatch.setattr("ferryman.tasks.store.reads.LOOKED_MAX", most)
+        for state in TaskState:
+            wanted = [ids[state.value, number] for number in (3, 2, 1, 0)]
+            page = await app.tasks.list(state=state.value)
+            assert [task.id for task in page] == wanted, (most, state)
+            assert [task.id for task in await app.tasks.list(state=state.value, before=wanted[1])] == wanted[2:]
+            assert [task.id for task in await app.tasks.list(state=state.value, queue="q1", name="n1")] == wanted[::2]
+            assert [task.id for task in await app.tasks.list(state=state.value, limit=1)] == wanted[:1]
+            assert await app.tasks.list(state=state.value, queue="q1", name="n0") == []
+
+
+@pytest.mark.contract("S5", "K12")
+async def test_the_durable_calls_of_a_task_are_read_in_order_and_by_its_tenant_alone(app: Ferryman) -> None:
+    @app.task(name="walk")
+    async def walk(ctx: Context) -> None:
+        for name in ("first", "second", "third"):
+            await ctx.step(name, lambda: {"done": True})
+        await ctx.wait_event("word", timeout=timedelta(days=1))
+
+    made, beside = await app.tasks.create("walk"), await app.tasks.create("walk")
+    await app.tasks.send_event(made.id, "word", 1)
+    async with app.worker():
+        await app.tasks.end(made.id)
+    found = await app.tasks.steps(made.id)
+    assert [(each.kind, each.name, each.state) for each in found] == [
+        ("step", "first", "done"), ("step", "second", "done"), ("step", "third", "done"), ("event", "word", "done"),
+    ]  # fmt: skip
+    assert found[0].result == '{"done": true}'
+    assert beside.id != made.id
+    with pytest.raises(errors.TaskNotFound):
+        await app.of("other").tasks.steps(made.id)

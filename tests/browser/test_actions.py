@@ -2,8 +2,11 @@
 
 import pytest
 
+from ferryman import Ferryman
+from ferryman.http.serving import serving
 from ferryman.tasks.states import TaskState
-from tests.browser.conftest import House, Look
+from ferryman.testing import Cluster
+from tests.browser.conftest import House, Look, watched
 from tests.corpus.markup import MARKUP
 
 SOON = 15_000
@@ -102,6 +105,34 @@ async def test_actions_work_without_the_script(house: House) -> None:
     await page.reload()
     assert await page.locator("#said").count() == 0, "it is told once"
     await context.close()
+
+
+@pytest.mark.contract("S5", "S6")
+async def test_with_tokens_one_signs_in_first_and_out_at_the_end(house: House, cluster: Cluster) -> None:
+    async with cluster.database() as url, Ferryman(url) as app, serving(app, port=0) as served:
+        task = await app.tasks.create("anything", task_id="mine")
+        secret = (await app.tokens.create("desk", scopes=["write"])).text
+        context = await house.browser.new_context()
+        look = await watched(context, served.url)
+        page = await look.go("/tasks/mine")
+        assert "/login" in page.url
+        await page.get_by_label("Token").fill("fm_wrong")
+        await page.get_by_role("button", name="Sign in").click()
+        assert await page.get_by_role("alert").is_visible()
+        await page.get_by_label("Token").fill(secret)
+        await page.get_by_role("button", name="Sign in").click()
+        await page.wait_for_url("**/tasks/mine")
+        await page.get_by_role("button", name="Cancel").click()
+        await page.locator("#ask").get_by_role("button", name="Yes").click()
+        await page.locator("#said", has_text="Cancelled.").wait_for(timeout=SOON)
+        assert (await app.tasks.record(task.id)).state is TaskState.CANCELLED
+        assert await page.get_by_role("link", name="Watchdog").count() == 0, (
+            "what concerns all tenants is for operators"
+        )
+        await page.get_by_role("button", name="Sign out").click()
+        await page.wait_for_url("**/login*")
+        await context.close()
+        assert look.wrong == []
 
 
 @pytest.mark.contract("S5", "S6")

@@ -1,8 +1,12 @@
 """Every page, in a real browser: it loads, complains about nothing, fits a phone and can be read."""
 
-import pytest
+from dataclasses import dataclass
+from typing import Any, Literal
 
-from tests.browser.conftest import House, Look
+import pytest
+import pytest_asyncio
+
+from tests.browser.conftest import House, Look, watched
 from tests.browser.sight import READABLE
 
 PAGES = (
@@ -12,36 +16,65 @@ PAGES = (
 )  # fmt: skip
 
 
-@pytest.mark.contract("S5")
-async def test_every_page_loads_and_fits_a_phone(house: House, look: Look) -> None:
-    await look.page.set_viewport_size({"width": 360, "height": 740})
+SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+LANDMARKS: tuple[Literal["main", "banner", "search"], ...] = ("main", "banner", "search")
+NAMELESS = """() => [...document.querySelectorAll("a, button, input:not([type=hidden]), select, textarea")].filter((each) =>
+    each.checkVisibility() && !(each.innerText?.trim() || each.ariaLabel || each.labels?.length || each.title))
+    .map((each) => each.outerHTML)"""
+
+
+@dataclass
+class Seen:
+    """What one visit of a page showed."""
+
+    headings: int
+    landmarks: list[int]
+    nameless: list[str]
+    width: int
+    faint: dict[str, list[Any]]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def survey(house: House) -> dict[str, Seen]:
+    """Every page, visited once: on a phone, in light and in dark; nothing may go wrong on the way."""
+    context = await house.browser.new_context(viewport={"width": 360, "height": 740}, reduced_motion="reduce")
+    look = await watched(context, house.url)
+    seen = {}
     for path in PAGES:
         page = await look.go(path.format(**house.parts))
-        assert await page.locator("h1").count() == 1, path
-        assert await page.evaluate("document.documentElement.scrollWidth") <= 360, path
-
-
-@pytest.mark.contract("S5")
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_text_can_be_read_in_light_and_dark(house: House, look: Look, scheme: str) -> None:
-    await look.page.emulate_media(color_scheme="dark" if scheme == "dark" else "light", reduced_motion="reduce")
-    for path in ("/", "/tasks", "/tasks/{order}", "/tasks/{broken}", "/queues", "/watchdog", "/docs"):
-        page = await look.go(path.format(**house.parts))
-        assert await page.evaluate(READABLE) == [], (path, scheme)
-
-
-@pytest.mark.contract("S5")
-async def test_a_page_has_landmarks_and_names_for_everything_that_can_be_used(house: House, look: Look) -> None:
-    for path in ("/", "/tasks", "/tasks/{order}", "/schedules", "/queues", "/login"):
-        page = await look.go(path.format(**house.parts))
-        for landmark in ("main", "navigation", "banner", "search"):
-            assert await page.get_by_role(landmark).count() >= 1, (path, landmark)
-        nameless = await page.evaluate(
-            """() => [...document.querySelectorAll("a, button, input:not([type=hidden]), select, textarea")].filter((each) =>
-                each.checkVisibility() && !(each.innerText?.trim() || each.ariaLabel || each.labels?.length || each.title))
-                .map((each) => each.outerHTML)"""
+        faint = {}
+        for scheme in SCHEMES:
+            await page.emulate_media(color_scheme=scheme)
+            faint[str(scheme)] = await page.evaluate(READABLE)
+        seen[path] = Seen(
+            await page.locator("h1").count(),
+            [await page.get_by_role(landmark).count() for landmark in LANDMARKS],
+            await page.evaluate(NAMELESS),
+            await page.evaluate("document.documentElement.scrollWidth"),
+            faint,
         )
-        assert nameless == [], path
+    await context.close()
+    assert look.wrong == []
+    return seen
+
+
+@pytest.mark.contract("S5")
+async def test_every_page_loads_and_fits_a_phone(survey: dict[str, Seen]) -> None:
+    assert {path: seen.headings for path, seen in survey.items()} == dict.fromkeys(PAGES, 1)
+    assert {path: seen.width for path, seen in survey.items() if seen.width > 360} == {}
+
+
+@pytest.mark.contract("S5")
+@pytest.mark.parametrize("scheme", SCHEMES)
+async def test_text_can_be_read_in_light_and_dark(survey: dict[str, Seen], scheme: str) -> None:
+    assert {path: seen.faint[scheme] for path, seen in survey.items() if seen.faint[scheme]} == {}
+
+
+@pytest.mark.contract("S5")
+async def test_a_page_has_landmarks_and_names_for_everything_that_can_be_used(survey: dict[str, Seen]) -> None:
+    without = {path: seen.landmarks for path, seen in survey.items() if 0 in seen.landmarks}
+    assert without == {"/login": [1, 1, 0]}, "who is not signed in has nothing to search in"
+    assert {path: seen.nameless for path, seen in survey.items() if seen.nameless} == {}
 
 
 @pytest.mark.contract("S5")

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from ferryman.dashboard import spelling
-from ferryman.dashboard.page import local
+from ferryman.http.routes.session import local
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 

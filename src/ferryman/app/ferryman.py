@@ -60,6 +60,7 @@ class Ferryman(Declarations, Declares):
         self._given_doorbell = doorbell
         self._codec = codec
         self._opened: wiring.Opened | None = None
+        self._watching: Watching | None = None
 
     # Opening and closing
 
@@ -89,6 +90,9 @@ class Ferryman(Declarations, Declares):
 
     async def close(self) -> None:
         """Let go of everything that was opened."""
+        watching, self._watching = self._watching, None
+        if watching is not None:
+            await watching.close()
         opened, self._opened = self._opened, None
         if opened is not None:
             await opened.close()
@@ -170,8 +174,10 @@ class Ferryman(Declarations, Declares):
     @property
     def watching(self) -> Watching:
         """The watchdog's view of all tenants."""
-        opened = self._open
-        return Watching(opened.database, lambda: wiring.rules(opened), interval=self.settings.worker.watchdog_interval)
+        if self._watching is None:
+            opened, interval = self._open, self.settings.worker.watchdog_interval
+            self._watching = Watching(opened.database, lambda: wiring.rules(opened), interval=interval)
+        return self._watching
 
     @property
     def tokens(self) -> Tokens:

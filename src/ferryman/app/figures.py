@@ -10,7 +10,6 @@ next one wait longer, so that figures of a large backlog cost a bounded part of 
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +18,7 @@ from datetime import datetime, timedelta
 
 from ferryman.app.doctor import work
 from ferryman.app.doctor.report import BAD, Reading
+from ferryman.app.shared import Shared
 from ferryman.kernel import db
 from ferryman.kernel.pool import Database, spoken
 
@@ -27,10 +27,10 @@ _LIVE = db.load("ferryman.app", "figures/live")
 _END = db.load("ferryman.app", "figures/end")
 
 EVERY = 1.0
-SHARE = 20  # a look may take one part in so many of the time
 SPAN = timedelta(minutes=10)
 BACKLOG = 100_000  # how far the first look goes back in the log
 ALARMS_EVERY = 5.0
+PATIENCE = 0.05
 BEHIND = timedelta(seconds=2)  # seconds younger than this are not counted in full yet
 RECENT = timedelta(seconds=5)
 
@@ -102,35 +102,36 @@ class Counting:
         """Count what the pool's database holds; `interval` is the watchdog's, whose silence is an alarm."""
         self._db = db
         self._interval = interval
-        self._clock = clock
-        self._turn = asyncio.Lock()
         self._last: _Look | None = None
-        self._due = 0.0
-        self._alarms: Sequence[Reading] = ()
-        self._alarms_due = 0.0
+        self._looks = Shared(self._look, every=EVERY, clock=clock)
+        self._alarms = Shared(self._alarm, every=ALARMS_EVERY, clock=clock)
 
     async def of(self, tenant: str) -> Figures:
         """Return the figures of a tenant, a second old at most if looking is quick."""
-        async with self._turn:
-            if self._last is None or self._clock() >= self._due:
-                begun = self._clock()
-                with spoken():
-                    async with self._db.session() as tx:
-                        self._last = await _look(tx, self._last)
-                took = self._clock() - begun
-                self._due = begun + max(EVERY, took * SHARE)
-            return _figures(self._last, tenant)
+        return _figures(await self._looks.get(), tenant)
 
-    async def alarms(self) -> Sequence[Reading]:
-        """Return what somebody should do something about, of all tenants: for operators."""
-        async with self._turn:
-            if self._clock() >= self._alarms_due:
-                begun = self._clock()
-                with spoken():
-                    async with self._db.session() as tx:
-                        self._alarms = await _alarms(tx, interval=self._interval)
-                self._alarms_due = begun + max(ALARMS_EVERY, (self._clock() - begun) * SHARE)
-            return self._alarms
+    async def alarms(self, *, patience: float = PATIENCE) -> Sequence[Reading]:
+        """Return what somebody should do something about, of all tenants: for operators.
+
+        What takes longer than the patience is told to who asks next.
+        """
+        return await self._alarms.soon((), patience=patience)
+
+    async def close(self) -> None:
+        """Look no more."""
+        await self._looks.close()
+        await self._alarms.close()
+
+    async def _look(self) -> _Look:
+        with spoken():
+            async with self._db.session() as tx:
+                self._last = await _look(tx, self._last)
+        return self._last
+
+    async def _alarm(self) -> Sequence[Reading]:
+        with spoken():
+            async with self._db.session() as tx:
+                return await _alarms(tx, interval=self._interval)
 
 
 async def _look(tx: db.Tx, last: _Look | None) -> _Look:

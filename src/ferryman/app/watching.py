@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from ferryman.app.doctor import work
 from ferryman.app.doctor.report import Reading
+from ferryman.app.shared import Shared
 from ferryman.kernel import db
 from ferryman.kernel.pool import Database, spoken
 from ferryman.kernel.watchdog import Rule
@@ -17,6 +18,7 @@ from ferryman.tasks.intake.read import WorkerRecord
 _OVERDUE = db.load("ferryman.app", "watching/overdue")
 
 OVERDUE_MAX = 100
+LOOK_EVERY = 4.0
 
 # What rules write as the reason when they end something or bring it back.
 CODES = (
@@ -42,13 +44,21 @@ class Watching:
         self._db = db
         self._rules = rules
         self._interval = interval
+        self._looks = Shared(self._look, every=LOOK_EVERY)
 
     def rules(self) -> Sequence[Rule]:
         """Return every rule of every domain."""
         return sorted(self._rules(), key=lambda rule: rule.name)
 
     async def look(self) -> Watched:
-        """Read how the watch stands."""
+        """Return how the watch stands; all who ask within some seconds share one look."""
+        return await self._looks.get()
+
+    async def close(self) -> None:
+        """Look no more."""
+        await self._looks.close()
+
+    async def _look(self) -> Watched:
         with spoken():
             async with self._db.session() as tx:
                 readings = await work.watchdog(tx, interval=self._interval)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from fastapi import APIRouter, FastAPI
+from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 
 from ferryman.dashboard.live import Live
@@ -24,9 +26,19 @@ PAGES: Sequence[APIRouter] = (
 )
 
 
+class Files(StaticFiles):
+    """Files whose address changes with their content (see `page.asset`), so that a browser asks for each once."""
+
+    def file_response(self, *given: Any, **named: Any) -> Response:
+        """Let the browser keep it."""
+        answer = super().file_response(*given, **named)
+        answer.headers["Cache-Control"] = "public, max-age=31536000, immutable"
+        return answer
+
+
 def attach(web: FastAPI) -> None:
     """Serve the dashboard from a server that has an app and a guard."""
     web.state.live = Live(web.state.ferryman)
-    web.mount("/static", StaticFiles(packages=[("ferryman.dashboard", "static")]), name="static")
+    web.mount("/static", Files(packages=[("ferryman.dashboard", "static")]), name="static")
     for router in PAGES:
         web.include_router(router, include_in_schema=False)

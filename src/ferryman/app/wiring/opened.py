@@ -108,6 +108,7 @@ class Opened:
 
     async def close(self) -> None:
         """Let go, doors first."""
+        await self.counting.close()
         self.tokens.close()
         await self.tasks.close()
         await self.agents.close()

@@ -7,8 +7,9 @@ from typing import Annotated
 from fastapi import Form, Request, Response
 from starlette.responses import RedirectResponse, StreamingResponse
 
-from ferryman.dashboard.page import THEMES, asset, back, local, pages, render
+from ferryman.dashboard.page import THEMES, asset, back, pages, render
 from ferryman.http.callers import Reading
+from ferryman.http.routes.session import local
 
 router = pages()
 
@@ -18,7 +19,7 @@ YEAR = 365 * 86400
 @router.get("/login")
 async def login(request: Request, to: str = "/", failed: str = "") -> Response:
     """Ask for a token."""
-    return render(request, None, "login.html", to=local(to), failed=bool(failed))
+    return render(request, None, "login.html", here="login", to=local(to), failed=bool(failed))
 
 
 @router.get("/live")

@@ -7,17 +7,21 @@ from uuid import UUID
 
 from ferryman.kernel.db import Row, Tx, load, many, one
 from ferryman.tasks.model import TaskRecord
-from ferryman.tasks.states import TaskState
+from ferryman.tasks.states import TASK, TaskState
 
 _GET = load("ferryman.tasks", "tasks/get")
 _NAMED = load("ferryman.tasks", "tasks/named")
 _LIST = load("ferryman.tasks", "tasks/list")
+_LIST_LIVE = load("ferryman.tasks", "tasks/list_live")
 _FINISHED = load("ferryman.tasks", "tasks/finished")
 _REASONS = load("ferryman.tasks", "tasks/reasons")
 _DEPTH = load("ferryman.tasks", "tasks/depth")
 _QUEUES = load("ferryman.tasks", "tasks/queues")
 _ORPHANS = load("ferryman.tasks", "tasks/orphans")
 _EXPLAIN = load("ferryman.tasks", "tasks/explain")
+
+LIVE = frozenset(state.value for state in TaskState if state not in TASK.terminal)
+LOOKED_MAX = 10_000
 
 
 def record(row: Row) -> TaskRecord:
@@ -48,8 +52,12 @@ async def list_page(
     tx: Tx, *, tenant: str, state: str | None, queue: str | None, name: str | None, before: UUID | None, limit: int
 ) -> list[TaskRecord]:
     """Read a page of a tenant's tasks, newest first."""
-    rows = await many(tx, _LIST, tenant=tenant, state=state, queue=queue, name=name, before=before, limit=limit)
-    return [record(row) for row in rows]
+    asked = {"tenant": tenant, "state": state, "queue": queue, "name": name, "before": before, "limit": limit}
+    if state in LIVE:
+        rows = await many(tx, _LIST_LIVE, most=LOOKED_MAX, **asked)
+        if rows[0]["looked"] < LOOKED_MAX:
+            return [record(row) for row in rows if row["id"] is not None]
+    return [record(row) for row in await many(tx, _LIST, **asked)]
 
 
 async def finished(tx: Tx, ids: Collection[UUID], *, tenant: str) -> Sequence[Row]:
