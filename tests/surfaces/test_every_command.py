@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from ferryman.cli import boundary, exits, program
+from ferryman.http import problems
+from ferryman.kernel import errors
 from tests.surfaces import ferry
 from tools import commands
 
@@ -92,6 +94,18 @@ def test_an_option_that_is_not_there_is_refused_in_one_line(
     assert (code, said.out) == (exits.USAGE, "")
     assert "--nonsense" in said.err
     assert len(said.err.splitlines()) == 1
+
+
+# Of requests over HTTP alone; and a source that an app lacks is not found by who names it here.
+ELSEWHERE = (errors.RouteUnknown, errors.RequestInvalid, errors.IngestUnknownSource)
+
+
+def test_an_error_has_the_exit_code_of_its_kind() -> None:
+    """As HTTP tells not found, conflicts and wrong requests apart, so do exit codes."""
+    kinds = {404: exits.NOT_FOUND, 409: exits.CONFLICT, 422: exits.USAGE}
+    told = {each: exits.of(each("")) for each in problems.STATUS if each not in ELSEWHERE}
+
+    assert {each: code for each, code in told.items() if kinds.get(problems.STATUS[each], code) != code} == {}
 
 
 def test_the_help_names_every_exit_code() -> None:
