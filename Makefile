@@ -12,13 +12,16 @@ READY := $(VENV)/.ready
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fmt contracts bite bench pictures docs clean
+.PHONY: help demo dashboard test check fmt contracts bite bench pictures docs site clean
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(READY) ## Run the story that shows everything working together
 	@$(BIN)/ferryman demo $(ARGS)
+
+dashboard: $(READY) ## Show what the demo left in the dashboard, until Ctrl-C
+	@$(BIN)/ferryman dev --demo $(ARGS)
 
 # Three tests at once for two cores: many wait for a lease, a clock or a process. Groups share what is costly to start: a browser.
 test: $(READY) ## Run the whole test suite (ARGS="-k lease" narrows it)
@@ -52,6 +55,9 @@ pictures: $(READY) ## Take the pictures of the dashboard in docs/ anew
 
 docs: $(READY) ## Write the generated pages of docs/ anew
 	@$(BIN)/python -m tools.pages
+
+site: $(READY) ## Make a site of the documentation, in site/
+	@$(BIN)/python -m tools.site $(ARGS)
 
 clean: ## Remove what was made here
 	@rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist site

@@ -4,6 +4,7 @@ docs/schema.sql      all that the migrations make, as PostgreSQL itself tells it
 docs/machines/*.md   each lifecycle: its diagram, its moves, and what ends each live state
 docs/reference.md    the public names, settings, metrics and error codes
 docs/openapi.json    what the server answers
+docs/cli.md          every command, and what it takes
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from ferryman.kernel import errors, migrate
 from ferryman.kernel.machine import Machine
 from ferryman.relays.states import DELIVERY, WEBHOOK
 from ferryman.tasks.states import SCHEDULE, TASK
-from tools import reference
+from tools import commands, reference
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -131,6 +132,7 @@ PAGES: dict[str, Callable[[], str]] = {
     **{f"docs/machines/{machine.table}.md": partial(lifecycle, machine) for machine in ingest.MACHINES},
     "docs/reference.md": reference.page,
     "docs/openapi.json": openapi,
+    "docs/cli.md": commands.page,
 }
 
 

@@ -25,6 +25,7 @@ import pytest
 from ferryman.app.embedded import keeper, place
 from ferryman.app.embedded.locks import Lock
 from tests.docs import curl
+from tests.surfaces import ferry
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 BLOCK = re.compile(r"^```(?P<kind>python|console)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -81,9 +82,13 @@ def type_in(block: Block) -> None:
     """Run the commands of a console block; each must succeed."""
     for line in block.code.splitlines():
         if line.startswith(PROMPT):
-            command = [sys.executable, "-m", "ferryman.cli", *shlex.split(line.removeprefix(PROMPT))]
-            ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
-            assert ended.returncode == 0, f"{line}\n{ended.stdout}{ended.stderr}"
+            words = shlex.split(line.removeprefix(PROMPT))
+            ran = ferry.run(*words, url=None, given="", cwd=Path.cwd(), patience=PATIENCE_SECONDS, **_settings())
+            assert ran.code == 0, f"{line}\n{ran.out}{ran.err}"
+
+
+def _settings() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name.startswith("FERRYMAN_")}
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import pytest
 
 import ferryman
 from ferryman import testing
-from ferryman.tasks.states import TASK
 from tools import reference
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -17,7 +16,3 @@ def test_the_reference_is_what_the_code_says() -> None:
 @pytest.mark.parametrize("name", [*ferryman.__all__, *testing.__all__])
 def test_every_public_name_is_in_the_docs(name: str) -> None:
     assert f"### {name}\n" in (ROOT / "docs/reference.md").read_text(encoding="utf-8")
-
-
-def test_the_front_page_draws_the_declared_machine() -> None:
-    assert f"```mermaid\n{TASK.mermaid()}```" in (ROOT / "README.md").read_text(encoding="utf-8")

@@ -8,6 +8,7 @@ import pytest
 from ferryman import Ferryman
 from ferryman.cli import exits
 from ferryman.cli.demo import story
+from ferryman.cli.demo.depot import PARCELS, STORMS
 from ferryman.cli.demo.hands import Hands
 from ferryman.cli.demo.stage import Stage
 from ferryman.cli.demo.tale import Tale
@@ -32,7 +33,7 @@ def left_behind(url: str) -> list[psutil.Process]:
     return found
 
 
-@pytest.mark.contract("K17", "K4", "K16", "T11", "T17", "T19", "C11")
+@pytest.mark.contract("S1", "K17", "K4", "K16", "T11", "T17", "T19", "C11", "B3", "I6", "I9")
 async def test_the_story_holds_and_leaves_nothing_behind(db: Database, database_url: str) -> None:
     ran = ferry.run("demo", "--json", url=database_url, patience=PATIENCE_SECONDS)
 
@@ -44,6 +45,13 @@ async def test_the_story_holds_and_leaves_nothing_behind(db: Database, database_
     assert ran.json["most_at_once"] == 3
     assert (ran.json["steps"], ran.json["step_calls"]) == (5, 5)
     assert ran.json["fenced"] >= 1
+    assert ran.json["commands"] == {"completed": 2}
+    assert ran.json["batches"] == {"failed": 1, "partial": 1}
+    assert set(ran.json["slices"]) == {"succeeded"}
+    assert ran.json["parcels"] == ran.json["parcels_there"] == ran.json["records"] == len(PARCELS)
+    assert ran.json["refusals"] >= len(STORMS)
+    assert ran.json["breakdowns"] >= 1
+    assert ran.json["live"] == 0
     assert ran.json["lost_leases"] == 3
     assert left_behind(database_url) == []
     async with db.session() as tx:

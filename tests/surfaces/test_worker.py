@@ -1,4 +1,4 @@
-"""`ferryman worker` and `ferryman dev`: processes that are told to stop."""
+"""`ferryman worker`: a process that is told to stop."""
 
 import asyncio
 import json
@@ -95,16 +95,3 @@ def test_a_worker_answers_prometheus_and_logs_json(database_url: str) -> None:
     said = json.loads(lines[-1])
     assert said["queues"] == ["default"]
     assert said["level"] == "info"
-
-
-def test_dev_says_where_it_is_and_drains(database_url: str) -> None:
-    with ferry.running("dev", "--app", "shop:app", url=database_url) as dev:
-        ferry.read_until(dev.stderr, "Running.")
-        created = ferry.run("task", "create", "greet", '{"name": "Ada"}', "--wait", url=database_url)
-        dev.send_signal(signal.SIGINT)
-        out, err = dev.communicate(timeout=ferry.PATIENCE_SECONDS)
-
-    assert created.out == '"Hello, Ada"\n'
-    assert dev.returncode == 0
-    assert "cross, fall, greet" in out
-    assert "goodbye" in err

@@ -15,11 +15,18 @@ CONFLICT: Final = 5
 TIMED_OUT: Final = 6
 INTERRUPTED: Final = 130
 
-TOLD: Final = (
-    "Exit codes: 0 done; 1 the doctor found something, the task did not succeed, or the worker broke; "
-    "2 wrong usage, nothing was done; 3 the database cannot be reached or used; 4 not found; "
-    "5 in conflict with what exists; 6 waited long enough; 130 interrupted."
-)
+MEANINGS: Final = {
+    OK: "done",
+    FAILED: "the doctor found something, the task did not succeed, the story did not hold, or the worker broke",
+    USAGE: "wrong usage, nothing was done",
+    DATABASE: "the database cannot be reached or used",
+    NOT_FOUND: "not found",
+    CONFLICT: "in conflict with what exists",
+    TIMED_OUT: "waited long enough",
+    INTERRUPTED: "interrupted",
+}
+
+TOLD: Final = "Exit codes: " + "; ".join(f"{code} {says}" for code, says in MEANINGS.items()) + "."
 
 _CODES: Final[tuple[tuple[type[errors.FerrymanError], int], ...]] = (
     (errors.DatabaseUnavailable, DATABASE),
@@ -59,7 +66,18 @@ _CODES: Final[tuple[tuple[type[errors.FerrymanError], int], ...]] = (
     (errors.TaskQueueFull, CONFLICT),
     (errors.ScheduleBusy, CONFLICT),
     (errors.InvalidTransition, CONFLICT),
+    (errors.TaskAlreadyLive, CONFLICT),
+    (errors.TurnRefused, CONFLICT),
+    (errors.TurnLost, CONFLICT),
+    (errors.AsyncTaskEnded, CONFLICT),
+    (errors.IngestCursorMoved, CONFLICT),
+    (errors.PayloadSealed, CONFLICT),
     (errors.QueueInvalid, USAGE),
+    (errors.AgentInvalidRequest, USAGE),
+    (errors.CommandUnknownType, USAGE),
+    (errors.CapabilityUnknown, USAGE),
+    (errors.TaskInvalidResult, USAGE),
+    (errors.TaskWaitTooLong, USAGE),
     (errors.BatchRefused, USAGE),
     (errors.TaskInvalidPayload, USAGE),
     (errors.TaskInvalidRequest, USAGE),

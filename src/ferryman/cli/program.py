@@ -10,8 +10,8 @@ from ferryman.cli import exits
 from ferryman.cli.version import told
 
 COMMANDS = {
-    "demo": "Watch a story: schedules, limits, workflows, commands, killed workers. Under a minute.",
-    "dev": "Everything in one process, on an embedded PostgreSQL of this directory.",
+    "demo": "Watch a story of all five domains, with killed workers. About a minute.",
+    "dev": "Everything in one process, dashboard too, on an embedded PostgreSQL of this directory.",
     "worker": "Run an app's tasks until told to stop.",
     "server": "Serve HTTP and the dashboard until told to stop.",
     "migrate": "Bring the tables up to this version.",
@@ -26,7 +26,9 @@ COMMANDS = {
     "token": "Make tokens for HTTP and the dashboard, show and revoke them.",
     "explain": "Say why something is not running, and what ends it.",
     "events": "Show what happens, as it happens.",
+    "top": "Watch throughput, queues, workers and alarms on one screen.",
     "doctor": "Look at everything that is worth knowing at 3 a.m.",
+    "bench": "Measure how fast it is on your own database.",
     "config": "Show every setting, its value and where it came from.",
     "version": "Show the version.",
 }

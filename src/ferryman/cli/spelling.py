@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
+from contextlib import suppress
 from datetime import UTC, datetime
+from pathlib import Path
 
 
 def clean(text: str) -> str:
@@ -27,3 +31,14 @@ def seconds(value: float) -> str:
         return f"{value:.1f} s"
     minutes = value / 60
     return f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.0f} h"
+
+
+def called() -> str:
+    """Return how this program is called from here, so that what is shown can be typed."""
+    found = shutil.which("ferryman")
+    here = Path(sys.argv[0])
+    if here.name != "ferryman" or (found is not None and Path(found).resolve() == here.resolve()):
+        return "ferryman"
+    with suppress(ValueError):
+        return str(here.absolute().relative_to(Path.cwd()))
+    return str(here)

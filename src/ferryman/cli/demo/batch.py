@@ -57,7 +57,7 @@ async def forking(stage: Stage) -> None:
     left = sum(each["status"] == "canceled" for each in result["results"])
     stage.tale.hold(
         result["status"] == "failed" and result["results"][SLOW]["status"] == "canceled",
-        f"with fail_fast: back after {took * 1000:.0f} ms, {left} of the others were stopped",
+        f"with fail_fast: back after {took * 1000:.0f} ms; {left} that had not ended {'was' if left == 1 else 'were'} stopped",
     )
 
 

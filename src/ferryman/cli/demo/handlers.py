@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from ferryman.app.ferryman import Ferryman
-from ferryman.cli.demo import assistant, batch, novel
+from ferryman.cli.demo import assistant, batch, harvest, novel
 from ferryman.tasks.work.context import Context
 
 # The address comes from the environment: the story gives its worker processes the one it uses.
 app = Ferryman()
 assistant.register(app)
 batch.register(app)
+harvest.declare(app)
 
 STEPS = 10
 THOUGHT_SECONDS = 0.2

@@ -54,9 +54,10 @@ class Hand:
 class Hands:
     """All worker processes of the story."""
 
-    def __init__(self, url: str, schema: str) -> None:
-        """Let them work on one database."""
-        self._environ = {**os.environ, "FERRYMAN_DATABASE_URL": url, "FERRYMAN_SCHEMA": schema}
+    def __init__(self, url: str, schema: str, **environ: str) -> None:
+        """Let them work on one database; `environ` is what else they are told."""
+        named = {"FERRYMAN_DATABASE_URL": url, "FERRYMAN_SCHEMA": schema, "FERRYMAN_INGEST__LEASE": f"{LEASE_SECONDS}s"}
+        self._environ = {**os.environ, **named, **environ}
         self._environ["PYTHONPATH"] = os.pathsep.join(part for part in sys.path if part)
         self._hands: list[Hand] = []
 

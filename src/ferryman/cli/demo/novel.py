@@ -1,4 +1,4 @@
-"""A novel is written by command (C11): a character is designed, related and given an arc, and a reviewer has his say.
+"""A novel is written by command (C11): a schedule asks for characters; each is designed, related, given an arc, and reviewed.
 
 The flow is that of source 001, with rules in the place of models, so that it runs anywhere and ends the same each time. A
 design that the reviewer gives less than 7.5 is made anew, three times at most.
@@ -6,10 +6,14 @@ design that the reviewer gives less than 7.5 is made anew, three times at most.
 
 from __future__ import annotations
 
+import asyncio
+import time
+from collections.abc import Sequence
 from typing import Any
 
 from ferryman.app.ferryman import Ferryman
-from ferryman.cli.demo.stage import PATIENCE_SECONDS, Stage
+from ferryman.app.schedules import Schedule
+from ferryman.cli.demo.stage import LOOK_SECONDS, PATIENCE_SECONDS, Stage
 from ferryman.commands.intake.read import Story
 from ferryman.commands.model import Command, Fact, Message, Result
 from ferryman.commands.states import AsyncTaskStatus, CommandStatus
@@ -29,6 +33,17 @@ def write(app: Ferryman) -> None:
     app.on_result("Character.Design.Generated")(designed)
     app.capability("Review.Quality.Evaluation")(review)
     app.on_result("Review.Quality.Evaluated")(reviewed)
+
+    @app.task
+    async def commission(kind: str) -> str:
+        """Ask for a character by command; however often the schedule fires, it is one command."""
+        sent = await app.commands.send(
+            "Character.Request",
+            {"character_type": kind, "existing": ["Ishmael"]},
+            session_id="novel-1",
+            idempotency_key=kind,
+        )
+        return str(sent.id)
 
 
 async def character(command: Command) -> list[Message]:
@@ -84,17 +99,12 @@ async def reviewed(result: Result) -> list[Fact | Message]:
 
 
 async def directing(stage: Stage) -> None:
-    """Two commands, each with everything that comes of it."""
-    stage.tale.act("A novel: two commands, each starts three capabilities, and a reviewer sends designs back")
+    """Two commands, each sent by a task of a schedule, with everything that comes of them."""
+    stage.tale.act("A schedule's task sends a command; it starts three capabilities, and a reviewer sends designs back")
     kinds = {"heroine": "Character.Confirmed", "villain": "Character.Failed"}
-    sent = {
-        kind: await stage.app.commands.send(
-            "Character.Request", {"character_type": kind, "existing": ["Ishmael"]}, session_id="novel-1", idempotency_key=kind
-        )
-        for kind in kinds
-    }  # fmt: skip
+    sent = await _commissioned(stage, list(kinds))
     for kind, verdict in kinds.items():
-        command = await stage.app.commands.wait(sent[kind].id, timeout=PATIENCE_SECONDS)
+        command = await stage.app.commands.wait(sent[kind], timeout=PATIENCE_SECONDS)
         story = await stage.app.commands.story(command.id)
         stage.tale.tell(f"{kind}: {' → '.join(_told(story))}")
         scores = [event.data for event in story.events if event.subject_name == "Review.Quality.Evaluated"]
@@ -105,6 +115,34 @@ async def directing(stage: Stage) -> None:
             and [task.status for task in story.tasks] == [AsyncTaskStatus.COMPLETED] * (2 + 2 * TRIES),
             f"{command.status.value} after {len(story.tasks)} async tasks and {len(scores)} reviews: {verdict}",
         )
+
+
+async def _commissioned(stage: Stage, kinds: Sequence[str]) -> dict[str, str]:
+    """Let a schedule for each kind fire, and return the commands that its tasks have sent."""
+    schedules = stage.app.schedules
+    made = {kind: await schedules.create("commission", every=1, schedule_id=kind, kind=kind) for kind in kinds}
+    sent = {kind: await _first(stage, schedule) for kind, schedule in made.items()}
+    for schedule in made.values():
+        await schedule.delete(reason="the characters are commissioned")
+    fired = len(await stage.app.tasks.list(name="commission"))
+    stage.measured.fired_tasks += fired
+    stage.measured.firings += fired
+    told = ", ".join(f"{kind} {id[-6:]}" for kind, id in sent.items())
+    stage.tale.tell(
+        f"{len(made)} schedules fired {fired} times, and {len(set(sent.values()))} commands were sent: {told}"
+    )
+    return sent
+
+
+async def _first(stage: Stage, schedule: Schedule) -> str:
+    """Wait for the first task of a schedule, and return what it answers."""
+    until = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < until:
+        if fired := await schedule.firings(limit=100):
+            handle = await stage.app.tasks.get(fired[-1].id)
+            return str(await handle.result(timeout=PATIENCE_SECONDS))
+        await asyncio.sleep(LOOK_SECONDS)
+    raise TimeoutError("the schedule did not fire")
 
 
 def _told(story: Story) -> list[str]:

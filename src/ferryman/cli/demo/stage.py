@@ -11,6 +11,7 @@ from uuid import UUID
 
 from ferryman.app.ferryman import Ferryman
 from ferryman.app.handle import Handle
+from ferryman.cli.demo.depot import Depot
 from ferryman.cli.demo.hands import Hand, Hands
 from ferryman.cli.demo.tale import Tale
 from ferryman.kernel import db
@@ -37,6 +38,10 @@ class Measured:
     limited: int = 0
     most_at_once: int = 0
     fenced: int = 0
+    parcels: int = 0
+    parcels_there: int = 0
+    refusals: int = 0
+    breakdowns: int = 0
     tasks_per_second: float = 0.0
 
 
@@ -47,6 +52,7 @@ class Stage:
     app: Ferryman
     hands: Hands
     tale: Tale
+    depot: Depot = field(default_factory=Depot)
     measured: Measured = field(default_factory=Measured)
 
     async def now(self) -> datetime:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from ferryman.cli.demo import agents, batch, births, deaths, ends, novel, waits
+from ferryman.cli.demo import agents, batch, births, deaths, ends, harvest, novel, waits
 from ferryman.cli.demo.stage import Stage
 from ferryman.kernel import errors
 from ferryman.tasks.intake import read
@@ -56,6 +56,6 @@ ACTS: tuple[Act, ...] = (
     ends.stumbling, ends.timing_out, ends.cancelling,
     waits.approving, waits.limiting,
     novel.directing,
-    deaths.killing, deaths.surviving, agents.researching, batch.forking, deaths.freezing,
+    deaths.killing, deaths.surviving, agents.researching, batch.forking, harvest.harvesting, deaths.freezing,
     crowding,
 )  # fmt: skip

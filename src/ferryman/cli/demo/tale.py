@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from textwrap import wrap
 
@@ -52,10 +52,20 @@ class Tale:
         told = wrap(clean(text), self._console.width, subsequent_indent=indent, break_on_hyphens=False)
         self._console.print("\n".join(told), style=style)
 
+    @property
+    def fancy(self) -> bool:
+        """Whether there are more characters than those of ASCII."""
+        return self._console.encoding.lower().startswith("utf")
+
+    def draw(self, lines: Sequence[str]) -> None:
+        """Show a picture, as it is."""
+        for line in lines:
+            self._console.print(f"            {clean(line)}", style="cyan", soft_wrap=True)
+
     def verdict(self) -> int:
         """Say whether all of it held, and return the exit code for that."""
         if not self.broken:
-            self.plain("All of it held. Try `ferryman dev` next.")
+            self.plain("All of it held.")
             return exits.OK
         self.plain(f"{len(self.broken)} did not hold:", style="bold red")
         for text in self.broken:

@@ -57,8 +57,8 @@ async def rewind(
         if row["endpoint"] == endpoint and row["operation"] == operation and row["kind"] == kind
     ]
     if len(rows) != 1:
-        got = f"There are {len(rows)} cursors" if rows else "There is no cursor"
-        raise errors.IngestNotFound(f"{got} of {source}/{endpoint} {operation} that count by {kind.lower()}.")
+        got, verb = (f"There are {len(rows)} cursors", "count") if rows else ("There is no cursor", "counts")
+        raise errors.IngestNotFound(f"{got} of {source}/{endpoint} {operation} that {verb} by {kind.lower()}.")
     if not await coverage.rewind(tx, rows[0]["id"], tenant=tenant, position=position, reason=told):
         raise errors.IngestInvalidRequest(
             "to: expected a place behind the cursor: it only goes back by a rewind.", field="to"

@@ -1,0 +1,113 @@
+"""How a snapshot looks in a terminal; nothing here asks or waits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from ferryman.app.figures import BORN, CANCELLED, FAILED, STARTED, SUCCEEDED
+from ferryman.cli.spelling import clean, moment, seconds
+from ferryman.cli.top.keys import Keys
+from ferryman.cli.top.snapshot import LATELY, Snapshot
+
+LEVELS = " ▁▂▃▄▅▆▇█"
+SPAN = 60
+SHOWN = {BORN: "created", STARTED: "started", SUCCEEDED: "succeeded", FAILED: "failed", CANCELLED: "cancelled"}
+STYLES = {FAILED: "red", SUCCEEDED: "green"}
+# Lines that are always there: heads, throughput, keys.
+FIXED = 18
+
+
+def draw(shown: Snapshot, *, keys: Keys | None = None, trouble: str = "", height: int = 200) -> RenderableType:
+    """Draw the whole screen; tables are cut to what fits into its height."""
+    room = max(3, (height - FIXED - len(shown.alarms)) // 2)
+    return Group(
+        _head(shown, keys),
+        *([Text(f"The database is away, and looked for: {clean(trouble)}", style="bold red")] if trouble else []),
+        _throughput(shown),
+        _queues(shown, room),
+        _workers(shown, room),
+        *_alarms(shown),
+        *([Text("q leave   p hold   + - how often", style="dim")] if keys is not None else []),
+    )
+
+
+def sparkline(values: Sequence[int]) -> str:
+    """Draw counts as one line of bars; the highest fills its cell."""
+    most = max(values, default=0)
+    # What is there is seen, however little it is beside the rest.
+    return "".join(LEVELS[0 if not value else max(1, value * 8 // most)] for value in values)
+
+
+def _head(shown: Snapshot, keys: Keys | None) -> Text:
+    figures = shown.figures
+    head = Text.assemble(("ferryman", "bold"), f"  tenant {clean(shown.tenant)}  {moment(figures.at)}")
+    if keys is not None:
+        head.append("  held still" if keys.still else f"  every {seconds(keys.every.total_seconds())}", style="dim")
+    return head
+
+
+def _table(*columns: str, title: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold", title=title, title_justify="left")
+    for number, column in enumerate(columns):
+        table.add_column(column, justify="left" if number == 0 else "right")
+    return table
+
+
+def _throughput(shown: Snapshot) -> Table:
+    figures = shown.figures
+    table = _table("", "now /s", "last minute", title="Throughput")
+    table.add_column(f"the last {SPAN} s", justify="left", no_wrap=True)
+    for kind, name in SHOWN.items():
+        style = STYLES.get(kind, "") if figures.total(kind, SPAN) else "dim"
+        table.add_row(
+            Text(name, style=style),
+            f"{figures.rate(kind, LATELY):,.1f}",
+            f"{figures.total(kind, SPAN):,}",
+            Text(sparkline(figures.series[kind][-SPAN:]), style=style),
+        )
+    return table
+
+
+def _queues(shown: Snapshot, room: int) -> RenderableType:
+    depths = sorted(shown.figures.depths, key=lambda each: (-(each.ready + each.running + each.pending), each.queue))
+    if not depths:
+        return Text("Queues: nothing waits and nothing runs.\n", style="dim")
+    table = _table("queue", "ready", "running", "later", "oldest waits", title="Queues")
+    for each in depths[:room]:
+        waits = seconds(each.oldest.total_seconds()) if each.ready else ""
+        table.add_row(clean(each.queue), f"{each.ready:,}", f"{each.running:,}", f"{each.pending:,}", waits)
+    if len(depths) > room:
+        table.caption = f"and {len(depths) - room} more"
+    return table
+
+
+def _workers(shown: Snapshot, room: int) -> RenderableType:
+    if not shown.workers:
+        return Text("Workers: none is alive. `ferryman worker --app …` starts one.\n", style="yellow")
+    table = _table("worker", "up for", "handlers", "version", title=f"Workers ({len(shown.workers)})")
+    table.add_column("queues", justify="left", overflow="ellipsis", no_wrap=True)
+    for each in shown.workers[:room]:
+        up = max(0.0, (shown.figures.at - each.started_at).total_seconds())
+        table.add_row(
+            f"{clean(each.host)}:{each.pid}", seconds(up), str(len(each.handlers)), clean(each.version),
+            clean(", ".join(each.queues)),
+        )  # fmt: skip
+    if len(shown.workers) > room:
+        table.caption = f"and {len(shown.workers) - room} more"
+    return table
+
+
+def _alarms(shown: Snapshot) -> list[RenderableType]:
+    if not shown.alarms:
+        return [Text("Alarms: none.", style="green")]
+    lines: list[RenderableType] = [Text("Alarms", style="bold red")]
+    for each in shown.alarms:
+        lines.append(Text(f"  {each.name}: {clean(each.says)}", style="red"))
+        if each.advice:
+            lines.append(Text(f"    → {clean(each.advice)}", style="dim"))
+    return lines
