@@ -8,6 +8,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
+# Where it is set, each of the many processes that tests start would compile the whole library anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test check fmt contracts bite planted chaos soak bench docs clean
 

@@ -99,7 +99,9 @@ class Stage:
         self.server.execute("checkpoint")
 
     def environment(self, database: str, worker: int) -> dict[str, str]:
-        return os.environ | {
+        # What is installed has been compiled; with this set, what stands in the checkout would be compiled at each start.
+        around = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        return around | {
             "BENCH_URL": self.server.url(database),
             "BENCH_MARKS": str(self.scratch / "marks"),
             "BENCH_WORKER": str(worker),

@@ -34,7 +34,9 @@ class Ferryman(Peer):
         select count(*) from ferryman.tasks
         where id > '01000000-0000-0000-0000-000000000000' and state = 'succeeded'"""
     done_commands = "select count(*) from ferryman.command_inbox where status = 'COMPLETED'"
-    sizes = Sizes(flight=20_000, bulk=50_000, drain=50_000, join=30, steps=5_000, commands=5_000, gates=10_000)
+    sizes = Sizes(
+        flight=20_000, bulk=50_000, drain=50_000, join=30, steps=5_000, commands=5_000, gates=10_000, deep=50_000
+    )
     fill: ClassVar[Mapping[str, str]] = {
         "finished": "set session_replication_role = replica;"
         + FILL.format(state="succeeded", attempt=1, wake_at="null", finished_at="now()")

@@ -8,6 +8,7 @@ them, or a caller's).
 
 import asyncio
 import json
+import re
 from collections.abc import Coroutine, Iterator, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
@@ -93,9 +94,14 @@ class Hot(NamedTuple):
     values: dict[str, Any]
     indexes: set[str]
     anywhere: bool = True  # also where our settings do not hold
+    walks: frozenset[str] = frozenset()  # indexes that it may read without a condition: from one end, or for a count
 
 
 BY_KEY = {"tasks_pkey"}
+# A sweep reads what has come due, not all that waits for its time.
+TIMES = {"tasks_waking", "tasks_leased", "tasks_ending", "schedules_due"}
+OF_THE_LOG = {"events_default_subject_id_idx", "events_day_subject_id_idx"}
+LIVE = frozenset({"tasks_leased", "tasks_ending"})
 HOT = [
     Hot(
         moves._TURN,
@@ -201,7 +207,13 @@ HOT = [
     Hot(flows._NEWEST, {"queue": "keyed", "tenant": "tenant0"}, {"tasks_ready", "tasks_keyed"}),
     Hot(moves._LAPSED, {"limit": 500, "kinds": []}, {"tasks_leased"}),
     Hot(moves._EXPIRED, {"limit": 500, "kinds": []}, {"tasks_ending"}),
-    Hot(moves._PROMOTE, {"limit": 1000, "aside": IDS}, {"tasks_pkey", "tasks_waking", "schedules_due"}, anywhere=False),
+    Hot(
+        moves._PROMOTE,
+        {"limit": 1000, "aside": IDS},
+        {"tasks_pkey", "tasks_waking", "schedules_due"},
+        anywhere=False,
+        walks=frozenset({"schedules_due"}),
+    ),
     Hot(schedules._DUE, {"aside": IDS, "limit": 100}, {"schedules_due"}, anywhere=False),
     Hot(
         schedules._FIRE,
@@ -214,10 +226,10 @@ HOT = [
         anywhere=False,
     ),
     Hot(schedules._LIVE, {"ids": IDS}, {"tasks_firing_live"}),
-    Hot(moves._RECLAIM, {"owner": IDS[0], "held": IDS}, {"tasks_pkey", "tasks_leased"}, anywhere=False),
-    Hot(reads._DEPTH, {}, {"tasks_leased", "tasks_ending"}, anywhere=False),
-    Hot(reads._QUEUES, {}, {"tasks_leased", "tasks_ending"}, anywhere=False),
-    Hot(reads._REASONS, {"ids": IDS, "tenant": "acme"}, {"events_default_subject_id_idx"}, anywhere=False),
+    Hot(moves._RECLAIM, {"owner": IDS[0], "held": IDS}, {"tasks_pkey", "tasks_leased"}, anywhere=False, walks=LIVE),
+    Hot(reads._DEPTH, {}, {"tasks_leased", "tasks_ending"}, anywhere=False, walks=LIVE),
+    Hot(reads._QUEUES, {}, {"tasks_leased", "tasks_ending"}, anywhere=False, walks=LIVE),
+    Hot(reads._REASONS, {"ids": IDS, "tenant": "acme"}, OF_THE_LOG, anywhere=False),
     Hot(
         retention._WALK,
         {"limit": 500, "kept": TERM, "failed_kept": TERM, "span": 5000, "pace": TERM, "rest": TERM},
@@ -252,7 +264,7 @@ HOT = [
         anywhere=False,
     ),
     Hot(retention._FORGET_WAITS, {"ids": IDS, "epochs": [1] * 100}, {"task_waits_pkey"}, anywhere=False),
-    Hot(events.OF, {"subject": IDS[0], "tenant": None}, {"events_default_subject_id_idx"}, anywhere=False),
+    Hot(events.OF, {"subject": IDS[0], "tenant": None}, OF_THE_LOG, anywhere=False),
 ]  # fmt: skip
 
 CONNECTIONS = {"line": LINE_SETTINGS | {"idle_in_transaction_session_timeout": "0"}, "plain": {"jit": "off"}}
@@ -341,13 +353,15 @@ def wrongs(plans: Plans, when: str, connection: str, hot: Hot) -> Iterator[str]:
     """Name what is wrong with a plan."""
     for scan in plans[when, connection, hot.statement.name]:
         told = f"{hot.statement.name} on a {connection}, {when}: {scan['Node Type']}"
-        index = scan.get("Index Name")
+        index = re.sub(r"^events_\d{8}_", "events_day_", scan["Index Name"]) if "Index Name" in scan else None
         if index is None and scan["Relation Name"] not in SMALL:
             yield f"{told} of {scan['Relation Name']}"
         if index is not None and index not in hot.indexes:
             yield f"{told} by {index}"
         # When an empty table was analysed all ways cost the same, until the next analyze throws the plan away.
         if index == "tasks_pkey" and "Index Cond" not in scan and when != "kept since analysed empty":
+            yield f"{told} over all of {index}"
+        if index in TIMES and index not in hot.walks and "Index Cond" not in scan:
             yield f"{told} over all of {index}"
 
 

@@ -82,11 +82,25 @@ def in_schema(sql: str, schema: str) -> str:
     return sql if schema == SCHEMA else _SCHEMA_TOKEN.sub(f"{schema}.", sql)
 
 
+class _Filed(Statement):
+    """A statement whose file is read at its first use: a process pays for what it runs, not for all that could be run."""
+
+    def __init__(self, package: str, name: str) -> None:
+        self.name = name
+        self._package = package
+
+    def __getattr__(self, attribute: str) -> Any:
+        if "text" in self.__dict__:
+            raise AttributeError(attribute)
+        text = (resources.files(self._package) / "sql" / f"{self.name}.sql").read_text(encoding="utf-8")
+        super().__init__(self.name, text.rstrip().rstrip(";"))
+        return getattr(self, attribute)
+
+
 @cache
 def load(package: str, name: str) -> Statement:
-    """Read `sql/<name>.sql` of a package, once."""
-    text = (resources.files(package) / "sql" / f"{name}.sql").read_text(encoding="utf-8")
-    return Statement(name, text.rstrip().rstrip(";"))
+    """Return the statement that stands in `sql/<name>.sql` of a package; it is read when it is first used."""
+    return _Filed(package, name)
 
 
 async def many(tx: Tx, statement: Statement, /, **values: Any) -> Sequence[Row]:

@@ -6,15 +6,15 @@ with clock as materialized (
 ),
 picked as materialized (
     select head.id, head.status, head.active_inbox_id, head.active_agent_turn_id, head.turn_epoch
-    from clock, ferryman.agent_state_head as head
-    -- A range with two ends, or the planner would rather read the whole table.
+    from ferryman.agent_state_head as head
+    -- A range with two ends, or the planner would rather read the whole table; and not joined, or it would read the whole index.
     where head.ready_at > '-infinity'
-      and head.ready_at <= clock.now
+      and head.ready_at <= (select now from clock)
       and head.profile = any(:profiles::text[])
       and head.worker_target = any(:targets::text[])
       and (head.callback is null or head.callback = any(:kinds::text[]))
       and (head.status <> 'suspended' or head.waiting_tool_count = 0)
-      and head.turn_deadline > clock.now
+      and head.turn_deadline > (select now from clock)
       and exists (select from ferryman.agent_inbox as message
                   where message.id = head.active_inbox_id
                     and message.status in ('pending', 'processing'))

@@ -9,7 +9,7 @@ select schedule.id, schedule.next_run_at, schedule.schedule_type, schedule.cron_
        case when schedule.debounce is not null then schedule.payload end as payload,
        clock.now
 from ferryman.schedules as schedule, clock
-where schedule.next_run_at <= clock.now
+where schedule.next_run_at <= (select now from clock)
   and schedule.id <> all(:aside::uuid[])
 order by schedule.next_run_at
 limit :limit

@@ -6,8 +6,9 @@ with clock as materialized (
 ),
 due as materialized (
     select task.id, task.state
-    from ferryman.tasks as task, clock
-    where task.wake_at <= clock.now
+    from ferryman.tasks as task
+    -- Not joined: the planner would keep the order of the index, read all of it, and look at each row's time.
+    where task.wake_at <= (select now from clock)
     order by task.wake_at
     limit :limit
     for update of task skip locked
