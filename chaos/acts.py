@@ -15,7 +15,7 @@ from chaos import terms
 from chaos.crew import DAWN
 from ferryman import Ferryman
 from ferryman.kernel import payload
-from ferryman.tasks.intake import create
+from ferryman.tasks.intake import create as births
 from ferryman.tasks.rules import request
 
 Arguments = dict[str, Any]
@@ -63,7 +63,7 @@ async def owed(app: Ferryman, key: str, arguments: Arguments) -> Told:
     )
     async with app.database.transaction() as tx:
         await tx.fetch("insert into public.owed (ref) values ($1) on conflict do nothing", key)
-        [made] = await create(tx, [draft])
+        [made] = await births.create(tx, [draft])
     return {"tasks": {key: str(made.id)}, "hit": int(made.idempotent_hit)}
 
 

@@ -136,9 +136,10 @@ class Fleet:
 
     def all_working(self) -> bool:
         """Say whether everybody has come so far as to do something."""
-        return all(slot.alive and self._works(slot) for slot in self.slots)
+        return all(slot.alive and self.works(slot) for slot in self.slots)
 
-    def _works(self, slot: Slot) -> bool:
+    def works(self, slot: Slot) -> bool:
+        """Say whether the process that bears a name now has come so far as to do something."""
         file = self._folder / f"{slot.name}.{slot.nth:04}.history"
         return file.exists() and any(line["what"] == "working" for line in read(file))
 

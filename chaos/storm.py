@@ -24,6 +24,8 @@ LOOK_SECONDS = 1.0
 QUIET_SECONDS = 90.0
 LEAVE_SECONDS = 20.0
 BIRTH_SECONDS = 30.0
+# A lease of grace after an outage, the intervals of a watchdog, and a moment.
+JUDGED_SECONDS = 6.0
 
 # Everything that lives, by the checker's own reckoning.
 LIVE = """
@@ -70,6 +72,7 @@ class Storm:
         self._told = told
         self._dice = random.Random(f"{seed} strikes")
         self._looked = 0.0
+        self._unwatched = time.monotonic()
         self.outcome = Outcome()
 
     def rage(self, faults: list[Fault], seconds: float, gauge: Gauge | None = None) -> None:
@@ -90,9 +93,15 @@ class Storm:
         self._fleet.tend(now)
         if now >= self._looked + LOOK_SECONDS:
             self._looked = now
-            self._look()
+            self._look(now)
 
-    def _look(self) -> None:
+    def _look(self, now: float) -> None:
+        """Nothing may be late; a promise that holds while the database answers and somebody watches."""
+        watched = any(self._fleet.works(slot) for slot in self._fleet.of("worker", "dog"))
+        if not (watched and self._sea.ask("select 1 as there")):
+            self._unwatched = now
+        if now < self._unwatched + JUDGED_SECONDS:
+            return
         found = self._sea.ask("select domain, id::text, state, rule, ends_by::text from ferryman.overdue limit 20")
         self.outcome.looks += 1
         if found:
@@ -162,6 +171,7 @@ class Storm:
         killed = time.monotonic()
         time.sleep(fault.seconds)
         self._sea.start()
+        self._unwatched = time.monotonic()
         self._told.write("back", killed=killed)
         return {"child": pid, "killed": killed}
 

@@ -57,6 +57,8 @@ _DUE = Statement(
 _LEASED = ("tasks", "agent_state_head", "ingest_task", "ingest_run", "webhook_deliveries")
 _PASSED = "update ferryman.{} set leased_until = ferryman.clock() where leased_until is not null"
 _END_LEASES = [Statement(f"end_{table}", _PASSED.format(table)) for table in _LEASED]
+# Between two lives nobody watches; that is no outage after which leases were judged only after a grace.
+_TICK = Statement("tick", "update ferryman.watchdog set ticked_at = clock_timestamp(), grace_until = '-infinity'")
 
 
 class Trial:
@@ -92,7 +94,7 @@ class Trial:
             if code == -signal.SIGKILL:
                 self.deaths += 1
                 async with self.app.database.session() as tx:
-                    for statement in _END_LEASES:
+                    for statement in (*_END_LEASES, _TICK):
                         await many(tx, statement)
             elif code != 0:
                 raise RuntimeError(f"The worker ended with {code}; what it said is above.")
