@@ -14,7 +14,7 @@ from uuid import UUID
 from chaos import terms
 from chaos.crew import DAWN
 from ferryman import Ferryman
-from ferryman.kernel import payload
+from ferryman.kernel import errors, payload
 from ferryman.tasks.intake import create as births
 from ferryman.tasks.rules import request
 
@@ -63,8 +63,10 @@ async def owed(app: Ferryman, key: str, arguments: Arguments) -> Told:
     )
     async with app.database.transaction() as tx:
         await tx.fetch("insert into public.owed (ref) values ($1) on conflict do nothing", key)
-        [made] = await births.create(tx, [draft])
-    return {"tasks": {key: str(made.id)}, "hit": int(made.idempotent_hit)}
+        [made] = await births.create(tx, [draft], ends_after=timedelta(days=1))
+    if isinstance(made, errors.TaskDuplicate):
+        raise made
+    return {"tasks": {key: str(made.task.id)}, "hit": int(made.idempotent_hit)}
 
 
 async def cancel(app: Ferryman, key: str, arguments: Arguments) -> Told:

@@ -149,7 +149,7 @@ def _tasks(app: Ferryman, history: History) -> None:
 
 
 def _agents(app: Ferryman, history: History) -> None:
-    @app.tool(backoff=0.05)
+    @app.tool(backoff=0.05, retries=terms.RETRIES)
     async def knot(number: int) -> str:
         return f"knot {number}"
 

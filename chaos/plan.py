@@ -49,7 +49,6 @@ BUGS = (
     "command.processed=away%0.02",
     "async_task.settled=away%0.02",
     "ingest.claimed=away%0.05",
-    "ingest.fetched=away%0.02",
     "ingest.written=away%0.02",
     "ingest.committed=away%0.02",
     "ingest.ending=away%0.02",

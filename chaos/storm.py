@@ -24,9 +24,15 @@ LOOK_SECONDS = 1.0
 QUIET_SECONDS = 90.0
 LEAVE_SECONDS = 20.0
 BIRTH_SECONDS = 30.0
-# A lease of grace after an outage, the intervals of a watchdog, and a moment.
-JUDGED_SECONDS = 6.0
+HOPELESS = 10  # so many deaths of nobody's making: no use to go on
+# So long somebody must have watched without a break before anything counts as late.
+JUDGED_SECONDS = 4.0
 
+# Whether somebody watches: a tick within three intervals, and no grace after an outage.
+TICKED = """
+    select from ferryman.watchdog
+    where ticked_at > clock_timestamp() - interval '1.8 s' and grace_until < clock_timestamp()
+"""
 # Everything that lives, by the checker's own reckoning.
 LIVE = """
     select 'task' as kind, count(*) as n from ferryman.tasks where finished_at is null
@@ -52,11 +58,11 @@ class Outcome:
     seconds: float = 0.0
 
 
-def crew(*, workers: int, producers: int, pace: float, load: float) -> list[Slot]:
+def crew(*, workers: int, dogs: int, producers: int, pace: float, load: float) -> list[Slot]:
     """Say who takes part."""
     return [
         *(Slot(f"worker-{n}", "worker") for n in range(workers)),
-        *(Slot(f"dog-{n}", "dog") for n in range(2)),
+        *(Slot(f"dog-{n}", "dog") for n in range(dogs)),
         *(Slot(f"producer-{n}", "producer", {"pace": pace, "load": load}) for n in range(producers)),
         Slot("reader-0", "reader"),
     ]
@@ -79,7 +85,7 @@ class Storm:
         """Strike as planned, and look every second whether anything is overdue."""
         began = time.monotonic()
         coming = list(faults)
-        while (now := time.monotonic()) < began + seconds:
+        while (now := time.monotonic()) < began + seconds and len(self._fleet.unexpected) < HOPELESS:
             self._step(now)
             while coming and began + coming[0].at <= now:
                 self._strike(coming.pop(0))
@@ -97,8 +103,7 @@ class Storm:
 
     def _look(self, now: float) -> None:
         """Nothing may be late; a promise that holds while the database answers and somebody watches."""
-        watched = any(self._fleet.works(slot) for slot in self._fleet.of("worker", "dog"))
-        if not (watched and self._sea.ask("select 1 as there")):
+        if not self._sea.ask(TICKED):
             self._unwatched = now
         if now < self._unwatched + JUDGED_SECONDS:
             return
@@ -179,7 +184,11 @@ class Storm:
         """Wait until everybody works."""
         began = time.monotonic()
         self._step(began)
-        while not self._fleet.all_working() and time.monotonic() < began + seconds:
+        while (
+            not self._fleet.all_working()
+            and time.monotonic() < began + seconds
+            and len(self._fleet.unexpected) < HOPELESS
+        ):
             time.sleep(TICK_SECONDS * 5)
             self._step(time.monotonic())
 
@@ -208,7 +217,7 @@ class Storm:
     def _await_quiet(self) -> None:
         began = time.monotonic()
         live: Mapping[str, int] = {"unknown": 1}
-        while live and time.monotonic() < began + QUIET_SECONDS:
+        while live and time.monotonic() < began + QUIET_SECONDS and len(self._fleet.unexpected) < HOPELESS:
             self._step(time.monotonic())
             rows = self._sea.ask(LIVE)
             live = {row["kind"]: row["n"] for row in rows if row["n"]} if rows else {"unknown": 1}

@@ -75,12 +75,12 @@ def copy(place: Path) -> None:
             shutil.copy(source, place / name)
 
 
-def plant(bug: Planted, place: Path) -> str | None:
-    """Put a bug into a copy; return what git says if it does not fit."""
+def plant(bug: Planted, place: Path, *, try_only: bool = False) -> str | None:
+    """Put a bug into a copy, or only see whether it fits; return what git says if it does not."""
     # Told that the copy is no part of a repository around it: git would take paths to be relative to that.
     surroundings = {**os.environ, "GIT_CEILING_DIRECTORIES": str(place.parent)}
     applied = subprocess.run(
-        ["git", "apply", "-p1", str(bug.patch)],
+        ["git", "apply", "-p1", *(["--check"] if try_only else []), str(bug.patch)],
         cwd=place,
         env=surroundings,
         capture_output=True,
@@ -106,7 +106,17 @@ def _run(bug: Planted, place: Path, url: str) -> str | None:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("FERRYMAN_")}
     path = os.pathsep.join([str(place / "src"), str(place)])
     run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", *bug.tests],
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "--timeout=100",
+            f"--junitxml={report}",
+            *bug.tests,
+        ],
         cwd=place,
         env={**kept, "PYTHONPATH": path, "FERRYMAN_DATABASE_URL": url},
         capture_output=True,

@@ -11,7 +11,14 @@ from pathlib import Path
 
 from chaos.checker.evidence import Evidence
 
-FIRST_SUCCESS_SECONDS = 5.0
+# What even a run of seconds meets.
+SURE = (
+    "a task was claimed again",
+    "a life had a doorbell that fails",
+    "the database was killed",
+    "connections were cut",
+    "work was acknowledged between two deaths",
+)
 
 
 @dataclass(frozen=True)
@@ -174,6 +181,10 @@ def _cases(seen: Evidence, folder: Path) -> dict[str, int]:
     }
 
 
-def missing(figures: Figures, *, least: int) -> list[str]:
-    """Name the cases that did not occur often enough."""
-    return [f"never, or too seldom: {case} ({count})" for case, count in figures.cases.items() if count < least]
+def missing(figures: Figures, *, short: bool) -> list[str]:
+    """Name the cases that did not occur often enough; a short run cannot meet them all."""
+    return [
+        f"never, or too seldom: {case} ({count})"
+        for case, count in figures.cases.items()
+        if count < (1 if short else 3) and (case in SURE or not short)
+    ]

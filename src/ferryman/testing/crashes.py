@@ -1,9 +1,9 @@
 """Deaths of a worker at drawn places of the handlers that run in it, for tests of handlers (R9).
 
 A handler passes a place when it begins, before and after each of its durable calls is written, when it returns, and when
-its outcome is stored. A seed says at which place each life of the worker ends: the first at the place of the seed's own number, so that a
-row of seeds passes all places one after the other; later lives by dice, and not all of them die. The same seed draws the same
-places. A death is a real SIGKILL to a forked process.
+its outcome is stored. A seed says at which place each life of the worker ends: the first at the place of the seed's own
+number, so that a row of seeds passes all places one after the other; later lives by dice, and not all of them die. The same
+seed draws the same places. A death is a real SIGKILL to a forked process.
 """
 
 from __future__ import annotations

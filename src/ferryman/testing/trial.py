@@ -2,8 +2,8 @@
 
 `run` lets a worker do everything that is due, in this process, and returns when nothing is due any more: what sleeps until
 tomorrow sleeps on, until the test moves the time. With crashes the worker is a forked process that dies where the seed says;
-its leases are ended at once, as if their time had passed, and the next life goes on. What handlers keep in memory dies with them:
-let them write to the database or to a file, as in life.
+its leases are ended at once, as if their time had passed, and the next life goes on. What handlers keep in memory dies with
+them: let them write to the database or to a file, as in life.
 """
 
 from __future__ import annotations
