@@ -22,8 +22,10 @@ from ferryman.app.relays import Relays, Webhooks
 from ferryman.app.schedules import Schedule, Schedules
 from ferryman.app.tasks import Tasks
 from ferryman.app.terms import owners_of
+from ferryman.app.tokens import Tokens
 from ferryman.commands.rules import names
 from ferryman.kernel import errors, migrate
+from ferryman.kernel.codec import Codec
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.pool import Database
 from ferryman.kernel.settings import Settings
@@ -39,11 +41,11 @@ class Ferryman(Declarations, Declares):
 
     def __init__(
         self, database_url: str | None = None, *, settings: Settings | None = None,
-        doorbell: Doorbell | str | None = None, **overrides: Any,
+        doorbell: Doorbell | str | None = None, codec: Codec | None = None, **overrides: Any,
     ) -> None:  # fmt: skip
         """Read the settings; nothing is connected yet. Overrides are settings by name, such as tenant='acme'.
 
-        Settings may also be given whole, and a doorbell ready made.
+        Settings may also be given whole, and a doorbell ready made. A codec encrypts what tasks are given and return.
         """
         if database_url is not None:
             overrides["database_url"] = database_url
@@ -54,6 +56,7 @@ class Ferryman(Declarations, Declares):
             raise errors.SettingsInvalid("Give settings whole or by name, not both.", field=min(overrides))
         super().__init__(settings or Settings.load(overrides))
         self._given_doorbell = doorbell
+        self._codec = codec
         self._opened: wiring.Opened | None = None
 
     # Opening and closing
@@ -78,6 +81,7 @@ class Ferryman(Declarations, Declares):
                 gate=self._gate,
                 turn_owners=self._turn_settlers,
                 profiles=self._profiles,
+                codec=self._codec,
             )
         return self
 
@@ -155,6 +159,11 @@ class Ferryman(Declarations, Declares):
     def relays(self) -> Relays:
         """The door to the readers of the log that tell it to the outside."""
         return self._open.relays
+
+    @property
+    def tokens(self) -> Tokens:
+        """The door to tokens for HTTP; it serves all tenants."""
+        return self._open.tokens
 
     async def accept(self, asked: Mapping[str, Any]) -> Handle | Schedule:
         """Do what a request in the form of the source asks for: a task, or with cron, daily or every a schedule."""

@@ -26,7 +26,7 @@ class Door(Protocol):
         """Read a task as it is now."""
 
     async def end(self, id: UUID) -> End:
-        """Wait until a task has ended."""
+        """Wait until a task has ended, and say how; its result can be read."""
 
     def watch(self, id: UUID) -> AsyncIterator[Progress]:
         """Give a task's progress whenever it changes, until it has ended."""

@@ -124,6 +124,9 @@ class Schedules:
 
     async def _create(self, task: str | Function | None, given: Any, fields: dict[str, Any]) -> Schedule:
         draft = _draft(self._known, task, given, fields, tenant=self.tenant, limit=self._limit)
+        # Not those that stand in the code: each start compares them with what is stored.
+        sealed = self._tasks.seal.close(draft.schedule.payload)
+        draft = draft._replace(schedule=draft.schedule._replace(payload=sealed))
         self._known.serves(draft.schedule.queue)
         async with self._session() as tx:
             created = await intake.create(tx, draft)

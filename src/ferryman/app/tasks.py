@@ -14,6 +14,7 @@ from ferryman.app.creates import Creates
 from ferryman.app.handle import Handle, Handles
 from ferryman.app.repeat import repeated
 from ferryman.kernel import errors, events, ids, payload, telemetry
+from ferryman.kernel.codec import PLAIN, Seal
 from ferryman.kernel.db import Row
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.pool import Database, Line, Session, spoken
@@ -69,6 +70,7 @@ class Tasks:
         poll: timedelta,
         patience: timedelta,
         rings_within: bool = False,
+        seal: Seal = PLAIN,
     ) -> None:
         """Serve one tenant, and inside a handler that of its task; creates that come at one time share a line.
 
@@ -84,6 +86,7 @@ class Tasks:
         self._home: Database | None = db
         self._ends_after = ends_after
         self._limit = payload_limit
+        self.seal = seal
         self._patience = patience
         self._poll = poll.total_seconds()
         self._waiting: dict[str, Waiting] = {}
@@ -220,7 +223,7 @@ class Tasks:
         text = payload.encode(given, limit=self._limit)
         if handler is not None:
             handler.fit(text)
-        return text
+        return self.seal.close(text)
 
     def _alike(self, handler: Handler | None, payloads: Iterable[Any]) -> Alike:
         encode, limit = payload.encode, self._limit
@@ -228,6 +231,8 @@ class Tasks:
         if handler is not None:
             for text in texts:
                 handler.fit(text)
+        if self.seal.active:
+            texts = [self.seal.close(text) for text in texts]
         return Alike([ids.new_id() for _ in texts], texts)
 
     def _draft(self, task: str | Function | None, given: Any, asked: dict[str, Any]) -> Draft:
@@ -238,7 +243,12 @@ class Tasks:
         keyed = {field: asked.pop(field) for field in keys.FIELDS if field in asked} if asked else asked
         make = request.draft if asked else request.plain
         draft = make(
-            tenant=self.tenant, name=name, payload=text, defaults=defaults, traceparent=telemetry.carry(), **asked
+            tenant=self.tenant,
+            name=name,
+            payload=self.seal.close(text),
+            defaults=defaults,
+            traceparent=telemetry.carry(),
+            **asked,
         )
         self._known.serves(draft.task.queue)
         if keyed or (defaults.keys is not None and given is not None):
@@ -263,7 +273,13 @@ class Tasks:
             found = await read.get(tx, task_id, tenant=self.tenant)
         if found is None:
             raise errors.TaskNotFound(f"There is no task {task_id} for tenant {self.tenant}.", task_id=str(task_id))
-        return found
+        return self._shown(found)
+
+    def _shown(self, found: TaskRecord) -> TaskRecord:
+        if not self.seal.active:
+            return found
+        result = None if found.result is None else self.seal.shown(found.result)
+        return found._replace(payload=self.seal.shown(found.payload), result=result)
 
     async def list(
         self,
@@ -276,9 +292,10 @@ class Tasks:
     ) -> Sequence[TaskRecord]:
         """Read a page of tasks, newest first; `before` is the id that the last page ended with."""
         async with self._session() as tx:
-            return await read.page(
+            page = await read.page(
                 tx, tenant=self.tenant, state=state, queue=queue, name=name, before=before, limit=limit
             )
+        return [self._shown(each) for each in page] if self.seal.active else page
 
     async def events(self, task_id: str | UUID) -> Sequence[events.Event]:
         """Read everything that happened to a task, in order."""
@@ -301,8 +318,9 @@ class Tasks:
         return told
 
     async def end(self, id: UUID) -> End:
-        """Wait until a task has ended."""
-        return await self._waits().end(id)
+        """Wait until a task has ended, and say how; its result can be read."""
+        end = await self._waits().end(id)
+        return end if end.result is None else end._replace(result=self.seal.open(end.result))
 
     def watch(self, id: UUID) -> AsyncIterator[Progress]:
         """Give a task's progress whenever it changes, until it has ended."""
@@ -323,7 +341,7 @@ class Tasks:
 
         It is kept until then. A send whose answer was lost may be kept twice if it is sent again.
         """
-        text = None if given is None else payload.encode(given, limit=self._limit)
+        text = None if given is None else self.seal.close(payload.encode(given, limit=self._limit))
         with spoken():
             sent = await signal.send(self._cancelling, task_id, name, text, tenant=self.tenant)
         if sent.lane is not None:

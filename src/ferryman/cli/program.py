@@ -23,6 +23,7 @@ COMMANDS = {
     "batch": "Fork batches of agents' turns, watch them fill in, end them.",
     "ingest": "Plan ingestion, see how far it is, prove what it did.",
     "relay": "Tell the log to the outside: webhooks, and how far relays are.",
+    "token": "Make tokens for HTTP and the dashboard, show and revoke them.",
     "explain": "Say why something is not running, and what ends it.",
     "events": "Show what happens, as it happens.",
     "doctor": "Look at everything that is worth knowing at 3 a.m.",

@@ -27,7 +27,7 @@ async def server(
     stop = asyncio.Event()
     screen = options.screen
     with signals.draining(stop, lambda _name: screen.say("Stopping …")):
-        async with loaded, serving(loaded, guard=None, host=host, port=port) as served:
+        async with loaded, serving(loaded, host=host, port=port) as served:
             if screen.json:
                 screen.line({"url": served.url})
             else:

@@ -1,33 +1,44 @@
 """Who asks, and what they may: each request has a caller, and each route says which scope it needs (S6).
 
 A caller belongs to one tenant, and reaches the doors of that tenant alone; an operator may name another tenant with each
-request. The scope of a route stands in the OpenAPI document as `x-scope`, so that tests can try every route with too little.
+request. The scope of a route stands in the OpenAPI document as `x-scope`, so that tests can try every route with too
+little. Who asks is found out once, before anything else is done for a request (see `defence`); here it is only judged.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Protocol
 
 from fastapi import Depends, Request
+from starlette.requests import HTTPConnection
 
 from ferryman.access.model import Scope, allows
 from ferryman.app.doors import Doors
 from ferryman.app.ferryman import Ferryman
+from ferryman.http import forgery
 from ferryman.kernel import errors, ids
 
 TENANT_HEADER = "Ferryman-Tenant"
+FOUND = "ferryman.caller"
 
 
 @dataclass(frozen=True)
 class Caller:
-    """Who asks: a name for the log, a tenant, and what it may. An operator serves all tenants, one at a time."""
+    """Who asks: a name for the log, a tenant, and what it may. An operator serves all tenants, one at a time.
+
+    `key` tells callers apart where they are counted. A caller with a `csrf` is known by what its browser sends by itself, and
+    brings that word along with whatever it changes; `signed_in` says that this is a session.
+    """
 
     name: str
     tenant: str
     scopes: frozenset[Scope]
     operator: bool = False
+    key: str = ""
+    csrf: str = field(default="", repr=False)
+    signed_in: bool = False
 
     def may(self, scope: Scope) -> bool:
         """Say whether a scope is among what it may."""
@@ -37,20 +48,8 @@ class Caller:
 class Guard(Protocol):
     """Who tells callers apart."""
 
-    async def caller(self, request: Request) -> Caller:
+    async def caller(self, request: HTTPConnection) -> Caller:
         """Return who asks, or raise Unauthenticated."""
-
-
-class Everyone:
-    """The guard of a server that only this machine reaches and that has no tokens: whoever asks is the operator."""
-
-    def __init__(self, tenant: str) -> None:
-        """Serve a tenant unless another is named."""
-        self._tenant = tenant
-
-    async def caller(self, request: Request) -> Caller:
-        """Return the operator."""
-        return Caller("local", self._tenant, frozenset({Scope.ADMIN}), operator=True)
 
 
 @dataclass(frozen=True)
@@ -73,12 +72,14 @@ def needs(scope: Scope, *, operator: bool = False) -> Callable[[Request], Any]:
 
     async def enter(request: Request) -> Visit:
         state = request.app.state
-        caller = await state.guard.caller(request)
+        caller = request.scope.get(FOUND) or await state.guard.caller(request)
         if not caller.may(scope):
             raise errors.Forbidden(f"This needs the scope {scope}.", scope=scope.value)
         if operator and not caller.operator:
             raise errors.Forbidden("This concerns all tenants, and needs a token for all of them.", scope="operator")
-        return Visit(caller, state.ferryman, state.ferryman.of(_tenant(request, caller)))
+        if caller.csrf:
+            await forgery.check(request, caller.csrf, always=caller.signed_in)
+        return Visit(caller, state.ferryman, state.ferryman.of(_tenant(request, caller)), caller.csrf)
 
     enter.scope = scope  # type: ignore[attr-defined] # read when the OpenAPI document is made
     enter.operator = operator  # type: ignore[attr-defined]

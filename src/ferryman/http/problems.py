@@ -1,7 +1,7 @@
 """Errors as the outside sees them: problem details (RFC 9457) with our codes (K20).
 
-Which status belongs to a code is decided here and nowhere else. What is not listed is our fault and a 500; the caller is told
-its code and sentence if it is ours, and nothing of anything else.
+Which status belongs to a code is decided here and nowhere else. What is not listed is our fault and a 500; the caller is
+told its code and sentence if it is ours, and nothing of anything else.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ STATUS: Mapping[type[errors.FerrymanError], int] = {
     errors.IngestNotFound: 404,
     errors.WebhookNotFound: 404,
     errors.DeliveryNotFound: 404,
+    errors.TokenNotFound: 404,
     errors.UnknownQueue: 404,
     errors.MethodRefused: 405,
     errors.InvalidTransition: 409,
@@ -52,8 +53,11 @@ STATUS: Mapping[type[errors.FerrymanError], int] = {
     errors.IngestCursorMoved: 409,
     errors.WebhookDuplicate: 409,
     errors.DeliveryNotDead: 409,
+    errors.TokenDuplicate: 409,
+    errors.PayloadSealed: 409,
     errors.BodyTooLarge: 413,
     errors.MediaUnknown: 415,
+    errors.HostRefused: 421,
     errors.RequestInvalid: 422,
     errors.TaskUnknownHandler: 422,
     errors.TaskInvalidPayload: 422,
@@ -72,9 +76,12 @@ STATUS: Mapping[type[errors.FerrymanError], int] = {
     errors.IngestInvalidExpression: 422,
     errors.IngestUnknownSource: 422,
     errors.WebhookInvalid: 422,
+    errors.TokenInvalid: 422,
     errors.UsageInvalid: 422,
     errors.TaskQueueFull: 429,
     errors.RateExceeded: 429,
+    errors.HeadTooLarge: 431,
+    errors.RequestTimedOut: 503,
     errors.DatabaseUnavailable: 503,
     errors.DatabaseNotMigrated: 503,
 }

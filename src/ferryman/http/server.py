@@ -10,26 +10,39 @@ from fastapi import APIRouter, FastAPI
 from fastapi.dependencies.models import Dependant
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
+from starlette.types import ASGIApp
 
 from ferryman.app.ferryman import Ferryman
 from ferryman.http import problems
 from ferryman.http.answers import Problem
-from ferryman.http.callers import Everyone, Guard
-from ferryman.http.routes import health, tasks
+from ferryman.http.callers import Guard
+from ferryman.http.defence import Defence
+from ferryman.http.doorkeeper import Doorkeeper, Wrongs
+from ferryman.http.routes import health, session, tasks, tokens
 
 PREFIX = "/v1"
-ROUTERS: Sequence[APIRouter] = (tasks.router,)
-ANYWHERE: Sequence[APIRouter] = (health.router,)
+ROUTERS: Sequence[APIRouter] = (tasks.router, tokens.router)
+ANYWHERE: Sequence[APIRouter] = (health.router, session.router)
+
+
+class Web(FastAPI):
+    """The framework's application, behind its defence."""
+
+    def build_middleware_stack(self) -> ASGIApp:
+        """Put the defence before everything, the framework's own answers included."""
+        state = self.state
+        return Defence(super().build_middleware_stack(), guard=state.guard, settings=state.ferryman.settings.http)
 
 
 def make(app: Ferryman, *, guard: Guard | None = None) -> FastAPI:
-    """Return the server of an opened app. Without a guard everyone is the operator: for the loopback address alone."""
-    web = FastAPI(
+    """Return the server of an opened app. Without a guard: for the loopback address alone, where no token means open."""
+    web = Web(
         title="Ferryman", version=version("ferryman"), openapi_url="/openapi.json", docs_url=None, redoc_url=None,
         responses={"default": {"model": Problem, "description": "What went wrong, with a stable code."}},
     )  # fmt: skip
     web.state.ferryman = app
-    web.state.guard = guard or Everyone(app.settings.tenant)
+    web.state.guard = guard or Doorkeeper(app, here=True)
+    web.state.wrongs = web.state.guard.wrongs if isinstance(web.state.guard, Doorkeeper) else Wrongs()
     problems.install(web)
     for router in ROUTERS:
         web.include_router(router, prefix=PREFIX)

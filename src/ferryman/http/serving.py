@@ -1,6 +1,7 @@
 """Listening: one socket, bound before anything is said, and a server that ends when it is told to (S6).
 
-Beyond the loopback address nobody is served without tokens: who could reach it could do everything.
+Beyond the loopback address nothing is served without tokens: who could reach it could do everything. So nothing starts
+there before there is one; and there no number of tokens that are revoked later opens it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import uvicorn
 
 from ferryman.app.ferryman import Ferryman
 from ferryman.http.callers import Guard
+from ferryman.http.doorkeeper import Doorkeeper
 from ferryman.http.server import make
 from ferryman.kernel import errors
 
@@ -38,19 +40,20 @@ class Served:
 
 @asynccontextmanager
 async def serving(
-    app: Ferryman, *, guard: Guard | None, host: str | None = None, port: int | None = None
+    app: Ferryman, *, guard: Guard | None = None, host: str | None = None, port: int | None = None
 ) -> AsyncIterator[Served]:
     """Serve an opened app as long as the block lasts; a port that is taken, or an address too open, is told before."""
     host = app.settings.http.host if host is None else host
-    if guard is None and not ip_address(host).is_loopback:
-        raise errors.SettingsInvalid(
-            f"http.host: {host} can be reached from outside, and there are no tokens. Make one with `ferryman token create`.",
-            field="http.host",
-        )
+    if guard is None:
+        guard = await _doorkeeper(app, host)
     bound = _bind(host, app.settings.http.port if port is None else port)
     web = uvicorn.Server(
-        uvicorn.Config(make(app, guard=guard), log_config=None, access_log=False, lifespan="off", server_header=False)
-    )
+        uvicorn.Config(
+            make(app, guard=guard), log_config=None, access_log=False, lifespan="off", server_header=False,
+            # Nobody else's word counts for who asks.
+            proxy_headers=bool(app.settings.http.proxies), forwarded_allow_ips=list(app.settings.http.proxies),
+        )
+    )  # fmt: skip
     running = asyncio.create_task(web._serve([bound]))  # noqa: SLF001 - `serve` would take the signals of the process
     try:
         while not web.started:
@@ -63,6 +66,16 @@ async def serving(
         web.should_exit = True
         await asyncio.gather(running, return_exceptions=True)
         bound.close()
+
+
+async def _doorkeeper(app: Ferryman, host: str) -> Doorkeeper:
+    here = ip_address(host).is_loopback
+    if not here and not await app.tokens.usable():
+        raise errors.SettingsInvalid(
+            f"http.host: {host} can be reached from outside, and there are no tokens. Make one with `ferryman token create`.",
+            field="http.host",
+        )
+    return Doorkeeper(app, here=here)
 
 
 def _bind(host: str, port: int) -> socket.socket:

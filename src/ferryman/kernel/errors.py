@@ -747,12 +747,73 @@ class MediaUnknown(FerrymanError):
     advice = "Send JSON, with Content-Type: application/json."
 
 
+class HeadTooLarge(FerrymanError):
+    """The address or the headers of this request are larger than the server reads."""
+
+    code = "REQUEST_HEAD_TOO_LARGE"
+    advice = "Send fewer and shorter headers, and what is long in the body."
+
+
+class HostRefused(FerrymanError):
+    """This server does not answer to the name that the request was sent to."""
+
+    code = "HOST_REFUSED"
+    advice = (
+        "Ask for localhost; or make a token (`ferryman token create`), and name the host in the setting http.hosts."
+    )
+
+
+class RequestTimedOut(FerrymanError):
+    """The request took longer than one may take."""
+
+    code = "REQUEST_TIMED_OUT"
+    advice = "Send it again, with the same Idempotency-Key; or raise the setting http.request_time."
+    retryable = True
+
+
 class RateExceeded(FerrymanError):
     """Requests come faster than this caller may send them."""
 
     code = "RATE_EXCEEDED"
     advice = "Wait as long as Retry-After says, or raise the setting http.rate."
     retryable = True
+
+
+# Tokens
+
+
+class TokenInvalid(FerrymanError):
+    """This cannot be made a token."""
+
+    code = "TOKEN_INVALID"
+    advice = "See details.field for the field; `ferryman token create --help` tells what is expected."
+
+    def __init__(self, message: str | None = None, *, field: str | None = None, **details: Any) -> None:
+        super().__init__(message, field=field, **details)
+
+
+class TokenNotFound(FerrymanError):
+    """There is no such token."""
+
+    code = "TOKEN_NOT_FOUND"
+    advice = "`ferryman token list --all` shows those there are, of every tenant."
+
+
+class TokenDuplicate(FerrymanError):
+    """A token of this name exists; its secret was shown when it was made, and is not kept."""
+
+    code = "TOKEN_DUPLICATE"
+    advice = "Revoke it (`ferryman token revoke`), or take another name."
+
+
+# Payloads that are stored under a codec
+
+
+class PayloadSealed(FerrymanError):
+    """This was stored by a codec that this process does not have, or cannot be read with."""
+
+    code = "PAYLOAD_SEALED"
+    advice = "Give the app the codec, and the key, that it was stored with: Ferryman(codec=...)."
 
 
 # Commands

@@ -24,6 +24,7 @@ _LINK = re.compile(r"\w*_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SC
 _PASSWORD = re.compile(r"(^|//)([^:/@\s]*):(?!//).*@")
 _TOKEN = re.compile(r"((?:nats|tls|wss?)://)[^:/@]+@")
 _TOKEN_OF_NATS = re.compile(r"[A-Za-z0-9_-]{1,60}")
+_HOST = re.compile(r"[a-z0-9._-]{1,253}|\[[0-9a-f:.]{2,45}\]")
 _PARAMETER = re.compile(r"(?i)((?:password|sslpassword)=)[^&\s]*")
 
 
@@ -213,6 +214,22 @@ def networks() -> Kind:
             raise ValueError("networks such as 127.0.0.0/8,10.1.0.0/16") from None
 
     return Kind(read_networks)
+
+
+def host_names() -> Kind:
+    """Declare names of hosts, such as ferry.example.com, which in the environment are separated by commas."""
+
+    def read_hosts(value: Any) -> tuple[str, ...]:
+        listed = value.split(",") if isinstance(value, str) else value
+        try:
+            read = tuple(each.strip().lower() for each in listed)
+        except (AttributeError, TypeError):
+            read = ("",)
+        if not all(_HOST.fullmatch(each) for each in read):
+            raise ValueError("names of hosts without a port, such as ferry.example.com")
+        return read
+
+    return Kind(read_hosts)
 
 
 def secret(*, least: int) -> Kind:

@@ -26,6 +26,7 @@ from ferryman.kernel.setting import (
     choice,
     count,
     duration,
+    host_names,
     name,
     names,
     networks,
@@ -191,7 +192,19 @@ class Http(Section):
     # Requests a second of one caller, and how many it may save up.
     rate: Annotated[int, count(most=1_000_000)] = 5000
     burst: Annotated[int, count(most=1_000_000)] = 10_000
+    # Streams of events that are open at once, in all and of one caller.
     streams: Annotated[int, count(most=100_000)] = 2000
+    streams_of_one: Annotated[int, count(most=100_000)] = 200
+    # How long a request may take; longer than any wait that one may ask for.
+    request_time: Annotated[timedelta, duration(least=TENTH, most=timedelta(days=1))] = timedelta(minutes=2)
+    # For so long at most a token that was revoked is let in where a ring was lost.
+    token_kept: Annotated[timedelta, duration(least=NOTHING, most=timedelta(minutes=5))] = timedelta(seconds=5)
+    # How long somebody who signed in stays so.
+    session: Annotated[timedelta, duration(least=MINUTE, most=timedelta(days=90))] = timedelta(hours=12)
+    # The names that the server answers to, where there are tokens; none: to every name.
+    hosts: Annotated[tuple[str, ...], host_names()] = ()
+    # Proxies in front of the server, whose word counts for who asks and whether by https.
+    proxies: Annotated[tuple[str, ...], networks()] = ()
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -22,11 +22,13 @@ from ferryman.app.queues import Queues
 from ferryman.app.registry import Registry
 from ferryman.app.relays import Relays, Webhooks
 from ferryman.app.schedules import Schedules
+from ferryman.app.tokens import Tokens
 from ferryman.app.wiring.ground import address, check, make_doorbell, rings_within
 from ferryman.commands.orchestrator import Orchestrator
 from ferryman.ingest.ports import Gate
 from ferryman.ingest.registry import Sources
 from ferryman.kernel import migrate, payload, telemetry
+from ferryman.kernel.codec import Codec, Seal
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.pool import Database, Line
 from ferryman.kernel.settings import Settings
@@ -61,6 +63,7 @@ class Opened:
     ingest: Ingest
     profiles: Profiles
     streams: Streams
+    tokens: Tokens
 
     def of(self, tenant: str) -> Doors:
         """Return the doors of one tenant."""
@@ -90,7 +93,7 @@ class Opened:
             text = payload.encode(given, limit=self.settings.tasks.payload_limit)
             if handler is not None:
                 handler.fit(text)
-            made = like.task._replace(payload=text)
+            made = like.task._replace(payload=self.tasks.seal.close(text))
             return made if defaults.keys is None else keys.keyed(made, defaults.keys, {}, given)
 
         like = request.draft(
@@ -101,6 +104,7 @@ class Opened:
 
     async def close(self) -> None:
         """Let go, doors first."""
+        self.tokens.close()
         await self.tasks.close()
         await self.agents.close()
         await self.streams.close()
@@ -115,7 +119,7 @@ class Opened:
 async def open_app(
     settings: Settings, handlers: Registry, owners: Owners, *, doorbell: Doorbell | None, mappings: Mappings,
     orchestrator: Orchestrator, sources: Sources, gate: Gate | None,
-    turn_owners: Mapping[str, SettlesTurns] | None = None, profiles: Profiles | None = None,
+    turn_owners: Mapping[str, SettlesTurns] | None = None, profiles: Profiles | None = None, codec: Codec | None = None,
 ) -> Opened:  # fmt: skip
     """Connect, and open the doors."""
     url = await address(settings)
@@ -131,7 +135,7 @@ async def open_app(
     except BaseException:
         await database.close()
         raise
-    tasks = _tasks(settings, database, bell, handlers, owners, line=line)
+    tasks = _tasks(settings, database, bell, handlers, owners, line=line, seal=Seal(codec))
     schedules = Schedules(
         database,
         bell,
@@ -160,6 +164,7 @@ async def open_app(
         settings, url, handlers, owners, database, bell, tasks, agreed, schedules, agents,
         Batches(database, bell, ends, profiles, tenant=settings.tenant), orchestrator, mappings,
         commands, Webhooks(database, bell, tasks, settings=settings), Relays(database), ingest, profiles, streams,
+        Tokens(database, bell, settings=settings),
     )  # fmt: skip
     try:
         await tasks.flows.open()
@@ -185,6 +190,7 @@ def _tasks(
     owners: Owners,
     *,
     line: Callable[[], Line],
+    seal: Seal,
 ) -> doors.Tasks:
     return doors.Tasks(
         database,
@@ -201,4 +207,5 @@ def _tasks(
         poll=settings.worker.poll,
         patience=PATIENCE,
         rings_within=rings_within(settings),
+        seal=seal,
     )

@@ -101,6 +101,7 @@ async def _work(opened: Opened, stop: asyncio.Event, line: Line, agreed: Terms) 
             boot_id=boot_id,
             home=opened.database,
             looks=opened.tasks.flows.looks,
+            seal=opened.tasks.seal,
         )
         relays = outgoing.parts(
             opened.settings, opened.doorbell,

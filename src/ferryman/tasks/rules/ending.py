@@ -11,7 +11,8 @@ from ferryman.tasks.states import FAILED, READY, TaskState
 TIMEOUT = errors.TaskTimeout.code
 EXECUTION_FAILED = errors.TaskExecutionFailed.code
 EXHAUSTED = errors.TaskRetryExhausted.code
-RETRYABLE = frozenset({TIMEOUT, EXECUTION_FAILED})
+# A payload that this worker cannot read another may: one that has the codec.
+RETRYABLE = frozenset({TIMEOUT, EXECUTION_FAILED, errors.PayloadSealed.code})
 
 LEASE_EXPIRED = "lease_expired"
 UNREADABLE = "the handler raised something that cannot be read"

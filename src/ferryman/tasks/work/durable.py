@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol, TypeVar, TypeVarTuple, Unpack, overload
 
 from ferryman.kernel import errors, ids, payload, retry
+from ferryman.kernel.codec import PLAIN, Seal
 from ferryman.tasks.joins import CHILD
 from ferryman.tasks.model import Claimed, NewTask
 from ferryman.tasks.rules import request
@@ -33,15 +34,16 @@ class Drafts(Protocol):
 class Desk:
     """What a worker lends to handlers that want to remember: its scribe, and its drafts of children."""
 
-    def __init__(self, scribe: Scribe, drafts: Drafts, *, limit: int) -> None:
+    def __init__(self, scribe: Scribe, drafts: Drafts, *, limit: int, seal: Seal = PLAIN) -> None:
         """Serve one worker; `limit` bounds the size of a step's result."""
         self._scribe = scribe
         self.drafts = drafts
         self._limit = limit
+        self._seal = seal
 
     def open(self, task: Claimed, main: asyncio.Task[Any]) -> Memory:
         """Begin a replay of one claim."""
-        return Memory(task, self._scribe, main, limit=self._limit)
+        return Memory(task, self._scribe, main, limit=self._limit, seal=self._seal)
 
 
 class Durable:
@@ -177,7 +179,8 @@ async def _event(memory: Memory, call: Any, seconds: float | None) -> Any:
     answer = await memory.wait(call, seconds=seconds)
     if answer.state == "failed":
         raise errors.TaskWaitTimeout(f"The {call} did not come in its time.", event=call.name)
-    return None if answer.result is None else payload.decode(answer.result)
+    text = memory.opened(answer)
+    return None if text is None else payload.decode(text)
 
 
 def _seconds(value: Any, field: str) -> float:

@@ -1,20 +1,20 @@
 """What a handler has done durably, and its replay (T19).
 
-A durable call (a step, a sleep, a wait for an event, a child) is known again by its kind, its name and how often that name was
-called. What it came to is written before the handler goes on; at a later claim the handler runs from its beginning, and calls
-that are remembered are answered without being done again. Memory is read at the first durable call of a claim that is not the
-first: a task that makes none pays nothing.
+A durable call (a step, a sleep, a wait for an event, a child) is known again by its kind, its name and how often that name
+was called. What it came to is written before the handler goes on; at a later claim the handler runs from its beginning, and
+calls that are remembered are answered without being done again. Memory is read at the first durable call of a claim that is
+not the first: a task that makes none pays nothing.
 
 Calls made by the handler's own asyncio task are made in sequence, and their places are remembered too: a replay that meets
-another call at a place fails, instead of taking one answer for another. In parallel branches (gather, TaskGroup) there is no
-sequence; there the name alone decides, so two branches that run at once must not share one.
+another call at a place fails, instead of taking one answer for another. In parallel branches (gather, TaskGroup) there is
+no sequence; there the name alone decides, so two branches that run at once must not share one.
 
 A call that must wait for something does not return: it is noted, and when nothing else of the handler is under way the
-asyncio task is cancelled and the claim ends as parked. Which of its branches go on after a step is known only some rounds of
-the event loop later, so that many rounds without a durable call are waited for; no timer is involved.
+asyncio task is cancelled and the claim ends as parked. Which of its branches go on after a step is known only some rounds
+of the event loop later, so that many rounds without a durable call are waited for; no timer is involved.
 
-A step that failed is tried again at the next attempt, unless the handler caught the failure and made another durable call: then
-the failure is remembered with it, because the way that the handler took depends on it.
+A step that failed is tried again at the next attempt, unless the handler caught the failure and made another durable call:
+then the failure is remembered with it, because the way that the handler took depends on it.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from ferryman.kernel import errors, payload, retry
+from ferryman.kernel.codec import PLAIN, Seal
 from ferryman.tasks.joins import CHILD, child_id
 from ferryman.tasks.model import Answer, Asked, Birth, Call, Claimed, Kept, NewTask, Park
 from ferryman.tasks.rules import ending
@@ -72,13 +73,16 @@ class _Wait(NamedTuple):
 class Memory:
     """The durable calls of one claim."""
 
-    def __init__(self, task: Claimed, scribe: Scribe, main: asyncio.Task[Any], *, limit: int) -> None:
+    def __init__(
+        self, task: Claimed, scribe: Scribe, main: asyncio.Task[Any], *, limit: int, seal: Seal = PLAIN
+    ) -> None:
         """Begin a replay; `main` is the asyncio task that runs the handler."""
         self._task = task
         self._scribe = scribe
         self._main = main
         self._loop = main.get_loop()
         self._limit = limit
+        self.seal = seal
         # A first claim has nothing to remember.
         self._known: dict[Key, Answer] | None = {} if task.epoch == 1 else None
         self._places: dict[int, Key] = {}
@@ -163,7 +167,7 @@ class Memory:
             raise errors.TaskStepFailed(
                 f"The {call} failed: {payload.decode(answer.result or 'null')}.", step=call.name
             )
-        return revived(function, answer.result)
+        return revived(function, self.opened(answer))
 
     async def _done(
         self, call: Call, function: Function, args: Sequence[Any], retries: int, backoff: retry.Backoff
@@ -180,8 +184,13 @@ class Memory:
             text = None if value is None else payload.encode(value, limit=self._limit, error=UnfitStep)
         except UnfitStep as error:
             raise self._break(UnfitStep(f"The result of the {call} cannot be stored: {error.message}")) from None
-        await self._scribe.remember([*self._forgiven(), Kept(call, DONE, text)])
+        kept = None if text is None else self.seal.close(text)
+        await self._scribe.remember([*self._forgiven(), Kept(call, DONE, kept)])
         return text
+
+    def opened(self, answer: Answer) -> str | None:
+        """Return the text of what a call came to, as it was given to be stored."""
+        return None if answer.result is None else self.seal.open(answer.result)
 
     def _forgiven(self) -> list[Kept]:
         """Take the failures that the handler caught: it goes on, so they are part of its way."""

@@ -51,7 +51,7 @@ class Child(Generic[Result]):
     def result(self) -> Result:
         """Return what it returned; raise what became of it instead."""
         if self.answer.state == DONE:
-            return revived(self.function, self.answer.result)  # type: ignore[no-any-return]
+            return revived(self.function, self._memory.opened(self.answer))  # type: ignore[no-any-return]
         why = payload.decode(self.answer.result or "{}")
         code, reason = why.get("code") or f"TASK_{str(why.get('state')).upper()}", why.get("reason")
         if why.get("state") == REFUSED and code in _REFUSALS:

@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, assert_never
 from uuid import UUID
 
-from ferryman.kernel import errors, faults, payload, telemetry
+from ferryman.kernel import codec, errors, faults, payload, telemetry
+from ferryman.tasks.joins import CHILD
 from ferryman.tasks.model import Claimed, Outcome
 from ferryman.tasks.rules import ending
 from ferryman.tasks.states import FAILED, READY, SUCCEEDED
@@ -39,12 +40,14 @@ class Runner:
         concurrency: int,
         home: object = None,
         freed: Callable[[], None] | None = None,
+        seal: codec.Seal = codec.PLAIN,
     ) -> None:
         """Run for one worker of one app (`home`); `limit` bounds the size of a result; `freed` hears of new room."""
         self._handlers = handlers
         self._home = home
         self._owner = owner
         self._limit = limit
+        self._seal = seal
         self._words = words
         self._desk = desk
         self._threads = Threads(concurrency, freed=freed)
@@ -59,6 +62,11 @@ class Runner:
 
     async def run(self, task: Claimed) -> Outcome | None:
         """Run a task to the end of this attempt; what it has said is written before its outcome, or soon after."""
+        if task.payload.startswith(codec.BEGINS):
+            try:
+                task = task._replace(payload=self._seal.open(task.payload))
+            except errors.PayloadSealed as error:
+                return self._lost(task, error.code, error.message)
         told = context.Context(task, report=self._words.report, say=self._words.say, desk=self._desk, home=self._home)
         outcome = await self._attempt(task, told)
         if outcome is not None and told.memory is not None and told.memory.bore:
@@ -127,6 +135,9 @@ class Runner:
             text = None if result is None else payload.encode(result, limit=self._limit, error=errors.TaskInvalidResult)
         except errors.TaskInvalidResult as error:
             return self._unfit(task, error)
+        # What is owed to another domain is read there.
+        if text is not None and self._seal.active and task.callback in {None, CHILD}:
+            text = self._seal.close(text)
         return Outcome(
             task.id, task.epoch, self._owner, SUCCEEDED, text, callback=task.callback, callback_ref=task.callback_ref
         )

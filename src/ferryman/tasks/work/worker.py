@@ -13,6 +13,7 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from ferryman.kernel.codec import PLAIN, Seal
 from ferryman.kernel.db import Tx
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.keeper import Keeper
@@ -67,11 +68,12 @@ class Worker:
         boot_id: UUID,
         home: object = None,
         looks: Looks = keyed,
+        seal: Seal = PLAIN,
     ) -> None:
         """Hold leases under the boot id of the process; `line` makes connections, `session` borrows one from the pool.
 
         `home` is the app it works for: inside a handler that app's doors serve the tenant of the running task. `looks` knows
-        which tasks must look before they are stored.
+        which tasks must look before they are stored; `seal` how payloads and results are.
         """
         self.boot_id = boot_id
         self._handlers = handlers
@@ -84,7 +86,7 @@ class Worker:
             self._lines[1], doorbell,
             owner=self.boot_id, ends_after=terms.ends_after, flows=self._lines[2], looks=looks,
         )  # fmt: skip
-        self._runner = self._make_runner(drafts, home)
+        self._runner = self._make_runner(drafts, home, seal)
         self._crew = TaskCrew(
             self._runner, owners, doorbell,
             owner=self.boot_id, queues=terms.queues, lease=terms.lease, margin=MARGIN,
@@ -110,17 +112,18 @@ class Worker:
         )
         self._station = Station(self.pump, keeper, doorbell, boot_id=boot_id, lease=terms.lease)
 
-    def _make_runner(self, drafts: Drafts, home: object) -> Runner:
+    def _make_runner(self, drafts: Drafts, home: object, seal: Seal) -> Runner:
         terms = self._terms
         return Runner(
             self._handlers,
             self._words,
-            Desk(self._scribe, drafts, limit=terms.result_limit),
+            Desk(self._scribe, drafts, limit=terms.result_limit, seal=seal),
             owner=self.boot_id,
             limit=terms.result_limit,
             concurrency=terms.concurrency,
             home=home,
             freed=lambda: self._ready(frozenset()),
+            seal=seal,
         )
 
     def start(self) -> Mapping[str, asyncio.Future[Any]]:
