@@ -16,6 +16,7 @@ from chaos.checker import figures
 from chaos.checker.evidence import Evidence
 from chaos.fleet import Fleet
 from chaos.history import History, gather
+from chaos.pooler import Pooler
 from chaos.sea import Sea
 
 SHORT_SECONDS = 60.0
@@ -52,6 +53,9 @@ def _read(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--producers", type=int, default=3)
     parser.add_argument("--pace", type=float, default=0.06, help="seconds between two acts of a producer")
     parser.add_argument("--load", type=float, default=1.0, help="how many of the acts are sets of plain tasks")
+    parser.add_argument(
+        "--pooler", action="store_true", help="through PgBouncer in transaction mode, which must be installed"
+    )
     parser.add_argument("--soak", action="store_true", help="mild faults, half the load; nothing may grow")
     parser.add_argument("--plan", action="store_true", help="print the plan of faults and run nothing")
     parser.add_argument("--json", help="write the figures to this file")
@@ -64,7 +68,7 @@ def _run(asked: argparse.Namespace, place: Path) -> tuple[report.Found, list[str
 
     seconds = asked.minutes * 60
     folder = storm.folder_of(place)
-    sea = Sea(place / "sea")
+    sea, pooler = Sea(place / "sea"), Pooler(place / "pooler")
     try:
         sea.begin()
         storm.migrated(sea.url, migrate.migrate)
@@ -74,7 +78,8 @@ def _run(asked: argparse.Namespace, place: Path) -> tuple[report.Found, list[str
         slots = storm.crew(
             workers=asked.workers, dogs=asked.dogs, producers=asked.producers, pace=pace, load=asked.load
         )
-        fleet = Fleet(slots, told, url=sea.url, seed=asked.seed, folder=folder)
+        url = pooler.start(sea.url) if asked.pooler else sea.url
+        fleet = Fleet(slots, told, url=url, listen=sea.url, seed=asked.seed, folder=folder)
         fleet.calm = asked.soak
         run = storm.Storm(sea, fleet, told, seed=asked.seed)
         gauge = soak.Gauge(sea, fleet, seconds) if asked.soak else None
@@ -98,6 +103,7 @@ def _run(asked: argparse.Namespace, place: Path) -> tuple[report.Found, list[str
             return found, [*wrong, *gauge.grown()]
         return found, [*wrong, *figures.missing(measured, short=seconds < SHORT_SECONDS)]
     finally:
+        pooler.stop()
         sea.end()
 
 

@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from chaos import terms
 from chaos.history import History
@@ -75,7 +76,9 @@ class Cargo:
 
 def build(url: str, history: History, *, doorbell: str, seed: int, pool: int) -> Ferryman:
     """Make an app that knows all of it."""
-    app = Ferryman(url, doorbell=bell(doorbell, url, seed), pool={"size": pool})
+    # Behind a pooler the doorbell has an address of its own.
+    listen = os.environ.get("FERRYMAN_LISTEN_URL", url)
+    app = Ferryman(url, doorbell=bell(doorbell, listen, seed), pool={"size": pool})
     app.on_end("debt", Debts())
     _tasks(app, history)
     _agents(app, history)
@@ -87,7 +90,7 @@ def build(url: str, history: History, *, doorbell: str, seed: int, pool: int) ->
 def _tasks(app: Ferryman, history: History) -> None:
     @app.task(backoff=0.05)
     async def job(ctx: Context, key: str, hold: float = 0.0) -> str:
-        told = {"task": str(ctx.id), "epoch": ctx.task.epoch, "attempt": ctx.attempt}
+        told: dict[str, Any] = {"task": str(ctx.id), "epoch": ctx.task.epoch, "attempt": ctx.attempt}
         history.write("start", **told, key=key)
         await asyncio.sleep(hold)
         history.write("effect", key=key, **told)
@@ -95,7 +98,7 @@ def _tasks(app: Ferryman, history: History) -> None:
 
     @app.task(backoff=0.05)
     def plain(ctx: Context, key: str, hold: float = 0.0) -> str:
-        told = {"task": str(ctx.id), "epoch": ctx.task.epoch, "attempt": ctx.attempt}
+        told: dict[str, Any] = {"task": str(ctx.id), "epoch": ctx.task.epoch, "attempt": ctx.attempt}
         history.write("start", **told, key=key)
         time.sleep(hold)
         history.write("effect", key=key, **told)
@@ -103,7 +106,7 @@ def _tasks(app: Ferryman, history: History) -> None:
 
     @app.task(backoff=0.05)
     async def shaky(ctx: Context, key: str) -> str:
-        told = {"task": str(ctx.id), "epoch": ctx.task.epoch, "attempt": ctx.attempt}
+        told: dict[str, Any] = {"task": str(ctx.id), "epoch": ctx.task.epoch, "attempt": ctx.attempt}
         history.write("start", **told, key=key)
         if ctx.attempt == 1:
             raise ConnectionError("not yet")
@@ -112,7 +115,7 @@ def _tasks(app: Ferryman, history: History) -> None:
 
     @app.task(backoff=0.05)
     async def hog(ctx: Context, key: str, hold: float) -> str:
-        told = {"task": str(ctx.id), "epoch": ctx.task.epoch, "attempt": ctx.attempt}
+        told: dict[str, Any] = {"task": str(ctx.id), "epoch": ctx.task.epoch, "attempt": ctx.attempt}
         history.write("start", **told, key=key)
         async with app.database.session():
             history.write("hogs")
@@ -123,7 +126,7 @@ def _tasks(app: Ferryman, history: History) -> None:
     @app.schedule({"key": "tick"}, name="tick", every=1, catch_up="all")
     @app.task(backoff=0.05)
     async def tick(ctx: Context, key: str) -> str:
-        told = {"task": str(ctx.id), "epoch": ctx.task.epoch, "attempt": ctx.attempt}
+        told: dict[str, Any] = {"task": str(ctx.id), "epoch": ctx.task.epoch, "attempt": ctx.attempt}
         history.write("start", **told, key=key)
         history.write("effect", key=key, **told)
         return key
@@ -131,7 +134,7 @@ def _tasks(app: Ferryman, history: History) -> None:
     @app.task(backoff=0.05)
     async def voyage(ctx: Context, key: str) -> list[str]:
         """Steps, a sleep and children: each step returns a word that no other run of it would."""
-        told = {"task": str(ctx.id), "epoch": ctx.task.epoch, "attempt": ctx.attempt}
+        told: dict[str, Any] = {"task": str(ctx.id), "epoch": ctx.task.epoch, "attempt": ctx.attempt}
         history.write("start", **told, key=key)
 
         async def ran(name: str) -> str:

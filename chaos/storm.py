@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+from psycopg.types.json import Jsonb
 
 from chaos.fleet import Fleet, Slot
 from chaos.history import History
@@ -168,7 +169,7 @@ class Storm:
             {"name": "hog", "payload": {"key": f"{key}:{n}", "hold": fault.seconds}, "idempotency_key": f"{key}:{n}"}
             for n in range(4)
         ]
-        made = self._sea.ask("select * from ferryman.create_tasks(%s)", psycopg.types.json.Jsonb(rows))
+        made = self._sea.ask("select * from ferryman.create_tasks(%s)", Jsonb(rows))
         return {"made": len(made)} if made else None
 
     def _outage(self, fault: Fault) -> dict[str, Any]:

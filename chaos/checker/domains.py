@@ -68,10 +68,12 @@ def commands_are_complete(seen: Evidence) -> Iterator[str]:
     """Every command has run each capability once and has stated each fact once."""
     rows = {row["id"]: row for row in seen.ask("select id::text, status, error_code from ferryman.command_inbox")}
     started: dict[str, list[str]] = defaultdict(list)
-    for row in seen.ask("select triggered_by_command_id::text as command, task_type, status from ferryman.async_tasks"):
-        started[row["command"]].append(row["task_type"])
-        if row["status"] != "COMPLETED":
-            yield f"{row['task_type']} of the command {row['command']} is {row['status']}"
+    for begun in seen.ask(
+        "select triggered_by_command_id::text as command, task_type, status from ferryman.async_tasks"
+    ):
+        started[begun["command"]].append(begun["task_type"])
+        if begun["status"] != "COMPLETED":
+            yield f"{begun['task_type']} of the command {begun['command']} is {begun['status']}"
     for line in seen.of("ok", act="command"):
         row = rows.get(line["command"])
         if row is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -43,7 +43,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
-) -> Iterator[None, pytest.TestReport, pytest.TestReport]:
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Say how to meet the same crashes again."""
     report = yield
     seed = getattr(item, "callspec", None) and item.callspec.params.get(SEED)  # type: ignore[attr-defined]
