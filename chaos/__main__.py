@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run, check, tell."""
     asked = _read(arguments)
     if asked.plan:
-        for fault in plan.draw(asked.seed, asked.minutes * 60):
+        for fault in plan.draw(asked.seed, asked.minutes * 60, lease=asked.lease):
             print(json.dumps(fault.told()))
         return 0
     place = Path(tempfile.mkdtemp(prefix="ferryman-chaos-"))
@@ -48,6 +48,9 @@ def _read(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="chaos", description="Everything at once, while the world breaks by a plan.")
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--minutes", type=float, default=3.0)
+    parser.add_argument(
+        "--lease", type=float, default=plan.LEASE_SECONDS, help="seconds; longer where the machine is busy"
+    )
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--dogs", type=int, default=2, help="processes that only watch and fire")
     parser.add_argument("--producers", type=int, default=3)
@@ -79,13 +82,13 @@ def _run(asked: argparse.Namespace, place: Path) -> tuple[report.Found, list[str
             workers=asked.workers, dogs=asked.dogs, producers=asked.producers, pace=pace, load=asked.load
         )
         url = pooler.start(sea.url) if asked.pooler else sea.url
-        fleet = Fleet(slots, told, url=url, listen=sea.url, seed=asked.seed, folder=folder)
+        fleet = Fleet(slots, told, url=url, listen=sea.url, seed=asked.seed, folder=folder, lease=asked.lease)
         fleet.calm = asked.soak
-        run = storm.Storm(sea, fleet, told, seed=asked.seed)
+        run = storm.Storm(sea, fleet, told, seed=asked.seed, lease=asked.lease)
         gauge = soak.Gauge(sea, fleet, seconds) if asked.soak else None
         began = time.monotonic()
         try:
-            faults = plan.draw(asked.seed, seconds, rates=plan.MILD if asked.soak else plan.RATES)
+            faults = plan.draw(asked.seed, seconds, rates=plan.MILD if asked.soak else plan.RATES, lease=asked.lease)
             run.await_all(storm.BIRTH_SECONDS)
             run.rage(faults, seconds, gauge)
             run.settle()
@@ -97,7 +100,7 @@ def _run(asked: argparse.Namespace, place: Path) -> tuple[report.Found, list[str
             measured = figures.measure(seen, folder)
         found = report.found(asked, run.outcome, measured, time.monotonic() - began)
         if run.outcome.overdue:
-            wrong.append(f"{run.outcome.overdue} rows were overdue during the run")
+            wrong.append(f"{run.outcome.overdue} rows were overdue during the run: {dict(run.outcome.late)}")
         if gauge is not None:
             found["soak"] = gauge.told()
             return found, [*wrong, *gauge.grown()]

@@ -203,7 +203,7 @@ def _ingestion(app: Ferryman, history: History) -> None:
         first = round((request.window.since - DAWN) / timedelta(minutes=1))
         last = round((request.window.until - DAWN) / timedelta(minutes=1))
         at = first if request.position == "start" else int(request.position)
-        history.write("asked", first=first, at=at)
+        history.write("asked", first=first, place=at)
         page = [{"id": n} for n in range(at, min(at + terms.PAGE, last))]
         after = at + terms.PAGE
         watermark = DAWN + timedelta(minutes=page[-1]["id"]) if page else None

@@ -45,12 +45,15 @@ class Slot:
 class Fleet:
     """All processes."""
 
-    def __init__(self, slots: Sequence[Slot], told: History, *, url: str, listen: str, seed: int, folder: Path) -> None:
+    def __init__(
+        self, slots: Sequence[Slot], told: History, *, url: str, listen: str, seed: int, folder: Path, lease: float
+    ) -> None:
         """Take charge; nobody is born yet."""
         self.slots = list(slots)
         self._told = told
         self._url = url
         self._listen = listen
+        self._lease = lease
         self._seed = seed
         self._folder = folder
         self.calm = False
@@ -92,7 +95,7 @@ class Fleet:
             os.dup2(output, 2)
             for name in [each for each in os.environ if each.startswith("FERRYMAN_")]:
                 del os.environ[name]
-            os.environ.update(terms.TERMS, FERRYMAN_LISTEN_URL=self._listen)
+            os.environ.update(terms.leased(self._lease), FERRYMAN_LISTEN_URL=self._listen)
             told = History(self._folder / f"{stem}.history")
             roles.live(
                 slot.role, life, told,

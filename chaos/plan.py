@@ -89,7 +89,7 @@ class Life:
     pool: int
 
 
-def draw(seed: int, seconds: float, *, rates: dict[str, float] = RATES) -> list[Fault]:
+def draw(seed: int, seconds: float, *, rates: dict[str, float] = RATES, lease: float = LEASE_SECONDS) -> list[Fault]:
     """Draw the faults of a run, in the order of time; each kind by dice of its own, so that one more changes no other."""
     found = []
     for kind, rate in rates.items():
@@ -97,16 +97,16 @@ def draw(seed: int, seconds: float, *, rates: dict[str, float] = RATES) -> list[
         # At least one of each: what did not occur shows nothing.
         for _ in range(max(1, round(rate * seconds / 60))):
             at = dice.uniform(min(2.0, seconds / 10), seconds * 0.97)
-            found.append(Fault(at, kind, dice.random(), _length(kind, dice)))
+            found.append(Fault(at, kind, dice.random(), _length(kind, dice, lease)))
     return sorted(found, key=lambda fault: fault.at)
 
 
-def _length(kind: str, dice: random.Random) -> float:
+def _length(kind: str, dice: random.Random, lease: float) -> float:
     match kind:
         case "freeze":
-            return dice.uniform(LEASE_SECONDS + 0.6, LEASE_SECONDS + 3.0)
+            return dice.uniform(lease + 0.6, lease + 3.0)
         case "pause":
-            return dice.uniform(0.05, LEASE_SECONDS / 2)
+            return dice.uniform(0.05, lease / 2)
         case "outage":
             return dice.uniform(0.0, 1.5)
         case "hold":

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import os
 import platform
 import sys
 from pathlib import Path
 from typing import Any, TextIO
 
 from chaos.checker.figures import Figures
-from chaos.plan import LEASE_SECONDS
 from chaos.storm import Outcome
 
 Found = dict[str, Any]
@@ -22,9 +22,11 @@ def found(asked: argparse.Namespace, outcome: Outcome, figures: Figures, seconds
     outages, first = figures.first_success
     return {
         "seed": asked.seed,
+        "lease": asked.lease,
         "minutes": asked.minutes,
         "wall_seconds": round(seconds),
         "python": platform.python_version(),
+        "load": [round(each, 1) for each in os.getloadavg()],
         "tasks": figures.tasks,
         "turns": figures.turns,
         "batches": figures.batches,
@@ -57,8 +59,8 @@ def rows(found: Found) -> list[tuple[str, str, str]]:
         ("faults", "≥ 1,000", f"{found['faults']:,}"),
         ("zombies fenced", "≥ 200", f"{found['zombies_fenced']:,}"),
         (
-            f"work of a killed worker begun anew, p99 (lease {LEASE_SECONDS:g} s)",
-            f"≤ {LEASE_SECONDS + 1:g} s",
+            f"work of a killed worker begun anew, p99 (lease {found['lease']:g} s)",
+            f"≤ {found['lease'] + 1:g} s",
             f"{found['recovery_p99']:.2f} s of {found['recoveries']:,} (median {found['recovery_p50']:.2f} s, worst"
             f" {found['recovery_worst']:.2f} s)",
         ),
@@ -73,7 +75,10 @@ def rows(found: Found) -> list[tuple[str, str, str]]:
 
 def show(found: Found, wrong: list[str], *, file: TextIO = sys.stdout) -> None:
     """Print what was found, and what is wrong."""
-    print(f"seed {found['seed']}, {found['minutes']:g} minutes of faults, {found['wall_seconds']} s in all", file=file)
+    print(
+        f"seed {found['seed']}, {found['minutes']:g} minutes of faults, {found['wall_seconds']} s in all; load of the machine {found['load'][1]:g}",
+        file=file,
+    )
     print(
         f"{found['tasks']:,} tasks, {found['turns']:,} turns, {found['batches']:,} batches, {found['commands']:,} commands,"
         f" {found['records']:,} records; {found['acknowledged']:,} acknowledgements",

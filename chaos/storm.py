@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +15,7 @@ from typing import Any
 import psycopg
 from psycopg.types.json import Jsonb
 
+from chaos import terms
 from chaos.fleet import Fleet, Slot
 from chaos.history import History
 from chaos.plan import Fault
@@ -26,13 +29,23 @@ QUIET_SECONDS = 90.0
 LEAVE_SECONDS = 20.0
 BIRTH_SECONDS = 30.0
 HOPELESS = 10  # so many deaths of nobody's making: no use to go on
-# So long somebody must have watched without a break before anything counts as late.
-JUDGED_SECONDS = 4.0
+# So many leases long somebody must have watched without a break before anything counts as late.
+JUDGED_LEASES = 2
 
+# For whoever must find out why a run did not come to rest.
+ACTIVITY = """
+    select pid, state, wait_event_type || ' ' || wait_event as waits, pg_blocking_pids(pid) as behind,
+           round(extract(epoch from clock_timestamp() - xact_start)::numeric, 1)::float8 as age, left(query, 120) as query
+    from pg_stat_activity
+    where datname = current_database() and state <> 'idle' and pid <> pg_backend_pid()
+    order by xact_start
+    limit 20
+"""
+SAID_SECONDS = 10.0
 # Whether somebody watches: a tick within three intervals, and no grace after an outage.
 TICKED = """
     select from ferryman.watchdog
-    where ticked_at > clock_timestamp() - interval '1.8 s' and grace_until < clock_timestamp()
+    where ticked_at > clock_timestamp() - make_interval(secs => %s) and grace_until < clock_timestamp()
 """
 # Everything that lives, by the checker's own reckoning.
 LIVE = """
@@ -54,6 +67,7 @@ class Outcome:
     struck: list[tuple[float, str]] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
     overdue: int = 0
+    late: Counter[str] = field(default_factory=Counter)
     looks: int = 0
     quiet_seconds: float = 0.0
     seconds: float = 0.0
@@ -72,13 +86,14 @@ def crew(*, workers: int, dogs: int, producers: int, pace: float, load: float) -
 class Storm:
     """The run of one plan."""
 
-    def __init__(self, sea: Sea, fleet: Fleet, told: History, *, seed: int) -> None:
+    def __init__(self, sea: Sea, fleet: Fleet, told: History, *, seed: int, lease: float) -> None:
         """Bring together who breaks and who is broken."""
         self._sea = sea
         self._fleet = fleet
         self._told = told
         self._dice = random.Random(f"{seed} strikes")
         self._looked = 0.0
+        self._lease = lease
         self._unwatched = time.monotonic()
         self.outcome = Outcome()
 
@@ -104,14 +119,15 @@ class Storm:
 
     def _look(self, now: float) -> None:
         """Nothing may be late; a promise that holds while the database answers and somebody watches."""
-        if not self._sea.ask(TICKED):
+        if not self._sea.ask(TICKED, self._lease * terms.INTERVAL_OF_LEASE * 3):
             self._unwatched = now
-        if now < self._unwatched + JUDGED_SECONDS:
+        if now < self._unwatched + self._lease * JUDGED_LEASES:
             return
         found = self._sea.ask("select domain, id::text, state, rule, ends_by::text from ferryman.overdue limit 20")
         self.outcome.looks += 1
         if found:
             self.outcome.overdue += len(found)
+            self.outcome.late.update(f"{row['domain']} {row['state']} by {row['rule']}" for row in found)
             self._told.write("overdue", rows=found)
 
     def _strike(self, fault: Fault) -> None:
@@ -216,12 +232,15 @@ class Storm:
         self.outcome.wrong += fleet.errand("auditor")
 
     def _await_quiet(self) -> None:
-        began = time.monotonic()
+        began = said = time.monotonic()
         live: Mapping[str, int] = {"unknown": 1}
         while live and time.monotonic() < began + QUIET_SECONDS and len(self._fleet.unexpected) < HOPELESS:
             self._step(time.monotonic())
             rows = self._sea.ask(LIVE)
             live = {row["kind"]: row["n"] for row in rows if row["n"]} if rows else {"unknown": 1}
+            if time.monotonic() > said + SAID_SECONDS:
+                said = time.monotonic()
+                self._told.write("waits", live=live, load=os.getloadavg(), activity=self._sea.ask(ACTIVITY))
             time.sleep(0.1)
         self.outcome.quiet_seconds = time.monotonic() - began
         if live:

@@ -16,7 +16,7 @@ LEGS = ("Leg.Check", "Leg.Cross", "Leg.Load", "Leg.Unload")
 def turns_end_once(seen: Evidence) -> Iterator[str]:
     """Every turn that was acknowledged is there and ended once, with a deliverable of words that its steps said."""
     rows = {row["id"]: row for row in seen.ask(
-        "select message.id::text, message.turn_status, message.status, message.error_code, card.content"
+        "select message.id::text, message.turn_status, message.status, message.error_code, message.error, card.content"
         " from ferryman.agent_inbox as message left join ferryman.cards as card on card.id = message.deliverable_card_id"
         " where message.message_type = 'turn'"
     )}  # fmt: skip
@@ -29,7 +29,7 @@ def turns_end_once(seen: Evidence) -> Iterator[str]:
         if row is None:
             yield f"the turn {line['turn']} was acknowledged and is gone"
         elif row["turn_status"] != "success":
-            yield f"the turn {line['turn']} ended as {row['turn_status']} ({row['error_code']})"
+            yield f"the turn {line['turn']} ended as {row['turn_status']} ({row['error_code']}: {row['error']})"
         else:
             words = row["content"]
             told = [word for word in words if not word.startswith("knot")] if isinstance(words, list) else []

@@ -17,7 +17,8 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_nothing_is_lost_ends_twice_or_hangs_while_everything_breaks(tmp_path: Path) -> None:
     figures = tmp_path / "figures.json"
     kept = {name: value for name, value in os.environ.items() if not name.startswith("FERRYMAN_")}
-    crew = ["--workers", "2", "--dogs", "1", "--producers", "1", "--pace", "0.03"]
+    # A lease that also holds where other tests take most of the machine.
+    crew = ["--lease", "4", "--workers", "2", "--dogs", "1", "--producers", "1", "--pace", "0.03"]
     ended = subprocess.run(
         [sys.executable, "-m", "chaos", "--seed", "7", "--minutes", "0.15", "--json", str(figures), *crew],
         cwd=ROOT, env={**kept, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}, capture_output=True, text=True,
