@@ -123,14 +123,14 @@ def draw(  # noqa: PLR0911 - one return for each act
     """Choose the next act and its arguments."""
     chosen = dice.choices(
         ("jobs", "one", "within", "owed", "cancel", "voyage", "command", "turn", "batch", "window"),
-        (40 * load, 14, 8, 8, 8, 6, 4, 4, 2, 3),
+        (40 * load, 20, 8, 8, 8, 6, 4, 4, 2, 3),
     )[0]
     match chosen:
         case "jobs":
             return "jobs", {
                 "name": "job",
                 "count": dice.randint(4, 30),
-                "more": {"hold": round(dice.random() * 0.02, 3)},
+                "more": {"hold": round(dice.random() * 0.1, 3)},
             }
         case "one":
             name = dice.choice(("job", "plain", "shaky"))

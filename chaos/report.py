@@ -76,7 +76,8 @@ def rows(found: Found) -> list[tuple[str, str, str]]:
 def show(found: Found, wrong: list[str], *, file: TextIO = sys.stdout) -> None:
     """Print what was found, and what is wrong."""
     print(
-        f"seed {found['seed']}, {found['minutes']:g} minutes of faults, {found['wall_seconds']} s in all; load of the machine {found['load'][1]:g}",
+        f"seed {found['seed']}, {found['minutes']:g} minutes of faults, {found['wall_seconds']} s in all;"
+        f" load of the machine {found['load'][1]:g}",
         file=file,
     )
     print(
