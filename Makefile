@@ -12,7 +12,7 @@ READY := $(VENV)/.ready
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dashboard test check fmt contracts bite bench pictures docs site clean
+.PHONY: help demo dashboard test check fmt contracts bite planted chaos soak bench pictures docs site clean
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +47,15 @@ contracts: $(READY) ## List the rules and the tests that prove them (ONLY=K,T: j
 bite: $(READY) ## Delete each guard of each SQL statement; the suite must notice
 	@$(BIN)/python tools/bite.py $(ARGS)
 
+planted: $(READY) ## Put known bugs in, one at a time; the tests that each names must fail
+	@$(BIN)/python -m tools.planted $(ARGS)
+
+chaos: $(READY) ## Everything at once, while the world breaks (ARGS="--seed 7 --minutes 3")
+	@$(BIN)/python -m chaos $(ARGS)
+
+soak: $(READY) ## An hour at half load with mild faults: nothing may grow (ARGS="--minutes 2")
+	@$(BIN)/python -m chaos --soak --minutes 60 $(ARGS)
+
 bench: $(READY) ## Measure beside the peers
 	@$(BIN)/python -m bench.run $(ARGS)
 
@@ -61,7 +70,7 @@ site: $(READY) ## Make a site of the documentation, in site/
 
 clean: ## Remove what was made here
 	@rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist site
-	@find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
+	@find src tests tools chaos -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \

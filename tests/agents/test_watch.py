@@ -183,8 +183,11 @@ async def test_every_call_has_a_clock_of_its_own(house: House) -> None:
     """The source clears the turn's deadline after the first of several tools."""
     taken = await house.suspend(("slow", 60), ("slower", 90), ("quick", 30))
     await house.report("quick")
+    bound = "select extract(epoch from resume_deadline - since_at)::int from ferryman.agent_state_head"
+    assert await house.value(bound) == 60
     await house.travel(61)
     assert (await house.tick("W2")).acted() == 1
+    assert await house.value(bound) == 90
     assert (await house.head())["waiting_tool_count"] == 1
     assert await house.claim() == []
     await house.travel(30)

@@ -134,6 +134,15 @@ async def test_only_a_running_batch_is_closed_and_only_once(yard: Yard) -> None:
         assert untold == {batch}
 
 
+@pytest.mark.contract("B9", "R5")
+async def test_a_parent_is_told_once_however_often_it_is_looked_at(yard: Yard) -> None:
+    batch, [child] = await yard.running(1, caller=await yard.parent())
+    await yard.finish(child)
+
+    async with yard.db.transaction() as tx:
+        assert await batches.told(tx, [batch]) == set()
+
+
 @pytest.mark.contract("B5")
 async def test_what_is_not_due_or_not_retryable_is_not_sent(yard: Yard) -> None:
     batch = await yard.fork(task(), task(), task())

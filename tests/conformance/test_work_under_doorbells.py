@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from ferryman import Context, Ferryman
+from ferryman import Command, Context, Ferryman, Message, Turn
 from ferryman.kernel import errors, invariants
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.tasks.watch import TASK_INVARIANTS
@@ -204,3 +204,29 @@ async def test_what_a_leaving_worker_hands_back_is_run_by_another(stage: Stage) 
             assert await stage.begun.get() == "one"
             await handle.cancel()
             assert (await handle.refresh()).attempt == 1
+
+
+async def test_turns_batches_and_commands_end_too(stage: Stage) -> None:
+    @stage.works.tool
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    @stage.works.agent
+    async def clerk(turn: Turn) -> int:
+        return int(await turn.call_tool("add", a=1, b=2))
+
+    @stage.works.on_command("Sum.Request")
+    async def asked(command: Command) -> Message:
+        return Message("Sum.Add", {"a": 1, "b": 2})
+
+    stage.works.capability("Sum.Add")(add)
+    async with asyncio.timeout(PATIENCE_SECONDS), stage.works.worker():
+        await stage.client.agents.create("ada", profile="clerk")
+        turn = await stage.client.agents.send("ada", "add")
+        task = {"target_strategy": "new", "target_ref": "clerk", "instruction": "add"}
+        batch = await stage.works.batches.fork([task, task], deadline_seconds=60)
+        sent = await stage.client.commands.send("Sum.Request", {})
+
+        assert await turn.result() == 3
+        assert (await batch.result())["status"] == "success"
+        assert (await stage.client.commands.wait(sent.id)).status == "COMPLETED"

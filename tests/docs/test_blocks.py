@@ -26,12 +26,14 @@ from ferryman.app.embedded import keeper, place
 from ferryman.app.embedded.locks import Lock
 from tests.docs import curl
 from tests.surfaces import ferry
+from tests.testing.test_plugin import PLUGIN
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 BLOCK = re.compile(r"^```(?P<kind>python|console)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 PROMPT = "$ ferryman "
 TESTS = re.compile(r"^(async )?def test_", re.MULTILINE)
 PATIENCE_SECONDS = 60
+FEW = ["--ferryman-seeds=3"]
 
 
 class Block(NamedTuple):
@@ -116,8 +118,8 @@ def test_the_tests_on_a_page_pass(name: str, tmp_path: Path) -> None:
     file.write_text("\n\n".join(block.code for block in blocks(ROOT / name)), encoding="utf-8")
 
     ended = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), str(file)],
-        cwd=tmp_path, env=alone(tmp_path), capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False,
+        [sys.executable, "-m", "pytest", *PLUGIN, "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), *FEW, str(file)],
+        cwd=tmp_path, env=alone(tmp_path), capture_output=True, text=True, timeout=3 * PATIENCE_SECONDS, check=False,
     )  # fmt: skip
 
     assert ended.returncode == 0, ended.stdout + ended.stderr

@@ -33,8 +33,11 @@ from ferryman.kernel.pool import Line, Session
 from ferryman.kernel.script import split
 
 OLDEST_POSTGRESQL: Final = 150000
-LOCK_TIMEOUT_SECONDS: Final = 2
-TRIES: Final = 30
+# While a file waits for its table, every claim waits behind it: so not for long, and again and again. A file whose statements
+# commit one by one asks for locks that nobody else waits behind.
+LOCK_TIMEOUT_SECONDS: Final = 0.2
+LOOSE_LOCK_TIMEOUT_SECONDS: Final = 2
+TRIES: Final = 100
 _POLL_SECONDS: Final = 0.05
 
 _NAME = re.compile(r"(?P<version>\d{4})_(?P<name>[a-z0-9_]+)\.sql")
@@ -229,7 +232,7 @@ async def _apply_loose(line: Line, migration: Migration, known: Sequence[Migrati
         if (await session.fetch("select pg_try_advisory_lock($1)", _key(session.schema)))[0][0]:
             break
         await asyncio.sleep(_POLL_SECONDS * random.uniform(0.5, 1.5))
-    await session.execute(f"set lock_timeout = '{LOCK_TIMEOUT_SECONDS}s'")
+    await session.execute(f"set lock_timeout = '{LOOSE_LOCK_TIMEOUT_SECONDS}s'")
     if not await _wanted(session, migration, known):
         return False
     for statement in split(in_schema(migration.sql, session.schema)):

@@ -60,13 +60,22 @@ class Cluster:
     @asynccontextmanager
     async def database(self, *, migrated: bool = True) -> AsyncIterator[str]:
         """Lend a database of one's own; it is dropped afterwards, whoever is still connected."""
-        async with self._admin() as admin:
-            name = await self._create(admin, await self._migrated(admin) if migrated else "template0")
+        url = await self.lend(migrated=migrated)
         try:
-            yield self.address(name)
+            yield url
         finally:
-            async with self._admin() as admin:
-                await admin.fetch(f"drop database {name} with (force)")
+            await self.take_back(url)
+
+    async def lend(self, *, migrated: bool = True) -> str:
+        """Make a database and return its address, for whoever cannot hold a block open."""
+        async with self._admin() as admin:
+            return self.address(await self._create(admin, await self._migrated(admin) if migrated else "template0"))
+
+    async def take_back(self, url: str) -> None:
+        """Drop a database that was lent, whoever is still connected."""
+        name = urlsplit(url).path.removeprefix("/")
+        async with self._admin() as admin:
+            await admin.fetch(f"drop database {name} with (force)")
 
     async def close(self) -> None:
         """Drop the template; needed only on a server that stays."""

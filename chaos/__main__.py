@@ -1,0 +1,114 @@
+"""Run chaos: `python -m chaos --seed 7 --minutes 3`. Exit code 1 if anything was lost, ended twice, hangs, or did not occur."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from chaos import checker, plan, report, soak, storm
+from chaos.checker import figures
+from chaos.checker.evidence import Evidence
+from chaos.fleet import Fleet
+from chaos.history import History, gather
+from chaos.pooler import Pooler
+from chaos.sea import Sea
+
+SHORT_SECONDS = 60.0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run, check, tell."""
+    asked = _read(arguments)
+    if asked.plan:
+        for fault in plan.draw(asked.seed, asked.minutes * 60, lease=asked.lease):
+            print(json.dumps(fault.told()))
+        return 0
+    place = Path(tempfile.mkdtemp(prefix="ferryman-chaos-"))
+    place.chmod(0o711)  # the server of root runs as somebody else, who must get to its files
+    found, wrong = _run(asked, place)
+    report.show(found, wrong, file=sys.stdout)
+    if asked.json:
+        Path(asked.json).write_text(json.dumps(found, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    if asked.page and not wrong:
+        report.write(Path(asked.page), found)
+    if wrong:
+        print(f"The histories are kept in {place}; the same plan: --seed {asked.seed} --minutes {asked.minutes:g}")
+    else:
+        shutil.rmtree(place)
+    return 1 if wrong else 0
+
+
+def _read(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="chaos", description="Everything at once, while the world breaks by a plan.")
+    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--minutes", type=float, default=3.0)
+    parser.add_argument(
+        "--lease", type=float, default=plan.LEASE_SECONDS, help="seconds; longer where the machine is busy"
+    )
+    parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument("--dogs", type=int, default=2, help="processes that only watch and fire")
+    parser.add_argument("--producers", type=int, default=3)
+    parser.add_argument("--pace", type=float, default=0.06, help="seconds between two acts of a producer")
+    parser.add_argument("--load", type=float, default=1.0, help="how many of the acts are sets of plain tasks")
+    parser.add_argument(
+        "--pooler", action="store_true", help="through PgBouncer in transaction mode, which must be installed"
+    )
+    parser.add_argument("--soak", action="store_true", help="mild faults, half the load; nothing may grow")
+    parser.add_argument("--plan", action="store_true", help="print the plan of faults and run nothing")
+    parser.add_argument("--json", help="write the figures to this file")
+    parser.add_argument("--page", help="write the figures into this page")
+    return parser.parse_args(arguments)
+
+
+def _run(asked: argparse.Namespace, place: Path) -> tuple[report.Found, list[str]]:
+    from ferryman.kernel import migrate
+
+    seconds = asked.minutes * 60
+    folder = storm.folder_of(place)
+    sea, pooler = Sea(place / "sea"), Pooler(place / "pooler")
+    try:
+        sea.begin()
+        storm.migrated(sea.url, migrate.migrate)
+        storm.prepare(sea)
+        told = History(folder / "storm.history")
+        pace = asked.pace * 2 if asked.soak else asked.pace
+        slots = storm.crew(
+            workers=asked.workers, dogs=asked.dogs, producers=asked.producers, pace=pace, load=asked.load
+        )
+        url = pooler.start(sea.url) if asked.pooler else sea.url
+        fleet = Fleet(slots, told, url=url, listen=sea.url, seed=asked.seed, folder=folder, lease=asked.lease)
+        fleet.calm = asked.soak
+        run = storm.Storm(sea, fleet, told, seed=asked.seed, lease=asked.lease)
+        gauge = soak.Gauge(sea, fleet, seconds) if asked.soak else None
+        began = time.monotonic()
+        try:
+            faults = plan.draw(asked.seed, seconds, rates=plan.MILD if asked.soak else plan.RATES, lease=asked.lease)
+            run.await_all(storm.BIRTH_SECONDS)
+            run.rage(faults, seconds, gauge)
+            run.settle()
+        finally:
+            fleet.end()
+        with sea.connect() as connection:
+            seen = Evidence(gather(folder), connection)
+            wrong = [*run.outcome.wrong, *checker.check(seen)]
+            measured = figures.measure(seen, folder)
+        found = report.found(asked, run.outcome, measured, time.monotonic() - began)
+        if run.outcome.overdue:
+            wrong.append(f"{run.outcome.overdue} rows were overdue during the run: {dict(run.outcome.late)}")
+        if gauge is not None:
+            found["soak"] = gauge.told()
+            return found, [*wrong, *gauge.grown()]
+        return found, [*wrong, *figures.missing(measured, short=seconds < SHORT_SECONDS)]
+    finally:
+        pooler.stop()
+        sea.end()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

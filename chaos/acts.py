@@ -1,0 +1,155 @@
+"""What producers do: each act has a key and arguments that are written down first, so that it can be repeated unchanged.
+
+A producer repeats what it does not know to be done: after an error that says so, and after its own death, in its next life.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from chaos import terms
+from chaos.crew import DAWN
+from ferryman import Ferryman
+from ferryman.kernel import errors, payload
+from ferryman.tasks.intake import create as births
+from ferryman.tasks.rules import request
+
+Arguments = dict[str, Any]
+Told = dict[str, Any]
+
+SAILORS = 6
+OARS = 3
+
+
+async def jobs(app: Ferryman, key: str, arguments: Arguments) -> Told:
+    """Create some tasks at once, by key."""
+    keys = [f"{key}-{n}" for n in range(arguments["count"])]
+    payloads = [{"key": each, **arguments["more"]} for each in keys]
+    made = await app.tasks.create_many(arguments["name"], payloads, idempotency_keys=keys)
+    return {
+        "tasks": {each: str(handle.id) for each, handle in zip(keys, made, strict=True)},
+        "hit": sum(handle.idempotent_hit for handle in made),
+    }
+
+
+async def one(app: Ferryman, key: str, arguments: Arguments) -> Told:
+    """Create one task, by key."""
+    handle = await app.tasks.create(arguments["name"], {"key": key, **arguments["more"]}, idempotency_key=key)
+    return {"tasks": {key: str(handle.id)}, "hit": int(handle.idempotent_hit)}
+
+
+async def within(app: Ferryman, key: str, arguments: Arguments) -> Told:
+    """Write a row of one's own and create a task, in one transaction of one's own: both or none."""
+    async with app.database.transaction() as tx:
+        await tx.fetch("insert into public.ledger (key) values ($1) on conflict do nothing", key)
+        handle = await app.tasks.create("job", {"key": key}, idempotency_key=key, connection=tx)
+    return {"tasks": {key: str(handle.id)}, "hit": int(handle.idempotent_hit)}
+
+
+async def owed(app: Ferryman, key: str, arguments: Arguments) -> Told:
+    """Create a task whose end is owed to somebody, who is told in the transaction that ends it."""
+    draft = request.draft(
+        tenant="default",
+        name="job",
+        payload=payload.encode({"key": key}),
+        defaults=request.Defaults(max_retries=terms.RETRIES),
+        idempotency_key=key,
+        callback="debt",
+        callback_ref=key,
+    )
+    async with app.database.transaction() as tx:
+        await tx.fetch("insert into public.owed (ref) values ($1) on conflict do nothing", key)
+        [made] = await births.create(tx, [draft], ends_after=timedelta(days=1))
+    if isinstance(made, errors.TaskDuplicate):
+        raise made
+    return {"tasks": {key: str(made.task.id)}, "hit": int(made.idempotent_hit)}
+
+
+async def cancel(app: Ferryman, key: str, arguments: Arguments) -> Told:
+    """Cancel a task that was acknowledged."""
+    told = await app.tasks.cancel(arguments["task"])
+    return {"cancelled": [str(each) for each in told]}
+
+
+async def command(app: Ferryman, key: str, arguments: Arguments) -> Told:
+    """Send a command."""
+    sent = await app.commands.send("Voyage.Request", {}, idempotency_key=key)
+    return {"command": str(sent.id), "hit": int(sent.idempotent_hit)}
+
+
+async def turn(app: Ferryman, key: str, arguments: Arguments) -> Told:
+    """Ask an agent for a turn."""
+    agent = arguments["agent"]
+    await app.agents.create(agent, profile="sailor")
+    handle = await app.agents.send(agent, key, turn=UUID(arguments["turn"]))
+    return {"turn": str(handle.id)}
+
+
+async def batch(app: Ferryman, key: str, arguments: Arguments) -> Told:
+    """Fork a batch from outside."""
+    tasks = [{"target_strategy": "new", "target_ref": "oar", "instruction": str(n)} for n in range(arguments["count"])]
+    handle = await app.batches.fork(tasks, id=UUID(arguments["batch"]), deadline_seconds=600)
+    return {"batch": str(handle.id)}
+
+
+async def window(app: Ferryman, key: str, arguments: Arguments) -> Told:
+    """Plan the ingestion of one window."""
+    since = DAWN + timedelta(minutes=arguments["nth"] * terms.RECORDS_OF_A_WINDOW)
+    until = since + timedelta(minutes=terms.RECORDS_OF_A_WINDOW)
+    planned = await app.ingest.plan(terms.SOURCE, since=since, until=until)
+    return {"plan": str(planned.id), "nth": arguments["nth"]}
+
+
+ACTS: dict[str, Callable[[Ferryman, str, Arguments], Awaitable[Told]]] = {
+    "jobs": jobs,
+    "one": one,
+    "within": within,
+    "owed": owed,
+    "cancel": cancel,
+    "command": command,
+    "turn": turn,
+    "batch": batch,
+    "window": window,
+}
+
+
+def draw(  # noqa: PLR0911 - one return for each act
+    dice: random.Random, *, recent: list[str], windows: int, load: float
+) -> tuple[str, Arguments]:
+    """Choose the next act and its arguments."""
+    chosen = dice.choices(
+        ("jobs", "one", "within", "owed", "cancel", "voyage", "command", "turn", "batch", "window"),
+        (40 * load, 20, 8, 8, 8, 6, 4, 4, 2, 3),
+    )[0]
+    match chosen:
+        case "jobs":
+            return "jobs", {
+                "name": "job",
+                "count": dice.randint(4, 30),
+                "more": {"hold": round(dice.random() * 0.1, 3)},
+            }
+        case "one":
+            name = dice.choice(("job", "plain", "shaky"))
+            hold = {} if name == "shaky" else {"hold": round(dice.uniform(0.1, 1.0), 2)}
+            return "one", {"name": name, "more": hold}
+        case "voyage":
+            return "one", {"name": "voyage", "more": {}}
+        case "cancel" if recent:
+            return "cancel", {"task": dice.choice(recent)}
+        case "turn":
+            return "turn", {
+                "agent": f"sailor-{dice.randrange(SAILORS)}",
+                "turn": str(UUID(int=dice.getrandbits(128), version=4)),
+            }
+        case "batch":
+            return "batch", {"count": OARS, "batch": str(UUID(int=dice.getrandbits(128), version=4))}
+        case "window":
+            return "window", {"nth": windows}
+        case "within" | "owed" | "command":
+            return chosen, {}
+        case _:
+            return "one", {"name": "job", "more": {"hold": 0.3}}

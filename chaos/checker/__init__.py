@@ -1,0 +1,28 @@
+"""Whether histories and tables tell one story in which nothing was lost, nothing ended twice and nothing hangs.
+
+It shares no code with the product: lines of text, and SQL of its own over psycopg. Each check is one sentence about one
+promise and gives what breaks it.
+"""
+
+from __future__ import annotations
+
+from chaos.checker import domains, tasks
+from chaos.checker.evidence import Evidence
+
+SHOWN = 6
+
+
+def check(seen: Evidence) -> list[str]:
+    """Return what is wrong; of each kind the first few."""
+    said = []
+    for each in (*tasks.CHECKS, *domains.CHECKS):
+        found = list(each(seen))
+        said += [f"{each.__name__}: {what}" for what in found[:SHOWN]]
+        if len(found) > SHOWN:
+            said.append(f"{each.__name__}: and {len(found) - SHOWN} more")
+    return said
+
+
+def names() -> list[str]:
+    """Name the checks."""
+    return [each.__name__ for each in (*tasks.CHECKS, *domains.CHECKS)]

@@ -1,0 +1,143 @@
+"""What the checker asks of turns, batches, commands and ingestion."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+
+from chaos import terms
+from chaos.checker.evidence import Evidence
+
+TURN_ENDS = {"success", "failed", "canceled", "timeout", "partial"}
+LEGS = ("Leg.Check", "Leg.Cross", "Leg.Load", "Leg.Unload")
+
+
+def turns_end_once(seen: Evidence) -> Iterator[str]:
+    """Every turn that was acknowledged is there and ended once, with a deliverable of words that its steps said."""
+    rows = {row["id"]: row for row in seen.ask(
+        "select message.id::text, message.turn_status, message.status, message.error_code, message.error, card.content"
+        " from ferryman.agent_inbox as message left join ferryman.cards as card on card.id = message.deliverable_card_id"
+        " where message.message_type = 'turn'"
+    )}  # fmt: skip
+    said: dict[str, set[str]] = defaultdict(set)
+    for line in seen.of("ran"):
+        if "turn" in line:
+            said[line["turn"]].add(line["word"])
+    for line in seen.of("ok", act="turn"):
+        row = rows.get(line["turn"])
+        if row is None:
+            yield f"the turn {line['turn']} was acknowledged and is gone"
+        elif row["turn_status"] != "success":
+            yield f"the turn {line['turn']} ended as {row['turn_status']} ({row['error_code']}: {row['error']})"
+        else:
+            words = row["content"]
+            told = [word for word in words if not word.startswith("knot")] if isinstance(words, list) else []
+            if len(told) != 2 or not set(told) <= said[line["turn"]] or words[1:3] != ["knot 1", "knot 2"]:
+                yield f"the turn {line['turn']} delivered {words}"
+    ends = Counter(
+        event["subject"] for event in seen.events if event["kind"] == "turn" and event["to_state"] in TURN_ENDS
+    )
+    yield from (f"the turn {turn} has {count} ends in the log" for turn, count in ends.items() if count > 1)
+    for row in seen.ask("select agent_id, status from ferryman.agent_state_head where status <> 'idle'"):
+        yield f"the agent {row['agent_id']} is still {row['status']}"
+
+
+def batches_are_whole(seen: Evidence) -> Iterator[str]:
+    """Every batch that was acknowledged has ended, all its tasks are there, in order, each with its own turn."""
+    rows: dict[str, list[tuple[int, str, str]]] = defaultdict(list)
+    for row in seen.ask(
+        "select batch.id::text as batch, batch.status as ended, task.task_index, task.status, task.agent_turn_id::text as turn"
+        " from ferryman.pmo_batches as batch join ferryman.pmo_batch_tasks as task on task.batch_id = batch.id"
+        " order by batch.id, task.task_index"
+    ):
+        rows[row["batch"]].append((row["task_index"], row["status"], row["ended"]))
+    for line in seen.of("ok", act="batch"):
+        found = rows.get(line["batch"])
+        if found is None:
+            yield f"the batch {line['batch']} was acknowledged and is gone"
+        elif [each[0] for each in found] != list(range(len(found))):
+            yield f"the batch {line['batch']} has tasks {found}"
+        elif {each[1:] for each in found} != {("success", "success")}:
+            yield f"the batch {line['batch']} came to {found}"
+    twice = seen.ask("select agent_turn_id from ferryman.pmo_batch_tasks group by agent_turn_id having count(*) > 1")
+    yield from (f"the turn {row['agent_turn_id']} belongs to two tasks" for row in twice)
+
+
+def commands_are_complete(seen: Evidence) -> Iterator[str]:
+    """Every command has run each capability once and has stated each fact once."""
+    rows = {row["id"]: row for row in seen.ask("select id::text, status, error_code from ferryman.command_inbox")}
+    started: dict[str, list[str]] = defaultdict(list)
+    for begun in seen.ask(
+        "select triggered_by_command_id::text as command, task_type, status from ferryman.async_tasks"
+    ):
+        started[begun["command"]].append(begun["task_type"])
+        if begun["status"] != "COMPLETED":
+            yield f"{begun['task_type']} of the command {begun['command']} is {begun['status']}"
+    for line in seen.of("ok", act="command"):
+        row = rows.get(line["command"])
+        if row is None:
+            yield f"the command {line['command']} was acknowledged and is gone"
+        elif row["status"] != "COMPLETED":
+            yield f"the command {line['command']} is {row['status']} ({row['error_code']})"
+        elif sorted(started[line["command"]]) != sorted(LEGS):
+            yield f"the command {line['command']} started {sorted(started[line['command']])}"
+    told = Counter(
+        (row["subject"], row["name"])
+        for row in seen.ask("select subject::text, subject_name as name from ferryman.events where kind = 'fact'")
+    )
+    yield from (f"{name} of {subject} was stated {count} times" for (subject, name), count in told.items() if count > 1)
+
+
+def windows_are_covered(seen: Evidence) -> Iterator[str]:
+    """Each record of each window that was planned is in the sink, written once; no cursor has jumped."""
+    planned = {line["nth"] for line in seen.of("ok", act="window")}
+    if not planned:
+        return
+    per = terms.RECORDS_OF_A_WINDOW
+    wanted = {n for nth in planned for n in range(nth * per, (nth + 1) * per)}
+    sunk = {row["id"]: row["writes"] for row in seen.ask("select id, writes from public.cargo")}
+    missing = sorted(wanted - set(sunk))
+    if missing:
+        yield f"{len(missing)} records are missing: {missing[:5]}"
+    twice = [id for id, writes in sunk.items() if writes > 1]
+    if twice:
+        yield f"{len(twice)} records were written more than once: {sorted(twice)[:5]}"
+    for row in seen.ask("select id::text, status, error_code from ferryman.ingest_task where status <> 'SUCCEEDED'"):
+        yield f"the task {row['id']} of ingestion is {row['status']} ({row['error_code']})"
+    chains: dict[str, list[tuple[int | None, int]]] = defaultdict(list)
+    for row in seen.ask(
+        "select cursor_id::text as cursor, kind, prev_position as before, new_position as after"
+        " from ferryman.ingest_cursor_event order by cursor_id, seq"
+    ):
+        if row["kind"] != "no-forward":
+            chains[row["cursor"]].append((row["before"], row["after"]))
+    for cursor, moves in chains.items():
+        for (_, after), (before, _) in pairwise(moves):
+            if after != before:
+                yield f"the cursor {cursor} jumped from {after} to {before}"
+    ends = seen.ask("select id::text, position from ferryman.ingest_cursor")
+    yield from (
+        f"the cursor {row['id']} is at {row['position']}, its moves end at {chains[row['id']][-1][1]}"
+        for row in ends
+        if chains[row["id"]] and chains[row["id"]][-1][1] != row["position"]
+    )
+
+
+def nobody_was_refused_for_good(seen: Evidence) -> Iterator[str]:
+    """Producers met no error but that the database was away; nobody left a trace of a crash of his own."""
+    for line in seen.of("error"):
+        yield f"{line['act']} {line['key']} was refused: {line['code']} {line['said']}"
+    for line in seen.of("broken"):
+        yield f"the invariant {line['name']} is broken: {line['rows']}"
+    if not any(seen.of("audited")):
+        yield "the product's own invariants were not asked"
+
+
+CHECKS: tuple[Callable[[Evidence], Iterator[str]], ...] = (
+    turns_end_once,
+    batches_are_whole,
+    commands_are_complete,
+    windows_are_covered,
+    nobody_was_refused_for_good,
+)

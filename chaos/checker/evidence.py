@@ -1,0 +1,37 @@
+"""What a checker looks at: all that was written down, and the tables as they are at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from chaos.history import Line
+from chaos.sea import Connection
+
+Row = dict[str, Any]
+
+
+class Evidence:
+    """All that was written down, and the tables as they are at the end."""
+
+    def __init__(self, lines: Sequence[Line], connection: Connection) -> None:
+        """Read the tables that most checks look at."""
+        self.lines = lines
+        self._connection = connection
+        self.tasks = {row["id"]: row for row in self.ask(
+            "select id::text, name, state, epoch, attempt, idempotency_key as key, payload, result, last_error_code as code,"
+            " schedule::text, fire_time, finished_at from ferryman.tasks"
+        )}  # fmt: skip
+        self.events = self.ask(
+            "select id, subject::text as subject, kind, from_state, to_state from ferryman.events order by id"
+        )
+
+    def ask(self, question: str, *values: object) -> list[Row]:
+        """Return what the database says."""
+        return self._connection.execute(question.encode(), values).fetchall()
+
+    def of(self, *whats: str, act: str | None = None) -> Iterator[Line]:
+        """Give the lines that say one of these."""
+        for line in self.lines:
+            if line["what"] in whats and (act is None or line.get("act") == act):
+                yield line

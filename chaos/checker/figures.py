@@ -1,0 +1,190 @@
+"""What a run measured, and whether it met the cases that it is for: a run that met none of them shows nothing."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from chaos.checker.evidence import Evidence
+
+# What even a run of seconds meets.
+SURE = (
+    "a task was claimed again",
+    "a life had a doorbell that fails",
+    "the database was killed",
+    "connections were cut",
+    "work was acknowledged between two deaths",
+)
+
+
+@dataclass(frozen=True)
+class Figures:
+    """The numbers of one run."""
+
+    tasks: int
+    turns: int
+    batches: int
+    commands: int
+    records: int
+    acknowledged: int
+    starts_per_task: float
+    faults: dict[str, int]
+    zombies_fenced: int
+    recovery: tuple[int, float, float, float]  # how many, median, p99, worst
+    first_success: tuple[int, float]  # how many outages, worst
+    cases: dict[str, int]
+
+    @property
+    def faults_in_all(self) -> int:
+        """How often something broke."""
+        return sum(self.faults.values())
+
+
+def measure(seen: Evidence, folder: Path) -> Figures:
+    """Count and measure."""
+    starts = [line for line in seen.of("start") if line["task"] in seen.tasks]
+    # A retry that the handler asked for is no second start, nor is the replay of a durable handler that parked.
+    plain = [line for line in starts if seen.tasks[line["task"]]["name"] in ("job", "plain", "hog", "tick")]
+    started = Counter(line["task"] for line in plain)
+    return Figures(
+        tasks=len(seen.tasks),
+        turns=_count(seen, "agent_inbox where message_type = 'turn'"),
+        batches=_count(seen, "pmo_batches"),
+        commands=_count(seen, "command_inbox"),
+        records=seen.ask("select count(*) as n from public.cargo")[0]["n"],
+        acknowledged=sum(1 for _ in seen.of("ok")),
+        starts_per_task=round(sum(started.values()) / max(1, len(started)), 4),
+        faults=_faults(seen, folder),
+        zombies_fenced=_fenced(seen),
+        recovery=_recoveries(seen),
+        first_success=_first_successes(seen),
+        cases=_cases(seen, folder),
+    )
+
+
+def _count(seen: Evidence, table: str) -> int:
+    return int(seen.ask(f"select count(*) as n from ferryman.{table}")[0]["n"])
+
+
+def _faults(seen: Evidence, folder: Path) -> dict[str, int]:
+    """Count what struck: from outside, and inside of the processes."""
+    found = Counter(str(line["kind"]) for line in seen.of("struck"))
+    found.update(f"{point} {action}" for point, action in _inside(folder))
+    lives = [line for line in seen.of("born") if line["role"] in ("worker", "dog", "producer")]
+    found.update(f"doorbell {line['doorbell']}" for line in lives if line["doorbell"] != "postgres")
+    found["clock"] = sum(line["clock"] != 0 for line in lives)
+    return dict(found)
+
+
+def _inside(folder: Path) -> Iterable[tuple[str, str]]:
+    for file in folder.glob("*.faults"):
+        for line in file.read_text(encoding="utf-8").splitlines():
+            point, action, *_ = line.split()
+            yield point, action
+
+
+def _fenced(seen: Evidence) -> int:
+    """Add up what each process counted of its own stale writes."""
+    last: dict[tuple[str, str, str], float] = {}
+    for line in seen.of("fenced"):
+        last[line["who"], line["domain"], line["move"]] = line["count"]
+    return round(sum(last.values()))
+
+
+def _outages(seen: Evidence) -> list[tuple[float, float]]:
+    """Give the times in which the database was away, and a lease after: then nobody is judged."""
+    away = [(line["killed"], line["at"]) for line in seen.of("back")]
+    away += [(line["at"], line["at"] + 1.0) for line in seen.of("struck") if line["kind"] == "crash"]
+    return sorted(away)
+
+
+def _recoveries(seen: Evidence) -> tuple[int, float, float, float]:
+    """How long after its holder's SIGKILL each unfinished start was begun anew, the database being there."""
+    died = {line["child"]: line["at"] for line in seen.of("died")}
+    done = {(line["task"], line["epoch"]) for line in seen.of("effect")}
+    starts: dict[str, list[tuple[int, float, int]]] = defaultdict(list)
+    for line in seen.of("start"):
+        starts[line["task"]].append((line["epoch"], line["at"], line["pid"]))
+    outages = _outages(seen)
+    found = []
+    for task, tries in starts.items():
+        tries.sort()
+        for (epoch, _, pid), (again, at, _) in pairwise(tries):
+            lost = pid in died and again == epoch + 1 and (task, epoch) not in done and at > died[pid]
+            # After an outage every judgement is put off by a lease.
+            if lost and not any(begin < at and died[pid] < end + 5.0 for begin, end in outages):
+                found.append(at - died[pid])
+    return _spread(found)
+
+
+def _spread(found: Sequence[float]) -> tuple[int, float, float, float]:
+    if not found:
+        return 0, 0.0, 0.0, 0.0
+    ordered = sorted(found)
+    at = [ordered[min(len(ordered) - 1, int(share * len(ordered)))] for share in (0.5, 0.99)]
+    return len(ordered), round(at[0], 2), round(at[1], 2), round(ordered[-1], 2)
+
+
+def _first_successes(seen: Evidence) -> tuple[int, float]:
+    """How long after the database was there again the first producer was acknowledged."""
+    oks = sorted(line["at"] for line in seen.of("ok"))
+    waits = []
+    for line in seen.of("back"):
+        place = bisect_right(oks, line["at"])
+        if place < len(oks):
+            waits.append(oks[place] - line["at"])
+    return len(waits), round(max(waits, default=0.0), 2)
+
+
+def _cases(seen: Evidence, folder: Path) -> dict[str, int]:
+    """Count the cases that a run is for."""
+    claims = Counter(row["epoch"] > 1 for row in seen.tasks.values())
+    struck = Counter(line["kind"] for line in seen.of("struck"))
+    kills = sorted(line["at"] for line in seen.of("died"))
+    runs = seen.ask("select count(*) as n from ferryman.ingest_run where attempt > 1 or epoch > 1")[0]["n"]
+    turns = seen.ask(
+        "select count(*) as n from (select agent_turn_id from ferryman.agent_steps group by 1"
+        " having count(distinct turn_epoch) > 1) as several"
+    )[0]["n"]
+    taken_back = sum(bool(line.get("cancelled")) for line in seen.of("ok", act="cancel"))
+    too_late = sum(not line.get("cancelled") for line in seen.of("ok", act="cancel"))
+    first, last = (kills[0], kills[-1]) if kills else (0.0, 0.0)
+    oks = sorted(line["at"] for line in seen.of("ok"))
+    return {
+        "a stale write was fenced": _fenced(seen),
+        "a task was claimed again": claims[True],
+        "a lost acknowledgement was repeated and met its task": sum(
+            bool(line.get("hit")) for line in seen.of("ok") if line["again"]
+        ),
+        "an act was repeated by the next life of its producer": sum(line["again"] for line in seen.of("ok")),
+        "a producer was told that the database is away": sum(line["retryable"] for line in seen.of("refused")),
+        "a task was cancelled": taken_back,
+        "a cancel came too late": too_late,
+        "a turn was taken over by another worker": turns,
+        "a run of ingestion was taken over": runs,
+        "the database was killed": struck["outage"],
+        "a backend was killed": struck["crash"],
+        "connections were cut": struck["cut"],
+        "a stranger held rows": struck["hold"],
+        "handlers held every connection": sum(1 for _ in seen.of("hogs")),
+        "a life had a doorbell that fails": sum(line["doorbell"] != "postgres" for line in seen.of("born")),
+        "a life had a wrong clock": sum(line["clock"] != 0 for line in seen.of("born")),
+        "an answer was lost after its commit": sum(
+            point.endswith((".committed", ".sent", ".ended", ".claimed")) and action == "away"
+            for point, action in _inside(folder)
+        ),
+        "work was acknowledged between two deaths": bisect_left(oks, last) - bisect_left(oks, first),
+    }
+
+
+def missing(figures: Figures, *, short: bool) -> list[str]:
+    """Name the cases that did not occur often enough; a short run cannot meet them all."""
+    return [
+        f"never, or too seldom: {case} ({count})"
+        for case, count in figures.cases.items()
+        if count < (1 if short else 3) and (case in SURE or not short)
+    ]

@@ -1,0 +1,213 @@
+"""What the workers of a run can do, in every domain; each handler tells its own history what it does.
+
+Outside effects are lines of the history, each with its key. Effects in the database are rows that count how often they were
+made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from chaos import terms
+from chaos.history import History
+from ferryman import Command, Context, Fact, Ferryman, Message, Result, Turn
+from ferryman.ingest.ports import Item, Page, Request, Written
+from ferryman.kernel.db import Tx
+from ferryman.kernel.doorbell import Doorbell, NoDoorbell
+from ferryman.kernel.doorbell_pg import PostgresDoorbell
+from ferryman.tasks.model import Ended
+from ferryman.testing import Doubled, Late, Lossy
+
+DAWN = datetime(2026, 1, 1, tzinfo=UTC)
+LEGS = ("Leg.Load", "Leg.Cross", "Leg.Unload")
+
+
+def bell(kind: str, url: str, seed: int) -> Doorbell:
+    """Make the doorbell of one life."""
+    match kind:
+        case "none":
+            return NoDoorbell()
+        case "lossy":
+            return Lossy(PostgresDoorbell(url), share=0.6, seed=seed)
+        case "doubled":
+            return Doubled(PostgresDoorbell(url))
+        case "late":
+            return Late(PostgresDoorbell(url), behind=3)
+        case _:
+            return PostgresDoorbell(url)
+
+
+class Debts:
+    """An owner of callbacks: counts how often each end was told, in the transaction that ends the task."""
+
+    async def lock(self, tx: Tx, refs: Sequence[str]) -> None:
+        """Lock what is owed, in order."""
+        await tx.fetch("select from public.owed where ref = any($1) order by ref for update", list(refs))
+
+    async def settle(self, tx: Tx, ended: Sequence[Ended]) -> None:
+        """Count."""
+        refs = [each.callback_ref for each in ended]
+        await tx.fetch("update public.owed set ends = ends + 1 where ref = any($1) returning ref", refs)
+
+
+class Cargo:
+    """A table beside the product's, which counts how often each record was written."""
+
+    same_database = True
+
+    async def write(self, tx: Tx | None, items: Sequence[Item], *, batch_key: str) -> Written:
+        """Write a page."""
+        assert tx is not None
+        await tx.fetch(
+            "insert into public.cargo (id, batch) select (item ->> 'id')::bigint, $2"
+            " from jsonb_array_elements($1::jsonb) as item"
+            " on conflict (id) do update set writes = cargo.writes + 1, batch = excluded.batch",
+            json.dumps(list(items)),
+            batch_key,
+        )
+        return Written(len(items), [])
+
+
+def build(url: str, history: History, *, doorbell: str, seed: int, pool: int) -> Ferryman:
+    """Make an app that knows all of it."""
+    # Behind a pooler the doorbell has an address of its own.
+    listen = os.environ.get("FERRYMAN_LISTEN_URL", url)
+    app = Ferryman(url, doorbell=bell(doorbell, listen, seed), pool={"size": pool})
+    app.on_end("debt", Debts())
+    _tasks(app, history)
+    _agents(app, history)
+    _commands(app, history)
+    _ingestion(app, history)
+    return app
+
+
+def _tasks(app: Ferryman, history: History) -> None:
+    @app.task(backoff=0.05)
+    async def job(ctx: Context, key: str, hold: float = 0.0) -> str:
+        told: dict[str, Any] = {"task": str(ctx.id), "epoch": ctx.task.epoch, "attempt": ctx.attempt}
+        history.write("start", **told, key=key)
+        await asyncio.sleep(hold)
+        history.write("effect", key=key, **told)
+        return key
+
+    @app.task(backoff=0.05)
+    def plain(ctx: Context, key: str, hold: float = 0.0) -> str:
+        told: dict[str, Any] = {"task": str(ctx.id), "epoch": ctx.task.epoch, "attempt": ctx.attempt}
+        history.write("start", **told, key=key)
+        time.sleep(hold)
+        history.write("effect", key=key, **told)
+        return key
+
+    @app.task(backoff=0.05)
+    async def shaky(ctx: Context, key: str) -> str:
+        told: dict[str, Any] = {"task": str(ctx.id), "epoch": ctx.task.epoch, "attempt": ctx.attempt}
+        history.write("start", **told, key=key)
+        if ctx.attempt == 1:
+            raise ConnectionError("not yet")
+        history.write("effect", key=key, **told)
+        return key
+
+    @app.task(backoff=0.05)
+    async def hog(ctx: Context, key: str, hold: float) -> str:
+        told: dict[str, Any] = {"task": str(ctx.id), "epoch": ctx.task.epoch, "attempt": ctx.attempt}
+        history.write("start", **told, key=key)
+        async with app.database.session():
+            history.write("hogs")
+            await asyncio.sleep(hold)
+        history.write("effect", key=key, **told)
+        return key
+
+    @app.schedule({"key": "tick"}, name="tick", every=1, catch_up="all")
+    @app.task(backoff=0.05)
+    async def tick(ctx: Context, key: str) -> str:
+        told: dict[str, Any] = {"task": str(ctx.id), "epoch": ctx.task.epoch, "attempt": ctx.attempt}
+        history.write("start", **told, key=key)
+        history.write("effect", key=key, **told)
+        return key
+
+    @app.task(backoff=0.05)
+    async def voyage(ctx: Context, key: str) -> list[str]:
+        """Steps, a sleep and children: each step returns a word that no other run of it would."""
+        told: dict[str, Any] = {"task": str(ctx.id), "epoch": ctx.task.epoch, "attempt": ctx.attempt}
+        history.write("start", **told, key=key)
+
+        async def ran(name: str) -> str:
+            word = f"{name} {ctx.task.epoch} {os.getpid()}"
+            history.write("ran", task=told["task"], step=name, word=word)
+            return word
+
+        words = [await ctx.step(name, ran, name) for name in ("load", "cast-off")]
+        await ctx.sleep(0.05)
+        legs = [ctx.child(job, {"key": f"{key}-{n}"}) for n in range(2)]
+        words += await ctx.join(legs)
+        words.append(await ctx.step("unload", ran, "unload"))
+        history.write("effect", key=key, **told)
+        return words
+
+
+def _agents(app: Ferryman, history: History) -> None:
+    @app.tool(backoff=0.05, retries=terms.RETRIES)
+    async def knot(number: int) -> str:
+        return f"knot {number}"
+
+    @app.agent
+    async def oar(turn: Turn) -> dict[str, str]:
+        history.write("stroke", turn=str(turn.id))
+        return {"summary": f"stroke {turn.instruction}"}
+
+    @app.agent
+    async def sailor(turn: Turn) -> list[str]:
+        history.write("sails", turn=str(turn.id))
+
+        async def ran(name: str) -> str:
+            word = f"{name} {os.getpid()} {time.monotonic()}"
+            history.write("ran", turn=str(turn.id), step=name, word=word)
+            return word
+
+        words = [await turn.step("look", ran, "look")]
+        words += await asyncio.gather(turn.call_tool("knot", number=1), turn.call_tool("knot", number=2))
+        words.append(await turn.step("steer", ran, "steer"))
+        return words
+
+
+def _commands(app: Ferryman, history: History) -> None:
+    @app.on_command("Voyage.Request", backoff=0.05)
+    async def request(command: Command) -> list[Message]:
+        return [Message(leg, {}, max_retries=terms.RETRIES) for leg in LEGS]
+
+    async def sail(ctx: Context) -> dict[str, int]:
+        history.write("leg", task=str(ctx.id), epoch=ctx.task.epoch)
+        return {"epoch": ctx.task.epoch}
+
+    for leg in LEGS:
+        app.capability(leg, backoff=0.05)(sail)
+
+    @app.on_result("Leg.Load.Completed", backoff=0.05)
+    async def loaded(result: Result) -> list[Message | Fact]:
+        return [Fact("Voyage.Loaded"), Message("Leg.Check", {}, max_retries=terms.RETRIES)]
+
+    app.capability("Leg.Check", backoff=0.05)(sail)
+
+
+def _ingestion(app: Ferryman, history: History) -> None:
+    """A source with a record for every minute since the dawn, and pages of ten."""
+
+    async def depot(request: Request) -> Page:
+        assert request.window is not None
+        first = round((request.window.since - DAWN) / timedelta(minutes=1))
+        last = round((request.window.until - DAWN) / timedelta(minutes=1))
+        at = first if request.position == "start" else int(request.position)
+        history.write("asked", first=first, place=at)
+        page = [{"id": n} for n in range(at, min(at + terms.PAGE, last))]
+        after = at + terms.PAGE
+        watermark = DAWN + timedelta(minutes=page[-1]["id"]) if page else None
+        more = after < last
+        return Page(page, str(after) if more else None, more, watermark=watermark, size=len(page) * 10)
+
+    app.source(depot, name=terms.SOURCE, sink=Cargo(), ordered=True, safety_lag=timedelta(0))

@@ -1,0 +1,128 @@
+"""The plan of faults, drawn from one seed: when, what, to whom; and how each life of each process is hampered.
+
+The same seed, length and crew give the same plan. What it meets in the processes is a matter of their timing, so a run is not
+repeated exactly; but its faults are.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import asdict, dataclass
+from typing import Any
+
+LEASE_SECONDS = 2.0
+
+# Faults a minute, from outside of the processes.
+RATES = {
+    "kill": 40.0,  # SIGKILL to a worker
+    "freeze": 34.0,  # SIGSTOP to a worker, for longer than its lease
+    "pause": 10.0,  # SIGSTOP to a worker, for less than its lease
+    "strike": 14.0,  # SIGKILL to a producer or a reader of the log
+    "watch": 8.0,  # SIGKILL or SIGSTOP to a process that only watches and fires
+    "cut": 20.0,  # connections of the product are ended, one or all
+    "hold": 6.0,  # somebody else's transaction stays open, with a lock on rows of ours
+    "hog": 6.0,  # handlers take every connection of their worker's pool
+    "crash": 1.2,  # SIGKILL to one backend: PostgreSQL throws everybody out and recovers
+    "outage": 1.2,  # SIGKILL to PostgreSQL; started again a moment later
+}
+# An hour of ordinary days, in some minutes: what a soak meets.
+MILD = {"kill": 1.0, "cut": 1.0, "hold": 0.5, "outage": 0.05}
+
+# In the processes: answers that are lost though the database has committed, renewals that come too late, and deaths at the
+# worst places.
+BUGS = (
+    "claim.committed=away%0.01",
+    "settle.committed=away%0.01",
+    "step.committed=away%0.02",
+    "park.committed=away%0.02",
+    "renew.before=away%0.05",
+    "renew.before=delay:3.5%0.02",
+    "settle.inside=kill%0.002",
+    "claim.committed=kill%0.001",
+    "settle.committed=kill%0.001",
+    "handler.returned=kill%0.0005",
+    "fire.written=away%0.05",
+    "fire.committed=away%0.05",
+    "batch.dispatched=away%0.05",
+    "batch.sent=away%0.05",
+    "batch.closed=away%0.02",
+    "command.processed=away%0.02",
+    "async_task.settled=away%0.02",
+    "ingest.claimed=away%0.05",
+    "ingest.written=away%0.02",
+    "ingest.committed=away%0.02",
+    "ingest.ending=away%0.02",
+    "ingest.ended=away%0.02",
+    "watchdog.found=away%0.02",
+    "watchdog.acted=away%0.02",
+)
+PRODUCER_BUGS = (
+    "create.committed=away%0.03",
+    "create.before=away%0.01",
+    "command.sent=away%0.05",
+    "ingest.planned=away%0.05",
+)
+DOORBELLS = ("postgres", "postgres", "lossy", "doubled", "late", "none")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One fault from outside."""
+
+    at: float
+    kind: str
+    whom: float
+    seconds: float
+
+    def told(self) -> dict[str, Any]:
+        """Return it as it is written down."""
+        return {key: round(value, 3) if isinstance(value, float) else value for key, value in asdict(self).items()}
+
+
+@dataclass(frozen=True)
+class Life:
+    """How one life of one process is hampered."""
+
+    faults: str
+    doorbell: str
+    clock: float
+    pool: int
+
+
+def draw(seed: int, seconds: float, *, rates: dict[str, float] = RATES, lease: float = LEASE_SECONDS) -> list[Fault]:
+    """Draw the faults of a run, in the order of time; each kind by dice of its own, so that one more changes no other."""
+    found = []
+    for kind, rate in rates.items():
+        dice = random.Random(f"{seed} {kind}")
+        # At least one of each: what did not occur shows nothing.
+        for _ in range(max(1, round(rate * seconds / 60))):
+            at = dice.uniform(min(2.0, seconds / 10), seconds * 0.97)
+            found.append(Fault(at, kind, dice.random(), _length(kind, dice, lease)))
+    return sorted(found, key=lambda fault: fault.at)
+
+
+def _length(kind: str, dice: random.Random, lease: float) -> float:
+    match kind:
+        case "freeze":
+            return dice.uniform(lease + 0.6, lease + 3.0)
+        case "pause":
+            return dice.uniform(0.05, lease / 2)
+        case "outage":
+            return dice.uniform(0.0, 1.5)
+        case "hold":
+            return dice.uniform(0.2, 2.0)
+        case "hog":
+            return dice.uniform(0.3, 1.5)
+        case _:
+            return 0.0
+
+
+def life(seed: int, name: str, nth: int, *, role: str, calm: bool = False) -> Life:
+    """Say how the nth life of a process is hampered; calm: not at all."""
+    if calm:
+        return Life("", "postgres", 0.0, 10)
+    dice = random.Random(f"{seed} {name} {nth}")
+    bugs = PRODUCER_BUGS if role == "producer" else BUGS
+    faults = ";".join(f"{bug}?seed={dice.randrange(1_000_000)}" for bug in bugs)
+    clock = dice.choice((0.0, 0.0, 0.0, -3600.0, -2.0, 2.0, 86_400.0))
+    return Life(faults, dice.choice(DOORBELLS), clock, dice.choice((2, 4, 10)))

@@ -1,0 +1,198 @@
+"""What one process of a run does from its birth to its death: work, watch, produce, or read the log."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+from chaos import acts, crew, history
+from chaos.history import History
+from chaos.plan import Life
+from ferryman import Ferryman
+from ferryman.app import wiring
+from ferryman.kernel import errors, events, faults, invariants, telemetry
+
+FENCED = "ferryman_fenced_total"
+LOOK_SECONDS = 0.05
+_stops: list[bool] = []
+
+
+def live(role: str, life: Life, told: History, *, url: str, seed: int, folder: Path, slot: str, **more: Any) -> None:
+    """Live one life; the caller is a fresh process."""
+    # A clock that is wrong, as far as this process can see; the database owns the time.
+    real = time.time
+    time.time = lambda: real() + life.clock
+    if life.faults:
+        faults.arm(life.faults, log=folder / f"{told.path.stem}.faults")
+    told.write("born", role=role, doorbell=life.doorbell, clock=life.clock, pool=life.pool)
+    app = crew.build(url, told, doorbell=life.doorbell, seed=seed, pool=life.pool)
+    match role:
+        case "worker" | "dog":
+            asyncio.run(work(app, told, queues=["nothing"] if role == "dog" else None))
+        case "producer":
+            asyncio.run(produce(app, told, seed=seed, folder=folder, slot=slot, **more))
+        case "reader":
+            asyncio.run(follow(app, told))
+        case "herald":
+            asyncio.run(end_schedules(app))
+        case "auditor":
+            asyncio.run(audit(app, told))
+    told.write("stopped")
+
+
+def remember_stop() -> None:
+    """Keep in mind that we were told to stop before there was a loop to hear it."""
+    signal.signal(signal.SIGTERM, lambda _number, _frame: _stops.append(True))
+
+
+def _told_to_stop() -> asyncio.Event:
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    if _stops:
+        stop.set()
+    return stop
+
+
+async def work(app: Ferryman, told: History, *, queues: list[str] | None) -> None:
+    """Be a worker; one that serves a queue where nothing is only watches and fires."""
+    stop = _told_to_stop()
+    fences = asyncio.create_task(_report_fences(told))
+    await app.open(unless=stop)
+    try:
+        told.write("working")
+        if not stop.is_set():
+            await app.work(stop=stop, **({"queues": queues} if queues else {}))
+    finally:
+        await app.close()
+        fences.cancel()
+        _fences(told, {})
+
+
+async def _report_fences(told: History) -> None:
+    seen: dict[str, float] = {}
+    while True:
+        _fences(told, seen)
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+def _fences(told: History, seen: dict[str, float]) -> None:
+    """Write down each count of stale writes that has grown."""
+    for domain in ("task", "turn", "ingest"):
+        for move in ("settle", "renew", "step"):
+            count = telemetry.registry().get_sample_value(FENCED, {"domain": domain, "move": move}) or 0.0
+            if count > seen.get(f"{domain} {move}", 0.0):
+                seen[f"{domain} {move}"] = count
+                told.write("fenced", domain=domain, move=move, count=count)
+
+
+class Past:
+    """What earlier lives of a producer have done, and what they left open."""
+
+    def __init__(self, folder: Path, slot: str) -> None:
+        """Read their histories."""
+        self.open: dict[str, tuple[str, acts.Arguments]] = {}
+        self.windows = 0
+        for file in sorted(folder.glob(f"{slot}.*.history")):
+            for line in history.read(file):
+                if line["what"] == "invoke":
+                    self.open[line["key"]] = line["act"], line["arguments"]
+                    if line["act"] == "window":
+                        self.windows = max(self.windows, line["arguments"]["nth"] + 1)
+                elif line["what"] in ("ok", "error"):
+                    self.open.pop(line["key"], None)
+
+
+async def produce(
+    app: Ferryman, told: History, *, seed: int, folder: Path, slot: str, pace: float, load: float
+) -> None:
+    """Act, each act until it is acknowledged; what the life before left open comes first."""
+    stop = _told_to_stop()
+    past = Past(folder, slot)
+    dice = random.Random(f"{seed} {told.path.stem}")
+    await app.open(unless=stop)
+    recent: list[str] = []
+    told.write("working")
+    try:
+        for key, (act, arguments) in past.open.items():
+            await _act(app, told, key, act, arguments, again=True)
+        for number in range(1_000_000_000):
+            if stop.is_set():
+                return
+            act, arguments = acts.draw(dice, recent=recent, windows=past.windows, load=load)
+            if act == "window":
+                if slot != "producer-0":  # windows follow each other: one producer asks for them
+                    continue
+                past.windows += 1
+            answer = await _act(app, told, f"{told.path.stem}:{number}", act, arguments)
+            recent = (recent + list(answer.get("tasks", {}).values()))[-40:]
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), dice.uniform(0, 2 * pace))
+    finally:
+        await app.close()
+
+
+async def _act(
+    app: Ferryman, told: History, key: str, act: str, arguments: acts.Arguments, *, again: bool = False
+) -> acts.Told:
+    while True:
+        told.write("invoke", key=key, act=act, arguments=arguments, again=again)
+        try:
+            answer = await acts.ACTS[act](app, key, arguments)
+        except errors.FerrymanError as error:
+            told.write("refused", key=key, act=act, code=error.code, retryable=error.retryable, said=str(error))
+            if not error.retryable:
+                told.write("error", key=key, act=act, code=error.code, said=str(error))
+                return {}
+            again = True
+            await asyncio.sleep(LOOK_SECONDS)
+        else:
+            told.write("ok", acknowledged=True, key=key, act=act, again=again, **answer)
+            return answer
+
+
+async def follow(app: Ferryman, told: History) -> None:
+    """Read the log by name, and keep what was read in the transaction that moves the place."""
+    stop = _told_to_stop()
+    await app.open(unless=stop)
+    told.write("working")
+    try:
+        while not stop.is_set():
+            try:
+                async with app.database.transaction() as tx:
+                    found = await events.read(tx, "witness", limit=500)
+                    if found:
+                        await tx.fetch(
+                            "insert into public.witnessed (event) select * from unnest($1::bigint[])",
+                            [each.id for each in found],
+                        )
+                if found:
+                    told.write("read", acknowledged=True, first=found[0].id, last=found[-1].id, count=len(found))
+            except errors.DatabaseUnavailable as error:
+                told.write("refused", act="read", key="", code=error.code, retryable=True)
+                found = ()
+            if not found:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(stop.wait(), LOOK_SECONDS)
+    finally:
+        await app.close()
+
+
+async def end_schedules(app: Ferryman) -> None:
+    """Let no further task be born of a schedule."""
+    async with app:
+        for schedule in await app.schedules.list():
+            await app.schedules.delete(schedule.id, reason="the run is over")
+
+
+async def audit(app: Ferryman, told: History) -> None:
+    """Let the product's own invariants speak; the checker has its own."""
+    async with app, app.database.session() as tx:
+        checked = wiring.invariants()
+        for found in await invariants.check(tx, checked):
+            told.write("broken", name=found.name, says=found.says, rows=[dict(row) for row in found.rows[:3]])
+        told.write("audited", count=len(checked))

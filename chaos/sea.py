@@ -1,0 +1,119 @@
+"""The PostgreSQL of a run: it waits for its disk, is killed and started again, and is looked at by plain SQL."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg.rows import dict_row
+
+from ferryman.app.embedded import Embedded
+
+Connection = psycopg.Connection[dict[str, Any]]
+
+
+class Sea:
+    """One server, and connections that nobody else uses."""
+
+    def __init__(self, folder: Path) -> None:
+        """Choose where its files are."""
+        self._folder = folder
+        self._shares: list[Embedded] = []
+        self._data = Path()
+        self._held: list[tuple[float, Connection]] = []
+        self.url = ""
+
+    def begin(self) -> None:
+        """Start it for the first time."""
+        self.start()
+        with self.connect() as connection:
+            [row] = connection.execute("select current_setting('data_directory') as place").fetchall()
+            self._data = Path(row["place"])
+
+    def start(self) -> None:
+        """Start it, and return when it answers."""
+        share = Embedded(self._folder, keep=False)
+        self.url = share.start()
+        self._shares.append(share)
+
+    @contextlib.contextmanager
+    def connect(self) -> Iterator[Connection]:
+        """Open a connection of our own, each statement by itself."""
+        connection: Connection = psycopg.connect(
+            self.url, autocommit=True, row_factory=dict_row, application_name="chaos", connect_timeout=5
+        )
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+    def ask(self, question: str, *values: object) -> list[dict[str, Any]]:
+        """Return what a question is answered; nothing while the database is away."""
+        try:
+            with self.connect() as connection:
+                return connection.execute(question.encode(), values).fetchall()
+        except psycopg.OperationalError:
+            return []
+
+    def kill(self) -> int:
+        """SIGKILL to the postmaster: its children notice and go."""
+        pid = int((self._data / "postmaster.pid").read_text(encoding="utf-8").split("\n", 1)[0])
+        os.kill(pid, signal.SIGKILL)
+        while Path(f"/proc/{pid}").exists():
+            time.sleep(0.005)
+        self._held.clear()
+        return pid
+
+    def crash(self, dice: random.Random) -> int | None:
+        """SIGKILL to one backend of the product: the postmaster throws everybody out and recovers."""
+        found = self._backends()
+        if not found:
+            return None
+        pid = dice.choice(found)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+            return pid
+        return None
+
+    def cut(self, dice: random.Random) -> int:
+        """End connections of the product: one, or all; say how many."""
+        found = self._backends()
+        ended = found if dice.random() < 0.3 else dice.sample(found, min(1, len(found)))
+        told = self.ask("select pg_terminate_backend(pid) as done from unnest(%s::int[]) as pid", list(ended))
+        return sum(bool(row["done"]) for row in told)
+
+    def _backends(self) -> Sequence[int]:
+        rows = self.ask("select pid from pg_stat_activity where application_name like 'ferryman%%' order by pid")
+        return [row["pid"] for row in rows]
+
+    def hold(self, until: float) -> int:
+        """Keep a transaction open, with locks on rows that wait to be claimed; say how many."""
+        connection: Connection = psycopg.connect(
+            self.url, row_factory=dict_row, application_name="chaos", connect_timeout=5
+        )
+        locked = connection.execute(
+            "select id from ferryman.tasks where finished_at is null order by id limit 20 for update skip locked"
+        ).fetchall()
+        self._held.append((until, connection))
+        return len(locked)
+
+    def release(self, now: float) -> None:
+        """Let go of what was held long enough."""
+        for held in [each for each in self._held if each[0] <= now]:
+            self._held.remove(held)
+            with contextlib.suppress(psycopg.Error):
+                held[1].rollback()
+            held[1].close()
+
+    def end(self) -> None:
+        """Stop it and forget its data."""
+        self.release(float("inf"))
+        for share in self._shares:
+            share.stop()

@@ -1,0 +1,86 @@
+"""Whether anything grows in a long run at half load with mild faults: memory, descriptors, connections, dead rows.
+
+Each process is looked at in regular intervals; after a warm-up a line is fitted through what was seen of each that lived long
+enough. What would grow by more than its allowance in an hour fails the run.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from chaos.fleet import Fleet
+from chaos.sea import Sea
+
+LOOKS = 60
+# By how much a thing may seem to grow in an hour, as a share of its middle; a short run cannot tell slow growth from noise.
+SHARE = 0.05
+LEAST = {"memory": 8 << 20, "descriptors": 4, "connections": 4, "dead rows": 20_000}
+DEAD = "select coalesce(sum(n_dead_tup), 0)::bigint as n from pg_stat_user_tables where schemaname = 'ferryman'"
+CONNECTIONS = "select count(*) as n from pg_stat_activity where application_name like 'ferryman%%'"
+
+
+class Gauge:
+    """What was seen, and what it comes to."""
+
+    def __init__(self, sea: Sea, fleet: Fleet, seconds: float) -> None:
+        """Look some sixty times."""
+        self._sea = sea
+        self._fleet = fleet
+        self._every = seconds / LOOKS
+        self._next = time.monotonic() + seconds / 5  # the warm-up
+        self._seen: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
+
+    def look(self, now: float) -> None:
+        """Look, if it is time."""
+        if now < self._next:
+            return
+        self._next = now + self._every
+        for slot in self._fleet.of("worker", "dog", "producer", "reader"):
+            name = f"{slot.name}.{slot.nth}"
+            self._seen["memory", name].append((now, _memory(slot.pid)))
+            self._seen["descriptors", name].append((now, len(list(Path(f"/proc/{slot.pid}/fd").iterdir()))))
+        for kind, question in (("connections", CONNECTIONS), ("dead rows", DEAD)):
+            for row in self._sea.ask(question):
+                self._seen[kind, "database"].append((now, float(row["n"])))
+
+    def slopes(self) -> dict[tuple[str, str], tuple[float, float, float]]:
+        """Return for each series its middle, its slope an hour, and by how much it grew from its first to its last third."""
+        found = {}
+        for key, points in self._seen.items():
+            if len(points) < LOOKS // 3:
+                continue
+            times, values = zip(*points, strict=True)
+            slope = statistics.linear_regression(times, values).slope * 3600
+            third = len(values) // 3
+            rise = statistics.median(values[-third:]) - statistics.median(values[:third])
+            found[key] = statistics.median(values), slope, rise
+        return found
+
+    def grown(self) -> list[str]:
+        """Name what grew: more than its least, and faster than its share."""
+        said = []
+        for (kind, who), (middle, slope, rise) in self.slopes().items():
+            if rise > LEAST[kind] and slope > SHARE * middle:
+                said.append(f"the {kind} of {who} grew by {rise:,.0f} (middle {middle:,.0f}, {slope:,.0f} an hour)")
+        if not self.slopes():
+            said.append("nothing was looked at long enough")
+        return said
+
+    def told(self) -> dict[str, Any]:
+        """Return the worst of each kind."""
+        worst: dict[str, Any] = {}
+        for (kind, who), (middle, slope, rise) in self.slopes().items():
+            if kind not in worst or rise > worst[kind]["rise"]:
+                worst[kind] = {"who": who, "middle": round(middle), "an_hour": round(slope), "rise": round(rise)}
+        return worst
+
+
+def _memory(pid: int) -> float:
+    for line in Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines():
+        if line.startswith("VmRSS:"):
+            return float(line.split()[1]) * 1024
+    return 0.0

@@ -1,0 +1,39 @@
+"""What the processes of a run agree on: short leases, frequent looks, and room to be tried often."""
+
+from __future__ import annotations
+
+TERMS = {
+    "FERRYMAN_WORKER__POLL": "0.2s",
+    "FERRYMAN_WORKER__GRACE": "5s",
+    "FERRYMAN_WORKER__LEASE_SWEEP_SECONDS": "0.2",
+    "FERRYMAN_WORKER__SUSPEND_TIMEOUT_SECONDS": "300",
+    "FERRYMAN_WORKER__CONCURRENCY": "8",
+    "FERRYMAN_WORKER__CLAIM_MAX": "16",
+    "FERRYMAN_WORKER__INBOX_PROCESSING_TIMEOUT_SECONDS": "20",
+    "FERRYMAN_PMO__DISPATCHED_RETRY_SECONDS": "2",
+    "FERRYMAN_PMO__PENDING_WAKEUP_SECONDS": "1",
+    "FERRYMAN_TASKS__MAX_RETRIES": "50",
+    "FERRYMAN_COMMANDS__UNKNOWN_AFTER_SECONDS": "600",  # who watches may live longer than any who knows the types
+    "FERRYMAN_INGEST__CONCURRENCY": "4",
+    "FERRYMAN_INGEST__MAX_ATTEMPTS": "50",
+    "FERRYMAN_INGEST__MAX_CLAIMS": "500",
+    "FERRYMAN_INGEST__BREAKER_PAUSE": "0.5s",
+}
+RETRIES = 50
+# A watchdog is silent after three intervals, which an outage that ends a lease must be.
+INTERVAL_OF_LEASE = 0.3
+
+
+def leased(seconds: float) -> dict[str, str]:
+    """Return the terms that hang on the length of a lease."""
+    return {
+        **TERMS,
+        "FERRYMAN_WORKER__LEASE": f"{seconds:g}s",
+        "FERRYMAN_WORKER__WATCHDOG_INTERVAL_SECONDS": f"{seconds * INTERVAL_OF_LEASE:g}",
+        "FERRYMAN_INGEST__LEASE": f"{seconds * 1.5:g}s",
+    }
+
+
+SOURCE = "depot"
+RECORDS_OF_A_WINDOW = 120
+PAGE = 10

@@ -1,0 +1,179 @@
+"""An app on a database of its own, whose work is done when the test says so (R9).
+
+`run` lets a worker do everything that is due, in this process, and returns when nothing is due any more: what sleeps until
+tomorrow sleeps on, until the test moves the time. With crashes the worker is a forked process that dies where the seed says;
+its leases are ended at once, as if their time had passed, and the next life goes on. What handlers keep in memory dies with
+them: let them write to the database or to a file, as in life.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import traceback
+import warnings
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, Protocol
+
+from ferryman.app.ferryman import Ferryman
+from ferryman.kernel.db import Statement, many
+from ferryman.testing import clock, crashes
+from ferryman.testing.crashes import Crashes
+
+LOOK = timedelta(milliseconds=20)
+SWEEP = timedelta(milliseconds=100)
+
+# What a worker would do something about now. Each by the index that finds it.
+_DUE = Statement(
+    "due",
+    """
+    select what, n from (
+        select 'task ' || min(name) as what, count(*) as n from ferryman.tasks
+        where finished_at is null and (leased_until is not null or rank is not null or wake_at <= ferryman.clock())
+        union all
+        select 'schedule ' || min(name), count(*) from ferryman.schedules where next_run_at <= ferryman.clock()
+        union all
+        select 'turn of ' || min(agent_id), count(*) from ferryman.agent_state_head
+        where status in ('dispatched', 'running') or ready_at is not null
+        union all
+        select 'message to ' || min(message.agent_id), count(*) from ferryman.agent_inbox as message
+        join ferryman.agent_state_head as head on head.tenant = message.tenant and head.agent_id = message.agent_id
+        where message.status in ('queued', 'pending') and head.status = 'idle'
+        union all
+        select 'task of a batch', count(*) from ferryman.pmo_batch_tasks
+        where status = 'pending' and next_retry_at <= ferryman.clock()
+        union all
+        select 'ingestion of ' || min(source), count(*) from ferryman.ingest_task
+        where leased_until is not null or rank <= ferryman.clock()
+    ) as due
+    where n > 0
+    """,
+)
+_LEASED = ("tasks", "agent_state_head", "ingest_task", "ingest_run", "webhook_deliveries")
+_PASSED = "update ferryman.{} set leased_until = ferryman.clock() where leased_until is not null"
+_END_LEASES = [Statement(f"end_{table}", _PASSED.format(table)) for table in _LEASED]
+# Between two lives nobody watches; that is no outage after which leases were judged only after a grace.
+_TICK = Statement("tick", "update ferryman.watchdog set ticked_at = clock_timestamp(), grace_until = '-infinity'")
+
+
+class Trial:
+    """One test's app, opened on a database of its own."""
+
+    def __init__(self, app: Ferryman, *, crashes: Crashes | None = None) -> None:
+        """Take an app that is open."""
+        self.app = app
+        self.crashes = crashes
+        self.deaths = 0
+
+    async def run(self, *, timeout: float = 30.0) -> None:
+        """Let everything be done that is due, and return when nothing is; in vain: TimeoutError, which says what is left."""
+        try:
+            async with asyncio.timeout(timeout):
+                if self.crashes is None:
+                    await _work(self.app)
+                else:
+                    await self._die_and_live(self.crashes)
+        except TimeoutError:
+            left = ", ".join(f"{row['n']} x {row['what']}" for row in await _due(self.app)) or "nothing"
+            raise TimeoutError(f"After {timeout:g} s there is still due: {left}.") from None
+
+    async def travel(self, by: timedelta | float = timedelta(0), **units: float) -> None:
+        """Move the time, by seconds, a timedelta, or `hours=2`."""
+        given = by if isinstance(by, timedelta) else timedelta(seconds=by)
+        async with self.app.database.session() as tx:
+            await clock.travel(tx, given + timedelta(**units))
+
+    async def _die_and_live(self, drawn: Crashes) -> None:
+        for place in drawn.lives():
+            code = await _forked(self.app, place)
+            if code == -signal.SIGKILL:
+                self.deaths += 1
+                async with self.app.database.session() as tx:
+                    for statement in (*_END_LEASES, _TICK):
+                        await many(tx, statement)
+            elif code != 0:
+                raise RuntimeError(f"The worker ended with {code}; what it said is above.")
+            else:
+                return
+
+
+class Trials(Protocol):
+    """What the fixtures give: `async with trials(app) as trial`."""
+
+    def __call__(self, app: Ferryman) -> Any:
+        """Open an app on the database of this test."""
+
+
+@asynccontextmanager
+async def opened(app: Ferryman, url: str, *, crashes: Crashes | None = None) -> AsyncIterator[Trial]:
+    """Open an app on a database, whatever its settings say, and close it afterwards; then it is as it was."""
+    before = app.settings
+    worker = replace(before.worker, poll=LOOK, lease_sweep=SWEEP)
+    app.settings = replace(before, database_url=url, worker=worker)
+    try:
+        async with app:
+            yield Trial(app, crashes=crashes)
+    finally:
+        app.settings = before
+
+
+async def _due(app: Ferryman) -> list[Any]:
+    async with app.database.session() as tx:
+        return list(await many(tx, _DUE))
+
+
+async def _work(app: Ferryman) -> None:
+    stop = asyncio.Event()
+    working = asyncio.create_task(app.work(stop=stop))
+    try:
+        while not working.done() and await _due(app):  # noqa: ASYNC110 - the sign is in the database
+            await asyncio.sleep(LOOK.total_seconds())
+    finally:
+        stop.set()
+        await working
+
+
+async def _forked(app: Ferryman, place: int) -> int:
+    """Work in a process of its own until nothing is due, or until it dies; return how it ended."""
+    with warnings.catch_warnings():
+        # Python warns when other threads live. The child touches nothing of theirs: it makes a loop and connections of its own.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        _live(app, place)
+    try:
+        while True:
+            pid, status = os.waitpid(child, os.WNOHANG)  # noqa: ASYNC222 - it does not wait
+            if pid:
+                return os.waitstatus_to_exitcode(status)
+            await asyncio.sleep(LOOK.total_seconds() / 2)
+    except BaseException:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)  # noqa: ASYNC222 - it is gone
+        raise
+
+
+def _live(app: Ferryman, place: int) -> None:
+    """Be the forked process: never return."""
+    code = 1
+    try:
+        # Kept, so that nothing of the mother's is closed by being forgotten here.
+        app._mother, app._opened = app._opened, None  # type: ignore[attr-defined]  # noqa: SLF001
+        crashes.arm(place)
+        asyncio.run(_worked(app))
+        code = 0
+    except BaseException:  # noqa: BLE001 - said, and told by the exit code
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+async def _worked(app: Ferryman) -> None:
+    async with app:
+        await _work(app)

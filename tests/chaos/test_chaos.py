@@ -1,0 +1,47 @@
+"""R3: a short run of chaos, and the plan of a seed; `make chaos` runs for minutes."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from chaos import plan
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.contract("R3", "K1", "K24")
+def test_nothing_is_lost_ends_twice_or_hangs_while_everything_breaks(tmp_path: Path) -> None:
+    figures = tmp_path / "figures.json"
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("FERRYMAN_")}
+    # A lease that also holds where other tests take most of the machine.
+    crew = ["--lease", "4", "--workers", "2", "--dogs", "1", "--producers", "1", "--pace", "0.03"]
+    ended = subprocess.run(
+        [sys.executable, "-m", "chaos", "--seed", "7", "--minutes", "0.15", "--json", str(figures), *crew],
+        cwd=ROOT, env={**kept, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}, capture_output=True, text=True,
+        timeout=220, check=False,
+    )  # fmt: skip
+
+    assert ended.returncode == 0, ended.stdout[-6000:] + ended.stderr[-3000:]
+    found = json.loads(figures.read_text(encoding="utf-8"))
+    assert found["faults"] >= 15
+    assert found["acknowledged"] > 0
+    assert found["overdue"] == 0
+
+
+@pytest.mark.contract("R3")
+def test_one_seed_draws_one_plan_and_every_kind_of_fault_is_in_it() -> None:
+    assert plan.draw(7, 180) == plan.draw(7, 180)
+    assert plan.draw(7, 180) != plan.draw(8, 180)
+    for seconds in (9, 180):
+        drawn = plan.draw(7, seconds)
+        assert {fault.kind for fault in drawn} == set(plan.RATES)
+        assert all(0 < fault.at < seconds for fault in drawn)
+    assert plan.life(7, "worker-1", 3, role="worker") == plan.life(7, "worker-1", 3, role="worker")
+    assert len({plan.life(7, "worker-1", nth, role="worker") for nth in range(30)}) == 30
+    # Whoever freezes for longer than its lease comes back as a zombie; whoever pauses does not.
+    assert all(fault.seconds > plan.LEASE_SECONDS for fault in plan.draw(7, 600) if fault.kind == "freeze")
+    assert all(fault.seconds < plan.LEASE_SECONDS for fault in plan.draw(7, 600) if fault.kind == "pause")

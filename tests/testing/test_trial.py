@@ -1,0 +1,105 @@
+"""R9: an app on a database of the test's own, work done until nothing is due, and deaths where a seed says."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from ferryman import Context, Ferryman, Turn
+from ferryman.kernel import errors
+from ferryman.testing import Crashes, trial
+
+PLACES = 6  # started, twice before and after a step, returned
+
+
+def story(ledger: Path) -> Ferryman:
+    app = Ferryman("postgresql://nowhere", tasks={"max_retries": 10})
+
+    async def say(word: str) -> str:
+        with ledger.open("a", encoding="utf-8") as file:
+            file.write(f"{word}\n")
+        return word
+
+    @app.task(backoff=0)
+    async def order(ctx: Context) -> list[str]:
+        charged = await ctx.step("charge", say, "charge")
+        await say("outside")
+        return [charged, await ctx.step("ship", say, "ship")]
+
+    @app.task
+    async def later(ctx: Context) -> str:
+        await ctx.sleep(timedelta(hours=1))
+        return "done"
+
+    @app.tool
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    @app.agent
+    async def clerk(turn: Turn) -> int:
+        return int(await turn.call_tool("add", a=1, b=2))
+
+    return app
+
+
+@pytest.mark.contract("R9")
+async def test_what_is_due_is_done_and_what_is_not_waits_for_its_time(database_url: str, tmp_path: Path) -> None:
+    app = story(tmp_path / "ledger")
+    async with trial.opened(app, database_url) as given:
+        order, later = await app.tasks.create("order"), await app.tasks.create("later")
+        await app.agents.ensure("ada", "clerk")
+        turn = await app.agents.send("ada", "add")
+        await given.run()
+
+        assert await order.result(timeout=20) == ["charge", "ship"]
+        assert await turn.result(timeout=20) == 3
+        assert not (await later.refresh()).finished_at
+        await given.travel(hours=1, seconds=1)
+        await given.run()
+        assert await later.result(timeout=20) == "done"
+    assert app.settings.database_url == "postgresql://nowhere"
+
+
+@pytest.mark.contract("R9")
+async def test_what_cannot_be_done_is_named(database_url: str, tmp_path: Path) -> None:
+    app = story(tmp_path / "ledger")
+    app.declare("elsewhere")
+    async with trial.opened(app, database_url) as given:
+        await app.tasks.create("elsewhere")
+
+        with pytest.raises(TimeoutError, match="1 x task elsewhere"):
+            await given.run(timeout=0.5)
+
+
+@pytest.mark.contract("R9")
+@pytest.mark.parametrize("seed", range(1, PLACES + 1, 2))
+async def test_steps_survive_a_death_at_every_place(database_url: str, tmp_path: Path, seed: int) -> None:
+    app = story(tmp_path / "ledger")
+    async with trial.opened(app, database_url, crashes=Crashes(seed, most=1)) as given:
+        order = await app.tasks.create("order")
+        await given.run(timeout=120)
+
+        assert await order.result(timeout=20) == ["charge", "ship"]
+        assert given.deaths == 1
+        said = (tmp_path / "ledger").read_text(encoding="utf-8").split()
+        # A step may be done again only if it died before it was remembered; what stands between them is done again too.
+        assert said.count("charge") == (2 if seed == 2 else 1)
+        assert (said.count("outside"), said.count("ship")) == {1: (1, 1), 3: (1, 1), 5: (2, 1)}[seed]
+
+
+@pytest.mark.contract("R9")
+def test_one_seed_draws_the_same_deaths_and_a_row_of_seeds_meets_every_place() -> None:
+    assert Crashes(7).lives() == Crashes(7).lives()
+    assert [Crashes(seed).lives()[0] for seed in range(1, 9)] == list(range(1, 9))
+    assert all(Crashes(seed).lives()[-1] == 0 for seed in range(50))
+    assert {len(Crashes(seed).lives()) for seed in range(50)} == {2, 3, 4}
+
+
+@pytest.mark.contract("R9")
+async def test_a_closed_trial_leaves_its_app_closed(database_url: str, tmp_path: Path) -> None:
+    app = story(tmp_path / "ledger")
+    async with trial.opened(app, database_url):
+        pass
+
+    with pytest.raises(errors.NotOpen):
+        _ = app.tasks

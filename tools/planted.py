@@ -1,0 +1,185 @@
+"""Put known bugs in, one at a time: the tests that each names must fail (R5).
+
+A planted bug is a unified diff in tests/planted/, with a sentence that says what is wrong and the few tests that must notice.
+It is applied to a copy of the tree, never to the tree itself. A patch that does not apply any more, or that a named test
+passes, is a failure: of the patch in the first case, of the test in the second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+from xml.etree import ElementTree
+
+from ferryman.app.embedded import Embedded
+
+ROOT = Path(__file__).resolve().parent.parent
+PATCHES = ROOT / "tests" / "planted"
+COPIED = ("src", "tests", "tools", "chaos", "pyproject.toml")
+_TEST = re.compile(r"^ {2}(tests/\S.*)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Planted:
+    """One bug."""
+
+    name: str
+    patch: Path
+    wrong: str
+    tests: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the tests said of a bug."""
+
+    planted: Planted
+    caught: bool
+    why: str
+    seconds: float
+
+
+def read(patch: Path) -> Planted:
+    """Read a bug: the first line says what is wrong, the indented ones name tests."""
+    head = patch.read_text(encoding="utf-8").partition("\n--- ")[0]
+    tests = tuple(_TEST.findall(head))
+    if not tests:
+        raise ValueError(f"{patch.name} names no test")
+    return Planted(patch.stem, patch, head.splitlines()[0], tests)
+
+
+def bugs(only: str = "") -> list[Planted]:
+    """Give all of them, by name."""
+    return [read(patch) for patch in sorted(PATCHES.glob("*.patch")) if only in patch.stem]
+
+
+def copy(place: Path) -> None:
+    """Copy what the tests need."""
+    for name in COPIED:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, place / name, ignore=shutil.ignore_patterns("__pycache__", ".*"))
+        elif source.exists():
+            shutil.copy(source, place / name)
+
+
+def plant(bug: Planted, place: Path, *, try_only: bool = False) -> str | None:
+    """Put a bug into a copy, or only see whether it fits; return what git says if it does not."""
+    # Told that the copy is no part of a repository around it: git would take paths to be relative to that.
+    surroundings = {**os.environ, "GIT_CEILING_DIRECTORIES": str(place.parent)}
+    applied = subprocess.run(
+        ["git", "apply", "-p1", *(["--check"] if try_only else []), str(bug.patch)],
+        cwd=place,
+        env=surroundings,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return None if applied.returncode == 0 else f"the patch does not fit any more: {applied.stderr.strip()}"
+
+
+def hunt(bug: Planted, url: str) -> Verdict:
+    """Put a bug into a copy of the tree and run its tests there."""
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="ferryman-planted-") as folder:
+        place = Path(folder)
+        copy(place)
+        why = plant(bug, place) or _run(bug, place, url)
+    return Verdict(bug, why is None, why or "", time.monotonic() - began)
+
+
+def _run(bug: Planted, place: Path, url: str) -> str | None:
+    """Return why the bug was not caught, if so."""
+    report = place / "report.xml"
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("FERRYMAN_")}
+    path = os.pathsep.join([str(place / "src"), str(place)])
+    run = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "--timeout=100",
+            f"--junitxml={report}",
+            *bug.tests,
+        ],
+        cwd=place,
+        env={**kept, "PYTHONPATH": path, "FERRYMAN_DATABASE_URL": url},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if run.returncode != 1:
+        return f"pytest ended with {run.returncode}:\n{run.stdout[-2000:]}{run.stderr[-2000:]}"
+    failed = {
+        f"{case.get('classname', '').replace('.', '/')}.py::{case.get('name', '')}"
+        for case in ElementTree.parse(report).getroot().iter("testcase")
+        if case.find("failure") is not None
+    }
+    # A test of several cases has noticed when one of them has.
+    passed = [test for test in bug.tests if not any(case == test or case.startswith(f"{test}[") for case in failed)]
+    return f"these passed: {', '.join(passed)}" if passed else None
+
+
+def verdicts(wanted: Sequence[Planted], hands: int) -> Iterator[Verdict]:
+    """Hunt them, some at a time, each hand with a server of its own."""
+    servers: SimpleQueue[str] = SimpleQueue()
+
+    def tried(bug: Planted) -> Verdict:
+        url = servers.get()
+        try:
+            return hunt(bug, url)
+        finally:
+            servers.put(url)
+
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ferryman-planted-")))
+        folder.chmod(0o711)  # the server of root runs as somebody else
+        for hand in range(hands):
+            server = stack.enter_context(Embedded(folder / f"pg{hand}", durable=False, keep=False))
+            servers.put(server.url)
+        pool = stack.enter_context(ThreadPoolExecutor(hands))
+        yield from pool.map(tried, wanted)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Hunt, and name what was not caught."""
+    parser = argparse.ArgumentParser(description="Put known bugs in; the tests that each names must fail.")
+    parser.add_argument("--only", default="", help="bugs whose name contains this")
+    parser.add_argument("--list", action="store_true", help="show them and hunt nothing")
+    parser.add_argument("--hands", type=int, default=os.cpu_count() or 2, help="how many at a time")
+    asked = parser.parse_args(arguments)
+    wanted = bugs(asked.only)
+    if asked.list:
+        for bug in wanted:
+            print(f"{bug.name}: {bug.wrong} ({len(bug.tests)} tests)")
+        return 0
+    began = time.monotonic()
+    missed = 0
+    for verdict in verdicts(wanted, asked.hands):
+        missed += not verdict.caught
+        told = "caught" if verdict.caught else "MISSED"
+        print(
+            f"{told}  {verdict.planted.name}: {verdict.planted.wrong} ({verdict.seconds:.0f} s)  {verdict.why}",
+            flush=True,
+        )
+    print(f"{len(wanted) - missed} of {len(wanted)} planted bugs are caught, in {time.monotonic() - began:.0f} s.")
+    return 1 if missed or not wanted else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
