@@ -148,6 +148,7 @@ async def execute(url: str, database: str, *, pages: int, slices: int, slow: flo
                 params={"first": 1, "last": last, "size": last // slices},
                 expression={"first": "{first}", "last": "{last}", "slow": slow},
             )  # fmt: skip
+            assert planned.id is not None
             done = await app.ingest.wait(planned.id, timeout=120)
             spent = time.perf_counter() - begun
             assert done.items == last, done

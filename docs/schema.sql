@@ -457,6 +457,7 @@ declare
     cutoff timestamptz := now() - older_than;
     read_id bigint := (select min(last_id) from ferryman.consumers);
     newest record;
+    young boolean;
     name text;
 begin
     if not pg_try_advisory_xact_lock(hashtextextended('ferryman.events', 0)) then
@@ -472,9 +473,14 @@ begin
                   and to_date(substr(child.relname, 8), 'YYYYMMDD') + 1 <= (cutoff at time zone 'UTC')::date)
         order by child.relname
     loop
-        execute format('select max(id) as id, max(logged_at) as logged_at from ferryman.%I', name) into newest;
+        execute format('select max(id) as id from ferryman.%I', name) into newest;
         exit when newest.id > read_id and not even_unread;
-        continue when name = 'events_default' and (newest.id is null or newest.logged_at >= cutoff);
+        if name = 'events_default' then
+            continue when newest.id is null;
+            select logged_at >= cutoff into young from ferryman.events_default where id = newest.id;
+            continue when young;
+            continue when exists (select from ferryman.events_default where logged_at >= cutoff);
+        end if;
         begin
             execute format('drop table ferryman.%I', name);
             if name = 'events_default' then
@@ -512,6 +518,7 @@ CREATE FUNCTION ferryman.ensure_partitions(ahead integer) RETURNS SETOF text
     AS $$
 declare
     today date := (now() at time zone 'UTC')::date;
+    spread boolean := exists (select from ferryman.events_default);
     name text;
 begin
     if not pg_try_advisory_xact_lock(hashtextextended('ferryman.events', 0)) then
@@ -521,16 +528,9 @@ begin
         name := 'events_' || to_char(today + day, 'YYYYMMDD');
         continue when to_regclass('ferryman.' || name) is not null;
         begin
-            execute format(
-                'create table ferryman.%I (like ferryman.events including defaults)
-                 with (autovacuum_analyze_scale_factor = 0.05)', name);
-            execute format(
-                'create trigger events_append_only before update or delete or truncate on ferryman.%I
-                 for each statement execute function ferryman.refuse_rewriting()', name);
-            execute format(
-                'alter table ferryman.events attach partition ferryman.%I for values from (%L) to (%L)',
-                name, to_char(today + day, 'YYYY-MM-DD 00:00:00+00'), to_char(today + day + 1, 'YYYY-MM-DD 00:00:00+00'));
+            perform ferryman.make_day(today + day);
             return next name;
+            exit when spread;
         exception
             when check_violation or lock_not_available then
                 continue;
@@ -882,6 +882,24 @@ CREATE FUNCTION ferryman.living(topic text, name text) RETURNS TABLE(boot_id uui
     select worker.boot_id, living.name is null or coalesce(worker.settings -> living.topic ? living.name, true)
     from ferryman.workers as worker
     where worker.seen_until >= ferryman.clock()
+$$;
+
+CREATE FUNCTION ferryman.make_day(day date) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+declare
+    name text := 'events_' || to_char(day, 'YYYYMMDD');
+begin
+    execute format(
+        'create table ferryman.%I (like ferryman.events including defaults)
+         with (autovacuum_analyze_scale_factor = 0.05)', name);
+    execute format(
+        'create trigger events_append_only before update or delete or truncate on ferryman.%I
+         for each statement execute function ferryman.refuse_rewriting()', name);
+    execute format(
+        'alter table ferryman.events attach partition ferryman.%I for values from (%L) to (%L)',
+        name, to_char(day, 'YYYY-MM-DD 00:00:00+00'), to_char(day + 1, 'YYYY-MM-DD 00:00:00+00'));
+end
 $$;
 
 CREATE FUNCTION ferryman.meet_task(whose text, single text, quieted text, newest jsonb, quiet interval) RETURNS uuid
@@ -3007,6 +3025,24 @@ CREATE TABLE ferryman.events (
 )
 PARTITION BY RANGE (logged_at);
 
+CREATE TABLE ferryman.events_20261116 (
+    xid xid8 DEFAULT pg_current_xact_id() CONSTRAINT events_xid_not_null NOT NULL,
+    id bigint CONSTRAINT events_id_not_null NOT NULL,
+    logged_at timestamp with time zone DEFAULT now() CONSTRAINT events_logged_at_not_null NOT NULL,
+    at timestamp with time zone CONSTRAINT events_at_not_null NOT NULL,
+    subject uuid CONSTRAINT events_subject_not_null NOT NULL,
+    attempt integer,
+    tenant text CONSTRAINT events_tenant_not_null NOT NULL,
+    kind text CONSTRAINT events_kind_not_null NOT NULL,
+    from_state text,
+    to_state text,
+    subject_name text,
+    reason_code text,
+    reason_message text,
+    data jsonb
+)
+WITH (autovacuum_analyze_scale_factor='0.05');
+
 CREATE TABLE ferryman.events_default (
     xid xid8 DEFAULT pg_current_xact_id() CONSTRAINT events_xid_not_null NOT NULL,
     id bigint CONSTRAINT events_id_not_null NOT NULL,
@@ -3664,6 +3700,8 @@ CREATE TABLE ferryman.workers (
     seen_until timestamp with time zone NOT NULL
 );
 
+ALTER TABLE ONLY ferryman.events ATTACH PARTITION ferryman.events_20261116 FOR VALUES FROM ('2026-11-16 00:00:00+00') TO ('2026-11-17 00:00:00+00');
+
 ALTER TABLE ONLY ferryman.events ATTACH PARTITION ferryman.events_default DEFAULT;
 
 ALTER TABLE ONLY ferryman.access_sessions
@@ -3883,9 +3921,13 @@ CREATE UNIQUE INDEX command_inbox_idempotency ON ferryman.command_inbox USING bt
 
 CREATE INDEX events_order ON ONLY ferryman.events USING btree (id);
 
-CREATE INDEX events_default_id_idx ON ferryman.events_default USING btree (id);
+CREATE INDEX events_20261116_id_idx ON ferryman.events_20261116 USING btree (id);
 
 CREATE INDEX events_subject ON ONLY ferryman.events USING btree (subject, id);
+
+CREATE INDEX events_20261116_subject_id_idx ON ferryman.events_20261116 USING btree (subject, id);
+
+CREATE INDEX events_default_id_idx ON ferryman.events_default USING btree (id);
 
 CREATE INDEX events_default_subject_id_idx ON ferryman.events_default USING btree (subject, id);
 
@@ -4007,6 +4049,10 @@ CREATE UNIQUE INDEX webhooks_name ON ferryman.webhooks USING btree (tenant, name
 
 CREATE INDEX webhooks_tenant ON ferryman.webhooks USING btree (tenant, id);
 
+ALTER INDEX ferryman.events_order ATTACH PARTITION ferryman.events_20261116_id_idx;
+
+ALTER INDEX ferryman.events_subject ATTACH PARTITION ferryman.events_20261116_subject_id_idx;
+
 ALTER INDEX ferryman.events_order ATTACH PARTITION ferryman.events_default_id_idx;
 
 ALTER INDEX ferryman.events_subject ATTACH PARTITION ferryman.events_default_subject_id_idx;
@@ -4030,6 +4076,8 @@ CREATE TRIGGER command_inbox_status_births BEFORE INSERT ON ferryman.command_inb
 CREATE TRIGGER command_inbox_status_moves BEFORE UPDATE OF status ON ferryman.command_inbox FOR EACH ROW WHEN (((((((old.status = 'PROCESSING'::text) AND (new.status = 'COMPLETED'::text)) OR ((old.status = 'PROCESSING'::text) AND (new.status = 'FAILED'::text))) OR ((old.status = 'RECEIVED'::text) AND (new.status = 'FAILED'::text))) OR ((old.status = 'RECEIVED'::text) AND (new.status = 'PROCESSING'::text))) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('COMMAND_INVALID_TRANSITION', 'status', 'id');
 
 CREATE TRIGGER events_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON ferryman.events FOR EACH STATEMENT EXECUTE FUNCTION ferryman.refuse_rewriting();
+
+CREATE TRIGGER events_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON ferryman.events_20261116 FOR EACH STATEMENT EXECUTE FUNCTION ferryman.refuse_rewriting();
 
 CREATE TRIGGER events_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON ferryman.events_default FOR EACH STATEMENT EXECUTE FUNCTION ferryman.refuse_rewriting();
 
