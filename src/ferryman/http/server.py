@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any
@@ -71,6 +72,7 @@ def make(app: Ferryman, *, guard: Guard | None = None) -> FastAPI:
         responses={"default": {"model": Problem, "description": "What went wrong, with a stable code."}},
     )  # fmt: skip
     web.state.ferryman = app
+    web.state.closing = asyncio.Event()
     web.state.guard = guard or Doorkeeper(app, here=True)
     web.state.wrongs = web.state.guard.wrongs if isinstance(web.state.guard, Doorkeeper) else Wrongs()
     problems.install(web)
