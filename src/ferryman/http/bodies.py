@@ -83,6 +83,6 @@ def with_key(asked: dict[str, Any], key: str | None, *, field: str = "idempotenc
     """Return a request with the key of its header; one in the body too must be the same."""
     if key is None:
         return asked
-    if asked.get(field) not in {None, key}:
+    if asked.get(field) is not None and asked[field] != key:
         raise errors.RequestInvalid(f"{field}: differs from the header Idempotency-Key.", field=field)
     return {**asked, field: key}
