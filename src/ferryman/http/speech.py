@@ -16,10 +16,10 @@ MEDIA_TYPE = "text/event-stream"
 QUIET_SECONDS = 15.0
 
 
-def answer(events: AsyncIterator[bytes]) -> StreamingResponse:
+def answer(events: AsyncIterator[bytes], *, closing: asyncio.Event) -> StreamingResponse:
     """Answer with events as they come; nobody between us and the client may keep or hold them back."""
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(lively(events), media_type=MEDIA_TYPE, headers=headers)
+    return StreamingResponse(lively(events, closing), media_type=MEDIA_TYPE, headers=headers)
 
 
 def event(name: str, data: object) -> bytes:
@@ -35,13 +35,17 @@ async def turn(door: Agents, id: UUID) -> AsyncIterator[bytes]:
     yield event("end", {"status": found.turn_status, "error_code": found.error_code})
 
 
-async def lively(events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Give events, and a comment whenever there was none for a while; begin with one, so that the answer begins at once."""
+async def lively(events: AsyncIterator[bytes], closing: asyncio.Event) -> AsyncIterator[bytes]:
+    """Give events until the server closes, and a comment whenever there was none for a while.
+
+    It begins with a comment, so that the answer begins at once.
+    """
     yield b": \n\n"
+    closed = asyncio.ensure_future(closing.wait())
     coming = asyncio.ensure_future(anext(events, None))
     try:
-        while True:
-            await asyncio.wait([coming], timeout=QUIET_SECONDS)
+        while not closed.done():
+            await asyncio.wait([coming, closed], timeout=QUIET_SECONDS, return_when=asyncio.FIRST_COMPLETED)
             if not coming.done():
                 yield b": \n\n"
                 continue
@@ -51,8 +55,9 @@ async def lively(events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
             yield told
             coming = asyncio.ensure_future(anext(events, None))
     finally:
+        closed.cancel()
         coming.cancel()
-        await asyncio.gather(coming, return_exceptions=True)
+        await asyncio.gather(coming, closed, return_exceptions=True)
         close = getattr(events, "aclose", None)
         if close is not None:
             await close()

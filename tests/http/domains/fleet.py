@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from ferryman import Command, Ferryman, Message, Turn
+from ferryman.http import server
 from ferryman.ingest.ports import Item, Page, Request, Written
 from ferryman.kernel.db import Tx
 
@@ -151,3 +152,13 @@ async def dead_delivery(app: Ferryman, webhook: UUID) -> UUID:
             webhook,
         )
     return id
+
+
+def document(app: Ferryman) -> dict[str, Any]:
+    """Return the OpenAPI document; it is the same for every app, and takes a while to make."""
+    if not _DOCUMENT:
+        _DOCUMENT.update(server.document(server.make(app)))
+    return _DOCUMENT
+
+
+_DOCUMENT: dict[str, Any] = {}

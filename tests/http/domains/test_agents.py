@@ -2,11 +2,13 @@
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from ferryman import Ferryman
+from ferryman.http import speech
 from tests.http.conftest import Client
 from tests.http.domains.fleet import SECONDS, call_of
 
@@ -34,6 +36,7 @@ async def test_an_agent_is_made_once_listed_and_woken(client: Client) -> None:
     assert woken.json == {"status": "accepted", "agent_turn_id": None, "turn_epoch": None}
 
 
+@pytest.mark.contract("K11")
 async def test_a_turn_is_asked_for_once_waited_for_and_read(app: Ferryman, client: Client) -> None:
     await client.post("/v1/agents", {"agent_id": "bob", "profile": "echo"})
     asked = {"instruction": "hi", "budget": {"tokens": 100}, "wall_time_seconds": 60}
@@ -41,6 +44,9 @@ async def test_a_turn_is_asked_for_once_waited_for_and_read(app: Ferryman, clien
     again = await client.post("/v1/agents/bob/turns", asked, Idempotency_Key="k1")
     assert (sent.status, again.status) == (201, 200)
     assert again.json == {**sent.json, "idempotent_hit": True}
+    await client.post("/v1/agents", {"agent_id": "cas", "profile": "echo"})
+    other = await client.post("/v1/agents/cas/turns", asked, Idempotency_Key="k1")
+    assert (other.status, other.json["code"], other.json["details"]["code"]) == (409, "TURN_REFUSED", "turn_conflict")
     where = sent.headers["Location"]
     soon = await client.get(f"{where}/result")
     assert (soon.status, soon.json["ended"], soon.json["deliverable"]) == (202, False, None)
@@ -134,3 +140,20 @@ async def test_a_turn_may_read_a_box_that_exists(app: Ferryman, client: Client) 
         second = (await client.post("/v1/agents/bob/turns", {"context_box_id": box})).json["turn_id"]
         done = (await client.get(f"/v1/turns/{second}/result?wait={SECONDS}")).json
     assert done["deliverable"] == {"summary": "said hi"}
+
+
+async def test_whoever_listens_is_let_go_when_the_server_closes() -> None:
+    closing = asyncio.Event()
+
+    async def silence() -> AsyncIterator[bytes]:
+        await asyncio.Event().wait()
+        yield b""
+
+    heard = speech.lively(silence(), closing)
+    assert await anext(heard) == b": \n\n"
+    listening = asyncio.ensure_future(anext(heard, None))
+    await asyncio.sleep(0)
+    closing.set()
+    async with asyncio.timeout(SECONDS):
+        while await listening is not None:
+            listening = asyncio.ensure_future(anext(heard, None))

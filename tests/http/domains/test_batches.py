@@ -15,6 +15,7 @@ def asked(*refs: str, **more: object) -> dict[str, object]:
     return {"tasks": tasks, **more}
 
 
+@pytest.mark.contract("K11")
 async def test_a_batch_is_forked_joined_and_read(app: Ferryman, client: Client) -> None:
     async with app.worker():
         forked = await client.post(f"/v1/batches?wait={SECONDS}", asked("echo", "echo"), Idempotency_Key="k1")

@@ -20,6 +20,7 @@ async def painted(client: Client, command: str) -> str:
     return str((await until(tasks))[0])
 
 
+@pytest.mark.contract("K11")
 async def test_a_command_is_sent_once_completed_from_outside_and_told(app: Ferryman, client: Client) -> None:
     sent = await client.post("/v1/commands", COVER, Idempotency_Key="k1")
     again = await client.post("/v1/commands", COVER, Idempotency_Key="k1")

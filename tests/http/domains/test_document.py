@@ -5,16 +5,15 @@ from typing import Any
 import pytest
 
 from ferryman import Ferryman
-from ferryman.http import server
+from tests.http.domains.fleet import document
 
 TAGS = {"agents", "turns", "cards", "batches", "commands", "ingest", "webhooks", "relays"}
 
 
 def operations(app: Ferryman) -> dict[str, dict[str, Any]]:
-    document = server.document(server.make(app))
     return {
         f"{method.upper()} {path}": operation
-        for path, methods in document["paths"].items()
+        for path, methods in document(app)["paths"].items()
         for method, operation in methods.items()
         if TAGS & set(operation["tags"])
     }
@@ -44,9 +43,8 @@ def test_every_operation_says_what_it_is_takes_and_answers(app: Ferryman) -> Non
 
 @pytest.mark.contract("S4")
 def test_every_reference_of_the_document_leads_somewhere(app: Ferryman) -> None:
-    document = server.document(server.make(app))
-    for reference in references(document):
-        place: Any = document
+    for reference in references(document(app)):
+        place: Any = document(app)
         for part in reference.removeprefix("#/").split("/"):
             place = place[part]
 

@@ -11,6 +11,7 @@ pytestmark = pytest.mark.contract("S4", "I16")
 WINDOW = {"source": "depot", "since": DAWN.isoformat(), "until": (DAWN + 2 * HOUR).isoformat()}
 
 
+@pytest.mark.contract("K11")
 async def test_a_plan_is_made_once_followed_and_explained(app: Ferryman, client: Client) -> None:
     made = await client.post("/v1/ingest/plans", WINDOW)
     again = await client.post("/v1/ingest/plans", WINDOW)

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import Field
 
@@ -243,10 +243,10 @@ def _step(step: StepRecord) -> dict[str, Any]:
     responses={200: {"content": {speech.MEDIA_TYPE: {"schema": {"type": "string"}}}}},
     summary="Listen to a turn",
 )
-async def stream(visit: Reading, turn_id: UUID) -> StreamingResponse:
+async def stream(visit: Reading, turn_id: UUID, request: Request) -> StreamingResponse:
     """Follow what a turn streams from now on: events `text` with a JSON string, and at last `end` with its status."""
     await visit.doors.agents.turn(turn_id)
-    return speech.answer(speech.turn(visit.doors.agents, turn_id))
+    return speech.answer(speech.turn(visit.doors.agents, turn_id), closing=request.app.state.closing)
 
 
 @router.post(
