@@ -2,8 +2,8 @@
 
     python examples/worker.py http://127.0.0.1:8420
 
-It runs two handlers, `shout` and `nap`, one task at a time. A thread keeps the lease of what runs. With FERRYMAN_TOKEN
-set, it shows that token.
+It runs two handlers, `shout` and `nap`, one task at a time. A thread keeps the lease of what runs. While the server is away
+it asks again every second. With FERRYMAN_TOKEN set, it shows that token.
 """
 
 import json
@@ -20,11 +20,27 @@ if os.environ.get("FERRYMAN_TOKEN"):
     HEADERS["Authorization"] = f"Bearer {os.environ['FERRYMAN_TOKEN']}"
 
 
+class Refused(Exception):
+    """The server said no; asking again would not help."""
+
+
 def post(path: str, **body: object) -> dict:
-    """Send a request; a refusal is raised as urllib.error.HTTPError."""
+    """Send a request until it is answered.
+
+    All of the protocol may be repeated: ends are fenced, and a claim says what is held.
+    """
     sent = urllib.request.Request(f"{URL}/v1/worker{path}", json.dumps(body).encode(), HEADERS)
-    with urllib.request.urlopen(sent, timeout=90) as answer:
-        return json.load(answer)
+    while True:
+        try:
+            with urllib.request.urlopen(sent, timeout=90) as answer:
+                return json.load(answer)
+        except urllib.error.HTTPError as error:
+            problem = json.load(error)
+            if not problem["retryable"]:
+                raise Refused(problem["code"]) from None
+        except OSError as error:
+            print("no server:", error, flush=True)
+        time.sleep(1)
 
 
 def shout(payload: dict) -> str:
@@ -65,21 +81,23 @@ def run(worker: str, task: dict, beat_seconds: float) -> None:
         ended.set()
 
 
-def main() -> None:
+def work() -> None:
     """Say hello, then claim and run, for ever."""
     greeted = post("", handlers=list(HANDLERS), host="example", pid=os.getpid(), version="1")
-    worker = greeted["worker"]
     print("ready", flush=True)
     while True:
         # One task at a time: between two tasks nothing is held, and what a lost answer left behind is handed back.
-        for task in post("/claim", worker=worker, limit=1, wait=30, holds=[])["tasks"]:
+        for task in post("/claim", worker=greeted["worker"], limit=1, wait=30, holds=[])["tasks"]:
             try:
-                run(worker, task, greeted["beat_seconds"])
-            except urllib.error.HTTPError as error:
-                if error.code != 409:
-                    raise
-                print("lost", task["id"], flush=True)  # somebody else has it, or it has ended
+                run(greeted["worker"], task, greeted["beat_seconds"])
+            except Refused as refused:
+                print("lost", task["id"], refused, flush=True)  # somebody else has it, or it has ended
 
 
-if __name__ == "__main__":
-    main()
+while True:
+    try:
+        work()
+    except Refused as refused:
+        if str(refused) != "WORKER_UNKNOWN":
+            raise
+        # Forgotten after a long silence: say hello again.

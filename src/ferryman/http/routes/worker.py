@@ -31,8 +31,8 @@ Epoch = Annotated[int, Field(ge=1, le=2**63 - 1, description="The epoch of the c
 class Hello(Asked):
     """What a worker says of itself: which handlers it has, which queues it serves."""
 
-    handlers: Sequence[str]
-    queues: Sequence[str] = ("default",)
+    handlers: list[str]
+    queues: list[str] = Field(default=["default"])
     host: Annotated[str, Field(max_length=200)] = ""
     pid: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
     version: Annotated[str, Field(max_length=200)] = ""
@@ -56,7 +56,7 @@ class Claim(Asked):
     worker: Secret
     limit: Annotated[int, Field(ge=1, le=CLAIM_MAX)] = 1
     wait: Wait = 0
-    holds: Annotated[Sequence[UUID], Field(max_length=HELD_MAX)] | None = None
+    holds: Annotated[list[UUID], Field(max_length=HELD_MAX)] | None = None
 
 
 class Work(Shape):
@@ -91,7 +91,7 @@ class Heartbeat(Asked):
     """What a worker holds. With a wait the answer comes when one of them is cancelled, or at its end."""
 
     worker: Secret
-    held: Annotated[Sequence[Holding], Field(max_length=HELD_MAX)] = ()
+    held: list[Holding] = Field(default=[], max_length=HELD_MAX)
     wait: Wait = 0
 
 
@@ -144,7 +144,7 @@ class Word(Asked):
     epoch: Epoch
     percent: Annotated[float, Field(ge=0, le=100)] | None = None
     message: Annotated[str, Field(max_length=2000)] | None = None
-    log: Annotated[Sequence[Line], Field(max_length=LINES_MAX)] = ()
+    log: list[Line] = Field(default=[], max_length=LINES_MAX)
 
 
 class Goodbye(Asked):
