@@ -38,15 +38,6 @@ def furnished(app: Ferryman) -> FastAPI:
     async def split(visit: Reading) -> Response:
         return Response(headers={"X-Said": "a\r\nSet-Cookie: x=1"})
 
-    @web.get("/test/stream")
-    async def stream(visit: Reading, request: Request) -> Response:
-        async def words() -> AsyncIterator[str]:
-            while True:
-                yield "data: tick\n\n"
-                await asyncio.sleep(0)
-
-        return StreamingResponse(words(), media_type="text/event-stream")
-
     @web.post("/test/deaf")
     async def deaf(visit: Reading, request: Request) -> str:
         try:
@@ -55,7 +46,29 @@ def furnished(app: Ferryman) -> FastAPI:
             return "all is well"
         return "read"
 
+    streaming(web)
     return web
+
+
+def streaming(web: FastAPI) -> None:
+    """Add streams that do not end by themselves."""
+
+    @web.get("/test/silence")
+    async def silence(visit: Reading) -> Response:
+        async def words() -> AsyncIterator[str]:
+            yield "data: tick\n\n"
+            await asyncio.Event().wait()
+
+        return StreamingResponse(words(), media_type="text/event-stream")
+
+    @web.get("/test/stream")
+    async def stream(visit: Reading, request: Request) -> Response:
+        async def words() -> AsyncIterator[str]:
+            while True:
+                yield "data: tick\n\n"
+                await asyncio.sleep(0)
+
+        return StreamingResponse(words(), media_type="text/event-stream")
 
 
 @pytest.mark.contract("S6")
@@ -211,14 +224,14 @@ async def test_only_so_many_streams_are_open_at_once(make_app: MakeApp) -> None:
 
 @pytest.mark.contract("S6")
 async def test_a_stream_ends_with_its_token(app: Ferryman, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(defence, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(defence, "LOOK_SECONDS", 0.01)
     made = await app.tokens.create("ci")
     begun = asyncio.Event()
 
     async def seen(_message: object) -> None:
         begun.set()
 
-    reading = asyncio.create_task(Wire(furnished(app), token=made.text).ask("GET", "/test/stream", seen=seen))
+    reading = asyncio.create_task(Wire(furnished(app), token=made.text).ask("GET", "/test/silence", seen=seen))
     await begun.wait()
     assert not reading.done()
     await app.tokens.revoke("ci")

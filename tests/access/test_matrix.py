@@ -7,6 +7,7 @@ tried without a change here.
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
@@ -57,14 +58,28 @@ async def tried(wire: Wire, operation: Operation, target: str | None = None, bod
 
 @pytest.mark.contract("S6")
 def test_every_route_says_what_it_needs_or_is_open_to_all_on_purpose(web: FastAPI) -> None:
-    routes = [(each.path, each.original_route) for each in iter_route_contexts(web.routes)]
-    found = {path: route for path, route in routes if isinstance(route, APIRoute)}
+    found = _routes(web)
     unsaid = {
         path for path, route in found.items() if not any(hasattr(each, "scope") for each in _calls(route.dependant))
     }
 
     assert len(found) > 10
     assert unsaid - defence.PUBLIC == set()
+
+
+@pytest.mark.contract("S6", "R7")
+async def test_no_page_and_nothing_else_is_shown_to_strangers(app: Ferryman, web: FastAPI) -> None:
+    await app.tokens.create("root", scopes="admin", tenant=ALL)
+    for path, route in _routes(web).items():
+        for method in (route.methods or set()) if path not in defence.PUBLIC else ():
+            answer = await Wire(web).ask(method, re.sub(r"{[^}]*}", "x", path), accept="text/html")
+            assert (answer.status, (answer.header("location") or "").partition("?")[0]) == (303, "/login"), path
+
+
+def _routes(web: FastAPI) -> dict[str, APIRoute]:
+    """Return all routes by their paths, those of pages too."""
+    routes = [(each.path, each.original_route) for each in iter_route_contexts(web.routes)]
+    return {str(path): route for path, route in routes if isinstance(route, APIRoute)}
 
 
 def _calls(dependant: Any) -> list[Any]:

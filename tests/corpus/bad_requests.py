@@ -95,7 +95,7 @@ NASTY_VALUES: Final[list[Any]] = [
     {"": ""},
     {"a": {"a": {}}},
     nested(200),
-    nested(500),
+    nested(250),
     {"\0": 1},
     {"\ud800": 1},
     ["x"] * 3000,

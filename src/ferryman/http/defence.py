@@ -141,7 +141,7 @@ class Exchange:
         self._began = False
         self._over = False
         self._stream: str | None = None
-        self._look_at = 0.0
+        self._looking: asyncio.Task[None] | None = None
         self._timer = asyncio.timeout(None)
 
     async def run(self, app: ASGIApp, seconds: float) -> None:
@@ -156,6 +156,8 @@ class Exchange:
         finally:
             if self._stream is not None:
                 self._defence.streams.leave(self._stream)
+            if self._looking is not None:
+                self._looking.cancel()
 
     async def _answer(self, app: ASGIApp) -> None:
         try:
@@ -206,7 +208,7 @@ class Exchange:
         if message["type"] == "http.response.start":
             await self._begin(message)
         else:
-            await self._go_on(message)
+            await self._send(message)
 
     async def _begin(self, message: Message) -> None:
         self._began = True
@@ -236,20 +238,18 @@ class Exchange:
             self._refusal = errors.RateExceeded("Too many streams are open at once.", retry_after=5)
             return
         self._stream = key
-        now = asyncio.get_running_loop().time()
-        self._look_at = now + LOOK_SECONDS
-        self._timer.reschedule(now + STREAM_SECONDS)
+        self._looking = asyncio.create_task(self._look())
+        self._timer.reschedule(asyncio.get_running_loop().time() + STREAM_SECONDS)
 
-    async def _go_on(self, message: Message) -> None:
-        await self._send(message)
-        if self._stream is None or not message.get("more_body", False):
-            return
-        now = asyncio.get_running_loop().time()
-        if now >= self._look_at:
-            self._look_at = now + LOOK_SECONDS
+    async def _look(self) -> None:
+        """End a stream soon after its reader is not let in any more."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
             if not await self._defence.still(self._request):
+                self._over = True
                 await self._send({"type": "http.response.body", "body": b"", "more_body": False})
                 self._end()
+                return
 
     def _end(self) -> None:
         """Let the application do no more for this request."""
