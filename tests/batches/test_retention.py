@@ -1,14 +1,17 @@
 """Ended batches are kept for their time, and then leave with what was made for them (T20)."""
 
 from datetime import timedelta
+from uuid import UUID, uuid4
 
 import pytest
 
 from ferryman.agents.watch import retention as turns
 from ferryman.batches import watch
+from ferryman.batches.store import retention
 from ferryman.kernel import watchdog
 from ferryman.kernel.pool import Line
 from tests.batches.yard import Yard, task
+from tests.sql import walking
 
 WEEK = timedelta(days=7)
 LEFT = (
@@ -69,3 +72,41 @@ async def test_what_is_live_or_owed_stays_with_the_turns_it_refers_to(yard: Yard
     assert {row["id"] for row in await yard.rows("select id from ferryman.pmo_batches")} == {batch, untold}
     assert first.id in {row["id"] for row in await yard.rows("select id from ferryman.agent_inbox")}
     assert await yard.value("select count(*) from ferryman.boxes") == 6
+
+
+PLANT = (
+    "insert into ferryman.pmo_batches (id, tenant, created_at, updated_at, deadline_at, finished_at, parent_told_at,"
+    " task_count, recursion_depth, status) values ($1, 'default', now(), now(), now(), $2, $3, 1, 0, $4)"
+)
+
+
+async def plant(yard: Yard, *, ago: timedelta | None, told: bool = True) -> UUID:
+    """Put a batch in that ended so long ago, or lives."""
+    id = uuid4()
+    at = None if ago is None else await yard.value("select ferryman.clock() - $1::interval", ago)
+    await yard.write(PLANT, id, at, at if told else None, "running" if ago is None else "success")
+    return id
+
+
+@pytest.mark.contract("T20")
+async def test_the_walk_goes_page_by_page(yard: Yard, database_url: str) -> None:
+    ids = sorted([await plant(yard, ago=timedelta(days=8)) for _ in range(3)])
+    line = Line(database_url)
+    try:
+        await walking.assert_walks(yard.db, line, retention.walk, "batch", ids)
+    finally:
+        await line.close()
+
+
+@pytest.mark.contract("T20")
+async def test_only_what_has_ended_and_was_told_is_found_and_deleted(yard: Yard) -> None:
+    past = await plant(yard, ago=timedelta(days=8))
+    kept = [
+        await plant(yard, ago=None), await plant(yard, ago=timedelta(days=8), told=False),
+        await plant(yard, ago=timedelta(days=6)),
+    ]  # fmt: skip
+    async with yard.db.transaction() as tx:
+        found = await retention.walk(tx, 9, span=9, **walking.TERMS)
+        gone = await retention.forget(tx, [past, *kept[:2]])
+
+    assert [row["id"] for row in found] == [row["id"] for row in gone] == [past]
