@@ -154,6 +154,12 @@ _HELD = "due.sql or take.sql holds the row in the same transaction; said for who
 _OF_ONE_TENANT = "the id of a turn belongs to one tenant; said for the index"
 EQUIVALENT: dict[tuple[str, str], str] = {
     ("agents/retention/forget", "order by message.tenant, message.id"): _NOBODY,
+    ("batches/retention/forget", "order by batch.id"): _NOBODY,
+    (
+        "batches/retention/forget",
+        "and batch.finished_at is not null",
+    ): "a parent is told of an end, not before (closed_is_told)",
+    ("ingest/retention/forget", "order by plan.id"): _NOBODY,
     ("agents/retention/forget", "and waited.tenant = turn.tenant"): _OF_ONE_TENANT,
     ("agents/retention/forget", "where step.tenant = turn.tenant"): _OF_ONE_TENANT,
     ("agents/retention/forget", "where edge.tenant = turn.tenant"): _OF_ONE_TENANT,

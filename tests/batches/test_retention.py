@@ -1,5 +1,6 @@
 """Ended batches are kept for their time, and then leave with what was made for them (T20)."""
 
+import asyncio
 from datetime import timedelta
 from uuid import UUID, uuid4
 
@@ -26,11 +27,11 @@ LEFT = (
 )
 
 
-async def walk(yard: Yard, url: str) -> int:
+async def walk(yard: Yard, url: str, *, turns_kept: timedelta = WEEK) -> int:
     line = Line(url)
     await yard.write("update ferryman.retention set next_at = '-infinity'")
     try:
-        report = await watchdog.tick(line, [watch.retention(kept=WEEK), turns(kept=WEEK)])
+        report = await watchdog.tick(line, [watch.retention(kept=WEEK), turns(kept=turns_kept)])
     finally:
         await line.close()
     return report.acted("T20-batches")
@@ -62,15 +63,22 @@ async def test_a_batch_leaves_with_its_tasks_agents_boxes_and_cards(yard: Yard, 
 async def test_what_is_live_or_owed_stays_with_the_turns_it_refers_to(yard: Yard, database_url: str) -> None:
     batch, [first, _] = await yard.running(deadline_seconds=1e6)
     await yard.finish(first)
+    ended, [third] = await yard.running(1)
+    await yard.finish(third)
     untold = await yard.fork(task())
     await yard.cancel_batch(untold)
     await yard.write("update ferryman.pmo_batches set parent_told_at = null where id = $1", untold)
     await yard.travel(timedelta(days=8))
 
-    assert await walk(yard, database_url) == 0
+    assert await walk(yard, database_url, turns_kept=2 * WEEK) == 1
 
     assert {row["id"] for row in await yard.rows("select id from ferryman.pmo_batches")} == {batch, untold}
-    assert first.id in {row["id"] for row in await yard.rows("select id from ferryman.agent_inbox")}
+    assert await yard.value("select count(*) from ferryman.pmo_batch_tasks") == 3
+    # The turn of the batch that left is kept for longer, with its boxes.
+    assert await yard.value("select count(*) from ferryman.boxes") == 8
+    assert await walk(yard, database_url) == 0
+    left_turns = {row["id"] for row in await yard.rows("select id from ferryman.agent_inbox")}
+    assert (first.id in left_turns, third.id in left_turns, ended != batch) == (True, False, True)
     assert await yard.value("select count(*) from ferryman.boxes") == 6
 
 
@@ -109,4 +117,16 @@ async def test_only_what_has_ended_and_was_told_is_found_and_deleted(yard: Yard)
         found = await retention.walk(tx, 9, span=9, **walking.TERMS)
         gone = await retention.forget(tx, [past, *kept[:2]])
 
+        left = {row["id"] for row in await tx.fetch("select id from ferryman.pmo_batches")}
+
     assert [row["id"] for row in found] == [row["id"] for row in gone] == [past]
+    assert left == set(kept)
+
+
+@pytest.mark.contract("T20")
+async def test_a_batch_that_somebody_holds_is_left_for_the_next_walk(yard: Yard) -> None:
+    past = await plant(yard, ago=timedelta(days=8))
+    async with yard.db.transaction() as other, yard.db.transaction() as tx:
+        await other.fetch("select from ferryman.pmo_batches where id = $1 for update", past)
+        async with asyncio.timeout(10):
+            assert await retention.forget(tx, [past]) == []
