@@ -1,5 +1,6 @@
 """Plans are kept for their time, and then leave with all that came of them; cursors stand where they stood (T20, I11)."""
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -154,5 +155,26 @@ async def test_a_plan_stays_while_anything_of_it_is_needed(db: Database) -> None
         left = {row["id"] for row in await tx.fetch("select id from ferryman.ingest_plan")}
         firings = {row["id"] for row in await tx.fetch("select id from ferryman.ingest_schedule_instance")}
 
+        [parts] = await tx.fetch(
+            "select (select count(*) from ferryman.ingest_slice) as slices,"
+            " (select count(*) from ferryman.ingest_task) as tasks"
+        )
+
     assert (found, gone) == ([past], 1)
     assert left == firings == {needed, *live}
+    assert (parts["slices"], parts["tasks"]) == (5, 3)
+
+
+@pytest.mark.contract("T20")
+async def test_a_plan_that_somebody_holds_is_left_and_a_firing_stays_for_its_other_plan(db: Database) -> None:
+    held, first, second = await plant(db), await plant(db), await plant(db)
+    await write(db, "update ferryman.ingest_plan set schedule_instance_id = $1 where id = $2", first, second)
+    async with db.transaction() as other, db.transaction() as tx:
+        await other.fetch("select from ferryman.ingest_plan where id = $1 for update", held)
+        async with asyncio.timeout(10):
+            gone = [await retention.forget(tx, [held, first])]
+        shared = await tx.fetch("select from ferryman.ingest_schedule_instance where id = $1", first)
+        gone.append(await retention.forget(tx, [second]))
+        alone = await tx.fetch("select from ferryman.ingest_schedule_instance where id = $1", first)
+
+    assert (gone, len(shared), len(alone)) == ([1, 1], 1, 0)
