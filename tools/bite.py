@@ -151,10 +151,14 @@ _ORDERED = "names the index (tests/sql/test_relay_plans.py)"
 _NOBODY = "waits for nobody, so no order of locks can hurt"
 _LOCKED = "said again where the row is written; it was locked in this state a moment before"
 _HELD = "due.sql or take.sql holds the row in the same transaction; said for whoever calls it alone"
+_IN_ORDER = "a page of the walk is in this order already; said for the day when it is not"
 _OF_ONE_TENANT = "the id of a turn belongs to one tenant; said for the index"
 EQUIVALENT: dict[tuple[str, str], str] = {
     ("agents/retention/forget", "order by message.tenant, message.id"): _NOBODY,
     ("batches/retention/forget", "order by batch.id"): _NOBODY,
+    ("batches/retention/walk", "order by page.id"): _IN_ORDER,
+    ("ingest/retention/walk", "order by page.id"): _IN_ORDER,
+    ("agents/retention/walk", "order by old.stretch, old.id"): _IN_ORDER,
     (
         "batches/retention/forget",
         "and batch.finished_at is not null",

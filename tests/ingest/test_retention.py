@@ -167,12 +167,13 @@ async def test_a_plan_stays_while_anything_of_it_is_needed(db: Database) -> None
 
 @pytest.mark.contract("T20")
 async def test_a_plan_that_somebody_holds_is_left_and_a_firing_stays_for_its_other_plan(db: Database) -> None:
-    held, first, second = await plant(db), await plant(db), await plant(db)
+    held, first, second, open_ = [await plant(db) for _ in range(4)]
+    await write(db, "update ferryman.ingest_plan set finished_at = null, status = 'SLICING' where id = $1", open_)
     await write(db, "update ferryman.ingest_plan set schedule_instance_id = $1 where id = $2", first, second)
     async with db.transaction() as other, db.transaction() as tx:
         await other.fetch("select from ferryman.ingest_plan where id = $1 for update", held)
         async with asyncio.timeout(10):
-            gone = [await retention.forget(tx, [held, first])]
+            gone = [await retention.forget(tx, [held, first, open_])]
         shared = await tx.fetch("select from ferryman.ingest_schedule_instance where id = $1", first)
         gone.append(await retention.forget(tx, [second]))
         alone = await tx.fetch("select from ferryman.ingest_schedule_instance where id = $1", first)
