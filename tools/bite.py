@@ -169,6 +169,7 @@ _ORDERED = "names the index (tests/sql/test_relay_plans.py)"
 _NOBODY = "waits for nobody, so no order of locks can hurt"
 _LOCKED = "said again where the row is written; it was locked in this state a moment before"
 _HELD = "due.sql or take.sql holds the row in the same transaction; said for whoever calls it alone"
+_IN_ORDER = "a page of the walk is in this order already; said for the day when it is not"
 _OF_ONE_TENANT = "the id of a turn belongs to one tenant; said for the index"
 EQUIVALENT: dict[tuple[str, str], str] = {
     ("tasks/tasks/promote", "where schedule.next_run_at is not null"): "nulls come last, and `least` passes over them",
@@ -181,6 +182,15 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "and coalesce(token.last_used_at < ferryman.clock() - interval '5 minutes', true)",
     ): "use.sql says it before; this only spares the second of two writers a write",
     ("agents/retention/forget", "order by message.tenant, message.id"): _NOBODY,
+    ("batches/retention/forget", "order by batch.id"): _NOBODY,
+    ("batches/retention/walk", "order by page.id"): _IN_ORDER,
+    ("ingest/retention/walk", "order by page.id"): _IN_ORDER,
+    ("agents/retention/walk", "order by old.stretch, old.id"): _IN_ORDER,
+    (
+        "batches/retention/forget",
+        "and batch.finished_at is not null",
+    ): "a parent is told of an end, not before (closed_is_told)",
+    ("ingest/retention/forget", "order by plan.id"): _NOBODY,
     ("agents/retention/forget", "and waited.tenant = turn.tenant"): _OF_ONE_TENANT,
     ("agents/retention/forget", "where step.tenant = turn.tenant"): _OF_ONE_TENANT,
     ("agents/retention/forget", "where edge.tenant = turn.tenant"): _OF_ONE_TENANT,

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -17,6 +17,7 @@ from ferryman.agents.store import retention
 from ferryman.kernel import errors, ids, watchdog
 from ferryman.kernel.pool import Line
 from tests.agents.house import OTHER, TENANT, House
+from tests.sql import walking
 
 WEEK = timedelta(days=7)
 RULE = watch.retention(kept=WEEK)
@@ -107,6 +108,24 @@ async def test_a_turn_leaves_whole_when_its_time_is_over_and_the_log_stays(house
     assert turn != last
     assert await house.broken() == []
     assert await walk(house, line) == 0
+
+
+@pytest.mark.contract("T20")
+async def test_the_walk_goes_page_by_page_and_passes_over_what_is_young(house: House, line: Line) -> None:
+    now = datetime.now(UTC)
+    chosen = UUID("ffffffff-0000-4000-8000-000000000000")
+    ids_ = [*sorted(walking.old(now, timedelta(days=9)) for _ in range(2)), chosen]
+    young = [walking.old(now, timedelta(days=1)), walking.old(now, timedelta(0))]
+    for id in [*ids_, *young]:
+        await house.write(
+            "insert into ferryman.agent_inbox (id, tenant, created_at, look_at, ends_at, archived_at, agent_id, message_type,"
+            " correlation_id, status) values ($1, 'default', now(), now(), now(), now() - interval '8 days', 'ann', 'stop', $2,"
+            " 'consumed')",
+            id,
+            str(id),
+        )
+
+    await walking.assert_walks(house.db, line, retention.walk, "turn", ids_)
 
 
 async def lively(house: House) -> Taken:

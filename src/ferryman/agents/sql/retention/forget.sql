@@ -63,7 +63,6 @@ heads as (
     where head.tenant = turn.tenant
       and head.agent_id = turn.agent_id
       and head.status = 'idle'
-      and head.last_output_box_id = turn.output_box_id
       and agent.id = head.id
       and agent.derived_from is not null
       and not exists (select from ferryman.agent_inbox as other
