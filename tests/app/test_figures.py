@@ -48,12 +48,14 @@ async def test_what_came_and_what_ended_is_counted_for_each_tenant(app: Ferryman
     async with app.worker():
         for each in made:
             await app.tasks.end(each.id)
+        assert (await Counting(db, interval=timedelta(seconds=5)).of("default")).workers == 1
     async with db.session() as tx:
         await travel(tx, timedelta(seconds=5))
     told = await counting.of("default")
     assert [told.total(kind) for kind in figures.KINDS] == [3, 3, 2, 1, 0]
     assert told.success == pytest.approx(2 / 3)
     assert told.depths == ()
+    assert told.workers == 0, "the one there was has gone"
     other = await counting.of("other")
     assert [other.total(kind) for kind in figures.KINDS] == [1, 0, 0, 0, 0]
     assert [(each.queue, each.ready) for each in other.depths] == [("later", 1)]

@@ -15,12 +15,14 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
-from ferryman.app.doctor import work
-from ferryman.app.doctor.report import BAD, Reading
 from ferryman.app.shared import Shared
 from ferryman.kernel import db
 from ferryman.kernel.pool import Database, spoken
+
+if TYPE_CHECKING:
+    from ferryman.app.doctor.report import Reading
 
 _MOVED = db.load("ferryman.app", "figures/moved")
 _LIVE = db.load("ferryman.app", "figures/live")
@@ -58,6 +60,7 @@ class Figures:
     at: datetime
     series: Mapping[str, Sequence[int]]
     depths: Sequence[Depth]
+    workers: int  # alive, of all tenants
 
     def total(self, kind: str, seconds: int | None = None) -> int:
         """Return how many there were, in all or in the last seconds."""
@@ -91,6 +94,7 @@ class _Look:
     at: datetime
     upto: int
     next_upto: int
+    workers: int
     counts: dict[Second, dict[str, int]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(int)))
     depths: Mapping[str, Sequence[Depth]] = field(default_factory=dict)
 
@@ -140,7 +144,7 @@ async def _look(tx: db.Tx, last: _Look | None) -> _Look:
     now, end_id = end["now"], end["end_id"]
     after = max(last.upto if last else 0, end_id - BACKLOG)
     upto = last.next_upto if last and now - last.at < RECENT else end_id
-    made = _Look(now, upto, end_id)
+    made = _Look(now, upto, end_id, end["workers"])
     if last is not None:
         oldest = now - SPAN
         made.counts.update({key: kinds for key, kinds in last.counts.items() if key[1] >= oldest})
@@ -175,10 +179,16 @@ def _figures(look: _Look, tenant: str) -> Figures:
         if whose == tenant and 0 <= back < length:
             for kind in KINDS:
                 series[kind][length - 1 - back] += kinds.get(kind, 0)
-    return Figures(look.at, {kind: list(each) for kind, each in series.items()}, look.depths.get(tenant, ()))
+    return Figures(
+        look.at, {kind: list(each) for kind, each in series.items()}, look.depths.get(tenant, ()), look.workers
+    )
 
 
 async def _alarms(tx: db.Tx, *, interval: timedelta) -> Sequence[Reading]:
+    # The doctor knows the wiring, which opens us.
+    from ferryman.app.doctor import work
+    from ferryman.app.doctor.report import BAD
+
     found = [
         *await work.watchdog(tx, interval=interval),
         *await work.workers(tx),
