@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from ferryman.app.shared import Shared
 from ferryman.kernel import db
 from ferryman.kernel.pool import Database, spoken
+from ferryman.tasks.intake.queues import EVERYBODY
 
 if TYPE_CHECKING:
     from ferryman.app.doctor.report import Reading
@@ -27,17 +28,22 @@ if TYPE_CHECKING:
 _MOVED = db.load("ferryman.app", "figures/moved")
 _LIVE = db.load("ferryman.app", "figures/live")
 _END = db.load("ferryman.app", "figures/end")
+_PAUSED = db.load("ferryman.app", "figures/paused")
 
 EVERY = 1.0
 SPAN = timedelta(minutes=10)
 BACKLOG = 100_000  # how far the first look goes back in the log
 ALARMS_EVERY = 5.0
 PATIENCE = 0.05
+FAILING_LEAST = 5
+FAILING_SHARE = 0.95
 BEHIND = timedelta(seconds=2)  # seconds younger than this are not counted in full yet
 RECENT = timedelta(seconds=5)
 
 BORN, STARTED, SUCCEEDED, FAILED, CANCELLED = "born", "running", "succeeded", "failed", "cancelled"
 KINDS = (BORN, STARTED, SUCCEEDED, FAILED, CANCELLED)
+
+LOST = "lost workers"  # no finding of the doctor's, since their work was taken over; but somebody may want to know
 
 Second = tuple[str, datetime]
 
@@ -61,6 +67,7 @@ class Figures:
     series: Mapping[str, Sequence[int]]
     depths: Sequence[Depth]
     workers: int  # alive, of all tenants
+    paused: Mapping[str, datetime]  # queues, and since when
 
     def total(self, kind: str, seconds: int | None = None) -> int:
         """Return how many there were, in all or in the last seconds."""
@@ -81,6 +88,11 @@ class Figures:
         return max((each.oldest for each in self.depths), default=timedelta(0))
 
     @property
+    def failing(self) -> bool:
+        """Whether so many failed of late that somebody should look."""
+        return self.total(FAILED) >= FAILING_LEAST and (self.success or 0.0) < FAILING_SHARE
+
+    @property
     def success(self) -> float | None:
         """Which part of what ended by itself ended well."""
         well, badly = self.total(SUCCEEDED), self.total(FAILED)
@@ -97,6 +109,7 @@ class _Look:
     workers: int
     counts: dict[Second, dict[str, int]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(int)))
     depths: Mapping[str, Sequence[Depth]] = field(default_factory=dict)
+    paused: Sequence[tuple[str, str, datetime]] = ()
 
 
 class Counting:
@@ -153,6 +166,7 @@ async def _look(tx: db.Tx, last: _Look | None) -> _Look:
             continue
         of = made.counts[row["tenant"], row["second"]]
         of[BORN if row["born"] else row["state"]] += row["count"]
+    made.paused = [(row["name"], row["tenant"], row["paused_at"]) for row in await db.many(tx, _PAUSED)]
     made.depths = _depths(await db.many(tx, _LIVE), now)
     return made
 
@@ -173,6 +187,7 @@ def _depths(rows: Sequence[db.Row], now: datetime) -> Mapping[str, Sequence[Dept
 def _figures(look: _Look, tenant: str) -> Figures:
     length = int(SPAN.total_seconds())
     series = {kind: deque([0] * length) for kind in KINDS}
+    paused = {name: since for name, whose, since in look.paused if whose in {EVERYBODY, tenant}}
     latest = (look.at - BEHIND).replace(microsecond=0)
     for (whose, second), kinds in look.counts.items():
         back = int((latest - second).total_seconds())
@@ -180,7 +195,7 @@ def _figures(look: _Look, tenant: str) -> Figures:
             for kind in KINDS:
                 series[kind][length - 1 - back] += kinds.get(kind, 0)
     return Figures(
-        look.at, {kind: list(each) for kind, each in series.items()}, look.depths.get(tenant, ()), look.workers
+        look.at, {kind: list(each) for kind, each in series.items()}, look.depths.get(tenant, ()), look.workers, paused
     )
 
 
@@ -195,4 +210,4 @@ async def _alarms(tx: db.Tx, *, interval: timedelta) -> Sequence[Reading]:
         *await work.orphans(tx),
         *await work.overdue(tx),
     ]
-    return [each for each in found if each.verdict is BAD]
+    return [each for each in found if each.verdict is BAD or each.name == LOST]
