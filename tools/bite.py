@@ -149,6 +149,10 @@ _NARROWS = "only narrows what is looked through; the page says the state again"
 EQUIVALENT: dict[tuple[str, str], str] = {
     ("tasks/tasks/list_live", "where running.leased_until is not null"): _NARROWS,
     ("tasks/tasks/list_live", "and :state::text = 'running'"): _NARROWS,
+    ("tasks/tasks/list_live", "where waiting.finished_at is null"): _NARROWS,
+    ("tasks/tasks/list_live", "and waiting.leased_until is null"): _NARROWS,
+    ("tasks/tasks/list_live", "and :state::text <> 'running'"): _NARROWS,
+    ("tasks/tasks/list_live", "limit :most"): "only spares the look at what is too much already",
     ("relays/relays/standings", "order by event.id"): _SORTED,
     ("relays/webhooks/get", "limit 1"): "the first row is the answer; the rest would only be sent in vain",
     ("relays/webhooks/hold", "order by delivery.webhook_id, delivery.next_at"): _ORDERED,
