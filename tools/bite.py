@@ -155,6 +155,9 @@ _LOCKED = "said again where the row is written; it was locked in this state a mo
 _HELD = "due.sql or take.sql holds the row in the same transaction; said for whoever calls it alone"
 _NARROWS = "only narrows what is looked through; the page says the state again"
 EQUIVALENT: dict[tuple[str, str], str] = {
+    ("agents/agent_inbox/open", "order by message.created_at, message.id"): _SORTED,
+    ("batches/pmo_batch_tasks/counts", "limit (select 1000000)"): _LOOKUP,
+    ("ingest/ingest_slice/of", "order by slice.slice_no"): _SORTED,
     ("tasks/tasks/list_live", "where running.leased_until is not null"): _NARROWS,
     ("tasks/tasks/list_live", "and :state::text = 'running'"): _NARROWS,
     ("tasks/tasks/list_live", "where waiting.finished_at is null"): _NARROWS,
