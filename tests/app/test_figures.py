@@ -130,6 +130,8 @@ async def test_the_log_is_read_back_page_by_page_and_by_tenant(app: Ferryman) ->
         part = await history.page(kind="task", before=part.next, limit=2)
     assert seen == made[::-1]
     assert {event.kind for event in (await history.page()).events} == {"task", "schedule"}
+    assert (await history.page(kind="tas")).events == [], "a family is a whole word"
+    assert (await history.page(kind="agent.state")).events == []
     await app.tasks.cancel(made[0], reason="no")
     assert (await history.page(codes=["TASK_EXPIRED"])).events == []
     for wrong in ({"kind": "task'--"}, {"kind": "x" * 99}, {"limit": 0}):
