@@ -13,6 +13,11 @@ from ferryman.kernel.pool import Database
 from ferryman.tasks.states import FAILED, READY, RUNNING, TASK, TaskState
 from ferryman.testing import plant, travel
 
+MOVES = """
+insert into ferryman.events (at, subject, tenant, kind, to_state)
+select now(), gen_random_uuid(), 'default', kind, 'idle' from unnest($1::text[]) as kind
+"""
+
 
 @pytest.fixture
 async def app(database_url: str) -> AsyncIterator[Ferryman]:
@@ -130,6 +135,11 @@ async def test_the_log_is_read_back_page_by_page_and_by_tenant(app: Ferryman) ->
         part = await history.page(kind="task", before=part.next, limit=2)
     assert seen == made[::-1]
     assert {event.kind for event in (await history.page()).events} == {"task", "schedule"}
+    assert (await history.page(kind="tas")).events == [], "a family is a whole word"
+    async with app.database.session() as tx:
+        await tx.fetch(MOVES, ["agent.state", "ingest_task"])
+    for kind, found in (("agent", "agent.state"), ("agent.state", "agent.state"), ("ingest", "ingest_task")):
+        assert [event.kind for event in (await history.page(kind=kind)).events] == [found]
     await app.tasks.cancel(made[0], reason="no")
     assert (await history.page(codes=["TASK_EXPIRED"])).events == []
     for wrong in ({"kind": "task'--"}, {"kind": "x" * 99}, {"limit": 0}):
