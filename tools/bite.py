@@ -171,6 +171,7 @@ _LOCKED = "said again where the row is written; it was locked in this state a mo
 _HELD = "due.sql or take.sql holds the row in the same transaction; said for whoever calls it alone"
 _IN_ORDER = "a page of the walk is in this order already; said for the day when it is not"
 _OF_ONE_TENANT = "the id of a turn belongs to one tenant; said for the index"
+_NARROWS = "only narrows what is looked through; the page says the state again"
 EQUIVALENT: dict[tuple[str, str], str] = {
     ("tasks/tasks/promote", "where schedule.next_run_at is not null"): "nulls come last, and `least` passes over them",
     (
@@ -197,6 +198,15 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ("agents/retention/forget", "where reservation.tenant = turn.tenant"): _OF_ONE_TENANT,
     ("agents/retention/forget", "where head.tenant = turn.tenant"): "a box belongs to one tenant; said for the index",
     ("agents/retention/forget", "and head.status = 'idle'"): "a turn that is active is another turn of its agent",
+    ("agents/agent_inbox/open", "order by message.created_at, message.id"): _SORTED,
+    ("batches/pmo_batch_tasks/counts", "limit (select 1000000)"): _LOOKUP,
+    ("ingest/ingest_slice/of", "order by slice.slice_no"): _SORTED,
+    ("tasks/tasks/list_live", "where running.leased_until is not null"): _NARROWS,
+    ("tasks/tasks/list_live", "and :state::text = 'running'"): _NARROWS,
+    ("tasks/tasks/list_live", "where waiting.finished_at is null"): _NARROWS,
+    ("tasks/tasks/list_live", "and waiting.leased_until is null"): _NARROWS,
+    ("tasks/tasks/list_live", "and :state::text <> 'running'"): _NARROWS,
+    ("tasks/tasks/list_live", "limit :most"): "only spares the look at what is too much already",
     ("relays/relays/standings", "order by event.id"): _SORTED,
     ("relays/webhooks/get", "limit 1"): "the first row is the answer; the rest would only be sent in vain",
     ("relays/webhooks/hold", "order by delivery.webhook_id, delivery.next_at"): _ORDERED,

@@ -234,6 +234,9 @@ async def test_a_turns_budget_tells_what_was_spent_and_what_is_reserved(house: H
         assert await budgets.spend(tx, Amount(tokens=25), tenant=TENANT, id=budget, turn=taken.id, name="a")
         await budgets.lock(tx, tenant=TENANT, id=other)
         assert await budgets.reserve(tx, Amount(tokens=4), tenant=TENANT, id=other, turn=stranger.id, name="a")
+        await budgets.create(tx, tenant="other", id=budget, tokens=100, tool_calls=None, cost=None)
+        await budgets.lock(tx, tenant="other", id=budget)
+        assert await budgets.reserve(tx, Amount(tokens=9), tenant="other", id=budget, turn=taken.id, name="a")
 
     async with house.db.session() as tx:
         found = await intake.read.budget(tx, taken.id, tenant=TENANT)

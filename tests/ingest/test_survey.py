@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import timedelta
 from uuid import UUID
 
@@ -9,6 +10,7 @@ import pytest
 
 from ferryman.ingest.ports import Failure, FetchFailed, GateKey, OpenGate, Page, Request
 from ferryman.ingest.rules import keys
+from ferryman.ingest.sinks.call import CallSink
 from ferryman.kernel import errors, ids
 from tests.ingest.harbour import DAWN, HOUR, SOURCE, Harbour, Server, harbour
 
@@ -36,23 +38,33 @@ async def test_sources_tell_what_is_in_line_and_in_hand_and_whether_they_are_shu
     async with harbour(database_url, Server().fill(60)) as here:
         ingest = here.app.ingest
         assert list(await ingest.standing()) == []
-        first = await planned(here)
+        here.app.source(Server().fill(60), name="anchor", sink=CallSink(len), safety_lag=timedelta(0))
+        await planned(here)
         newest = await planned(here, operation="BACKFILL", since=DAWN - HOUR, until=DAWN)
-        [_task] = await here.ship().claim()
-        other = ingest.of("other")
-        await other.plan(SOURCE, since=DAWN, until=DAWN + HOUR)
+        anchored = await planned(here, source="anchor")
+        elsewhere = await ingest.of("other").plan(SOURCE, since=DAWN, until=DAWN + HOUR, params={"step_seconds": 600})
+        claimed = await here.ship().claim(4)
+        held = Counter((each.tenant, each.source) for each in claimed)
+        mine, theirs, others = held["default", SOURCE], held["default", "anchor"], held["other", SOURCE]
+        assert min(mine, theirs, others) > 0, "the claims are fair, so that each count is tried"
 
-        [row] = await ingest.standing()
-        assert (row.source, row.queued, row.running, row.plan_id, row.shut_until) == (SOURCE, 5, 1, newest, None)
-        assert [each.plan_id for each in await other.standing()] != [first]
+        anchor, depot = await ingest.standing()
+        assert (anchor.source, anchor.queued, anchor.running, anchor.plan_id) == (
+            "anchor",
+            3 - theirs,
+            theirs,
+            anchored,
+        )
+        assert (depot.source, depot.queued, depot.running, depot.plan_id) == (SOURCE, 6 - mine, mine, newest)
+        [other] = await ingest.of("other").standing()
+        assert (other.queued, other.running, other.plan_id) == (6 - others, others, elsewhere.id)
 
         strike = "update ferryman.ingest_source set failures = 3, opened = 1, open_until = ferryman.clock() + $1"
         await here.fetch(strike, MINUTE)
-        [row] = await ingest.standing()
-        assert (row.failures, row.opened, row.shut_until is not None) == (3, 1, True)
+        depot = (await ingest.standing())[1]
+        assert (depot.failures, depot.opened, depot.shut_until is not None) == (3, 1, True)
         await here.travel(2 * MINUTE)
-        [row] = await ingest.standing()
-        assert row.shut_until is None
+        assert [each.shut_until for each in await ingest.standing()] == [None, None]
 
 
 @pytest.mark.contract("S5", "I11")

@@ -6,6 +6,7 @@ before does not have it (K10). Who must miss nothing follows the log.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -18,7 +19,7 @@ _PAGE = db.load("ferryman.app", "history/page")
 REACH = 20_000
 END = 2**63 - 1
 LIMIT_MAX = 1000
-KIND_MAX = 40
+_KIND = re.compile(r"[a-z_.]{1,40}")
 
 
 class Part(NamedTuple):
@@ -39,10 +40,13 @@ class History:
     async def page(
         self, *, before: int | None = None, kind: str | None = None, codes: Sequence[str] | None = None, limit: int = 50
     ) -> Part:
-        """Read a page, the newest first; of one kind of object, or with certain reasons, if asked."""
+        """Read a page, the newest first; of one kind of object, or with certain reasons, if asked.
+
+        A kind stands for its family too: `agent` for `agent.state`, `ingest` for `ingest_task`.
+        """
         if not 1 <= limit <= LIMIT_MAX:
             raise errors.RequestInvalid(f"limit: expected 1 to {LIMIT_MAX}, got {limit}.", field="limit")
-        if kind is not None and (len(kind) > KIND_MAX or not kind.isidentifier()):
+        if kind is not None and _KIND.fullmatch(kind) is None:
             raise errors.RequestInvalid("kind: expected the kind of an object, such as task.", field="kind")
         with spoken():
             async with self._db.session() as tx:

@@ -16,7 +16,7 @@ router = pages()
 
 PAGE = 100
 REPAIRS = 30
-KINDS = ("task", "schedule", "command", "async_task", "turn", "agent", "batch", "ingest_plan", "ingest_task", "webhook")
+KINDS = ("task", "schedule", "command", "async_task", "agent", "batch", "ingest", "webhook")
 
 
 @router.get("/workers")

@@ -54,7 +54,7 @@ def draw(extent: Extent, slices: Sequence[SliceRow]) -> Markup:
     parts += _ticks(extent, first, last) if ordered else []
     if ordered and extent.position is not None:
         parts += _cursor(extent, share(extent.position))
-    return marks.canvas(parts, height=height, class_="coverage", says=_says(extent, found, whole))
+    return marks.canvas(parts, height=height, class_="coverage", says=_says(extent, found, whole), role="group")
 
 
 def blocks(slices: Sequence[SliceRow]) -> list[Block]:

@@ -69,7 +69,7 @@ def draw(lanes: Sequence[Lane], *, now: datetime, says: str) -> Markup:
         parts.append(marks.room([_label(lane, below)], x=0, y=y, width=LEFT - 0.01, height=ROW))
         track = _track(lane, lambda at: (at - first).total_seconds() / whole, now=now, last=last)
         parts.append(marks.room(track, x=LEFT, y=y, width=1 - LEFT, height=ROW))
-    return marks.canvas(parts, height=height, class_="lanes", says=says)
+    return marks.canvas(parts, height=height, class_="lanes", says=says, role="group")
 
 
 def extent(lanes: Sequence[Lane], *, now: datetime) -> tuple[datetime, datetime]:

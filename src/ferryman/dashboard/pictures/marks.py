@@ -21,9 +21,9 @@ def percent(share: float) -> str:
     return f"{min(1.0, max(0.0, share)) * 100:.3f}".rstrip("0").rstrip(".") + "%"
 
 
-def canvas(parts: Iterable[Markup], *, height: float, class_: str, says: str) -> Markup:
-    """Return a picture; `says` is what it tells those who do not see it."""
-    return element("svg", *parts, class_=f"picture {class_}", role="img", aria_label=says, width="100%", height=height)
+def canvas(parts: Iterable[Markup], *, height: float, class_: str, says: str, role: str = "img") -> Markup:
+    """Return a picture; `says` is what it tells those who do not see it. One that has links inside is a group."""
+    return element("svg", *parts, class_=f"picture {class_}", role=role, aria_label=says, width="100%", height=height)
 
 
 def room(parts: Iterable[Markup], *, x: float, y: float, width: float, height: float) -> Markup:

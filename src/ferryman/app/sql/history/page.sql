@@ -13,7 +13,7 @@ found as materialized (
            looked.to_state, looked.attempt, looked.reason_code, looked.reason_message, looked.data
     from looked
     where looked.tenant = :tenant
-      and (:kind::text is null or looked.kind = :kind)
+      and (:kind::text is null or looked.kind = :kind or starts_with(looked.kind, :kind || '.') or starts_with(looked.kind, :kind || '_'))
       and (:codes::text[] is null or looked.reason_code = any(:codes))
     order by looked.id desc
     limit :limit
