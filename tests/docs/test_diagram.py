@@ -22,7 +22,7 @@ def test_every_state_and_every_move_is_drawn(machine: Machine[Any]) -> None:
 
     words = [str(each.text) for each in drawn.iter(f"{SVG}text")]
     edges = re.findall(r"^\s+\w+ --> \w+: (.+)$", text, re.MULTILINE)
-    assert sorted(words) == sorted([*list(machine.states), *edges])
+    assert sorted(words) == sorted([*machine.states.__members__.values(), *edges])
     assert drawn.get("aria-label") == "its life"
 
 
