@@ -1410,6 +1410,37 @@ begin
 end
 $_$;
 
+CREATE TABLE ferryman.access_sessions (
+    hash bytea NOT NULL,
+    token_id uuid NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    ends_at timestamp with time zone NOT NULL,
+    CONSTRAINT access_sessions_ends_at_finite CHECK (isfinite(ends_at)),
+    CONSTRAINT access_sessions_hash_whole CHECK ((octet_length(hash) = 32))
+);
+
+COMMENT ON TABLE ferryman.access_sessions IS 'People who signed in. A session ends at ends_at; a row leaves when somebody signs out, when its token is revoked, or some time after its end.';
+
+CREATE TABLE ferryman.access_tokens (
+    id uuid NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    expires_at timestamp with time zone,
+    revoked_at timestamp with time zone,
+    last_used_at timestamp with time zone,
+    tenant text NOT NULL,
+    name text NOT NULL,
+    scopes text[] NOT NULL,
+    hash bytea NOT NULL,
+    CONSTRAINT access_tokens_hash_whole CHECK ((octet_length(hash) = 32)),
+    CONSTRAINT access_tokens_scopes_known CHECK (((cardinality(scopes) > 0) AND (scopes <@ ARRAY['read'::text, 'write'::text, 'worker'::text, 'admin'::text])))
+);
+
+COMMENT ON COLUMN ferryman.access_tokens.last_used_at IS 'Written once in some minutes at most.';
+
+COMMENT ON COLUMN ferryman.access_tokens.tenant IS 'Whom it serves; * is an operator''s, for all tenants.';
+
+COMMENT ON COLUMN ferryman.access_tokens.hash IS 'SHA-256 of the whole token; the token itself is kept nowhere.';
+
 CREATE TABLE ferryman.agent_inbox (
     id uuid NOT NULL,
     tenant text NOT NULL,
@@ -2996,6 +3027,12 @@ CREATE TABLE ferryman.workers (
 
 ALTER TABLE ONLY ferryman.events ATTACH PARTITION ferryman.events_default DEFAULT;
 
+ALTER TABLE ONLY ferryman.access_sessions
+    ADD CONSTRAINT access_sessions_pkey PRIMARY KEY (hash);
+
+ALTER TABLE ONLY ferryman.access_tokens
+    ADD CONSTRAINT access_tokens_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY ferryman.agent_inbox
     ADD CONSTRAINT agent_inbox_pkey PRIMARY KEY (id);
 
@@ -3172,6 +3209,12 @@ ALTER TABLE ONLY ferryman.webhooks
 
 ALTER TABLE ONLY ferryman.workers
     ADD CONSTRAINT workers_pkey PRIMARY KEY (boot_id);
+
+CREATE INDEX access_sessions_ends_at ON ferryman.access_sessions USING btree (ends_at);
+
+CREATE INDEX access_sessions_token ON ferryman.access_sessions USING btree (token_id);
+
+CREATE UNIQUE INDEX access_tokens_name ON ferryman.access_tokens USING btree (tenant, name) WHERE (revoked_at IS NULL);
 
 CREATE UNIQUE INDEX agent_inbox_correlation ON ferryman.agent_inbox USING btree (tenant, message_type, correlation_id);
 
@@ -3406,6 +3449,9 @@ CREATE TRIGGER webhook_deliveries_state_moves BEFORE UPDATE OF state ON ferryman
 CREATE TRIGGER webhooks_state_births BEFORE INSERT ON ferryman.webhooks FOR EACH ROW WHEN (((new.state = 'active'::text) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('WEBHOOK_INVALID_TRANSITION', 'state', 'id');
 
 CREATE TRIGGER webhooks_state_moves BEFORE UPDATE OF state ON ferryman.webhooks FOR EACH ROW WHEN (((((((old.state = 'active'::text) AND (new.state = 'disabled'::text)) OR ((old.state = 'active'::text) AND (new.state = 'paused'::text))) OR ((old.state = 'paused'::text) AND (new.state = 'active'::text))) OR ((old.state = 'paused'::text) AND (new.state = 'disabled'::text))) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('WEBHOOK_INVALID_TRANSITION', 'state', 'id');
+
+ALTER TABLE ONLY ferryman.access_sessions
+    ADD CONSTRAINT access_sessions_token_id_fkey FOREIGN KEY (token_id) REFERENCES ferryman.access_tokens(id);
 
 ALTER TABLE ONLY ferryman.async_tasks
     ADD CONSTRAINT async_tasks_triggered_by_command_id_fkey FOREIGN KEY (triggered_by_command_id) REFERENCES ferryman.command_inbox(id) ON DELETE SET NULL;

@@ -145,7 +145,10 @@ _ORDERED = "names the index (tests/sql/test_relay_plans.py)"
 _NOBODY = "waits for nobody, so no order of locks can hurt"
 _LOCKED = "said again where the row is written; it was locked in this state a moment before"
 _HELD = "due.sql or take.sql holds the row in the same transaction; said for whoever calls it alone"
+_NARROWS = "only narrows what is looked through; the page says the state again"
 EQUIVALENT: dict[tuple[str, str], str] = {
+    ("tasks/tasks/list_live", "where running.leased_until is not null"): _NARROWS,
+    ("tasks/tasks/list_live", "and :state::text = 'running'"): _NARROWS,
     ("relays/relays/standings", "order by event.id"): _SORTED,
     ("relays/webhooks/get", "limit 1"): "the first row is the answer; the rest would only be sent in vain",
     ("relays/webhooks/hold", "order by delivery.webhook_id, delivery.next_at"): _ORDERED,

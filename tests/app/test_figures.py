@@ -45,15 +45,18 @@ async def test_what_came_and_what_ended_is_counted_for_each_tenant(app: Ferryman
     counting = Counting(db, interval=timedelta(seconds=5), clock=clock)
     made = await app.tasks.create_many("greet", [{"name": "a"}, {"name": "b"}, {"name": "c", "fail": True}])
     await app.of("other").tasks.create("greet", name="d", queue="later")
+    await app.schedules.create("greet", every="1h", name="e")
     async with app.worker():
         for each in made:
             await app.tasks.end(each.id)
+        assert (await Counting(db, interval=timedelta(seconds=5)).of("default")).workers == 1
     async with db.session() as tx:
         await travel(tx, timedelta(seconds=5))
     told = await counting.of("default")
     assert [told.total(kind) for kind in figures.KINDS] == [3, 3, 2, 1, 0]
     assert told.success == pytest.approx(2 / 3)
     assert told.depths == ()
+    assert told.workers == 0, "the one there was has gone"
     other = await counting.of("other")
     assert [other.total(kind) for kind in figures.KINDS] == [1, 0, 0, 0, 0]
     assert [(each.queue, each.ready) for each in other.depths] == [("later", 1)]
@@ -71,8 +74,8 @@ async def test_a_look_is_shared_until_a_second_has_passed(app: Ferryman, db: Dat
     assert (await counting.of("default")).count("ready") == 1
     async with db.session() as tx:
         await travel(tx, timedelta(seconds=4))
-    clock.now = 2.2
-    assert (await counting.of("default")).total(figures.BORN) == 1, "counted once, however often it is looked at"
+    for clock.now in (2.2, 3.3, 4.4):
+        assert (await counting.of("default")).total(figures.BORN) == 1, "counted once, however often it is looked at"
 
 
 @pytest.mark.contract("S5")
@@ -86,6 +89,24 @@ async def test_depth_tells_what_waits_from_what_is_parked(db: Database) -> None:
     [depth] = told.depths
     assert (depth.ready, depth.pending, depth.running) == (1, 1, 1)
     assert timedelta(seconds=89) < depth.oldest < timedelta(seconds=120)
+
+
+@pytest.mark.contract("S5")
+async def test_figures_tell_what_is_paused_for_a_tenant_and_whether_much_fails(app: Ferryman, db: Database) -> None:
+    for name, tenant in (("mail", None), ("slow", "default"), ("theirs", "other"), ("open", None)):
+        await app.queues.set(name, new=True)
+        if name != "open":
+            await app.queues.pause(name, tenant=tenant)
+    made = await app.tasks.create_many("greet", [{"name": "a", "fail": True}] * 5)
+    async with app.worker():
+        for each in made:
+            await app.tasks.end(each.id)
+    async with db.session() as tx:
+        await travel(tx, timedelta(seconds=5))
+    counting = Counting(db, interval=timedelta(seconds=5))
+    told, other = await counting.of("default"), await counting.of("other")
+    assert (list(told.paused), told.failing) == (["mail", "slow"], True)
+    assert (list(other.paused), other.failing) == (["mail", "theirs"], False)
 
 
 async def test_alarms_name_what_somebody_should_do(app: Ferryman, db: Database) -> None:

@@ -17,6 +17,7 @@ from uuid import uuid4
 import asyncpg
 import pytest
 
+from ferryman.app import figures, history
 from ferryman.kernel import events
 from ferryman.kernel.db import Row, Statement
 from ferryman.kernel.pool import LINE_SETTINGS
@@ -101,6 +102,7 @@ BY_KEY = {"tasks_pkey"}
 # A sweep reads what has come due, not all that waits for its time.
 TIMES = {"tasks_waking", "tasks_leased", "tasks_ending", "schedules_due"}
 OF_THE_LOG = {"events_default_subject_id_idx", "events_day_subject_id_idx"}
+BY_NUMBER = {"events_default_id_idx", "events_day_id_idx"}
 LIVE = frozenset({"tasks_leased", "tasks_ending"})
 HOT = [
     Hot(
@@ -265,6 +267,22 @@ HOT = [
     ),
     Hot(retention._FORGET_WAITS, {"ids": IDS, "epochs": [1] * 100}, {"task_waits_pkey"}, anywhere=False),
     Hot(events.OF, {"subject": IDS[0], "tenant": None}, OF_THE_LOG, anywhere=False),
+    Hot(
+        reads._LIST_LIVE,
+        {"tenant": "tenant1", "state": "running", "queue": None, "name": None, "before": None, "limit": 50, "most": 10_000},
+        BY_KEY | LIVE | {"task_progress_pkey"},
+        anywhere=False,
+        walks=LIVE,
+    ),
+    Hot(steps._READ, {"task": IDS[0], "tenant": "acme", "limit": 1000}, BY_KEY | {"task_steps_pkey"}, anywhere=False),
+    Hot(figures._LIVE, {}, set(LIVE), anywhere=False, walks=LIVE),
+    Hot(figures._MOVED, {"after": 49_000, "upto": 50_000}, BY_NUMBER, anywhere=False),
+    Hot(
+        history._PAGE,
+        {"before": 2**62, "tenant": "acme", "kind": None, "codes": None, "limit": 50, "reach": 20_000},
+        BY_NUMBER,
+        anywhere=False,
+    ),
 ]  # fmt: skip
 
 CONNECTIONS = {"line": LINE_SETTINGS | {"idle_in_transaction_session_timeout": "0"}, "plain": {"jit": "off"}}

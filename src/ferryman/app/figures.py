@@ -15,27 +15,35 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
-from ferryman.app.doctor import work
-from ferryman.app.doctor.report import BAD, Reading
 from ferryman.app.shared import Shared
 from ferryman.kernel import db
 from ferryman.kernel.pool import Database, spoken
+from ferryman.tasks.intake.queues import EVERYBODY
+
+if TYPE_CHECKING:
+    from ferryman.app.doctor.report import Reading
 
 _MOVED = db.load("ferryman.app", "figures/moved")
 _LIVE = db.load("ferryman.app", "figures/live")
 _END = db.load("ferryman.app", "figures/end")
+_PAUSED = db.load("ferryman.app", "figures/paused")
 
 EVERY = 1.0
 SPAN = timedelta(minutes=10)
 BACKLOG = 100_000  # how far the first look goes back in the log
 ALARMS_EVERY = 5.0
 PATIENCE = 0.05
+FAILING_LEAST = 5
+FAILING_SHARE = 0.95
 BEHIND = timedelta(seconds=2)  # seconds younger than this are not counted in full yet
 RECENT = timedelta(seconds=5)
 
 BORN, STARTED, SUCCEEDED, FAILED, CANCELLED = "born", "running", "succeeded", "failed", "cancelled"
 KINDS = (BORN, STARTED, SUCCEEDED, FAILED, CANCELLED)
+
+LOST = "lost workers"  # no finding of the doctor's, since their work was taken over; but somebody may want to know
 
 Second = tuple[str, datetime]
 
@@ -58,6 +66,8 @@ class Figures:
     at: datetime
     series: Mapping[str, Sequence[int]]
     depths: Sequence[Depth]
+    workers: int  # alive, of all tenants
+    paused: Mapping[str, datetime]  # queues, and since when
 
     def total(self, kind: str, seconds: int | None = None) -> int:
         """Return how many there were, in all or in the last seconds."""
@@ -78,6 +88,11 @@ class Figures:
         return max((each.oldest for each in self.depths), default=timedelta(0))
 
     @property
+    def failing(self) -> bool:
+        """Whether so many failed of late that somebody should look."""
+        return self.total(FAILED) >= FAILING_LEAST and (self.success or 0.0) < FAILING_SHARE
+
+    @property
     def success(self) -> float | None:
         """Which part of what ended by itself ended well."""
         well, badly = self.total(SUCCEEDED), self.total(FAILED)
@@ -91,8 +106,10 @@ class _Look:
     at: datetime
     upto: int
     next_upto: int
+    workers: int
     counts: dict[Second, dict[str, int]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(int)))
     depths: Mapping[str, Sequence[Depth]] = field(default_factory=dict)
+    paused: Sequence[tuple[str, str, datetime]] = ()
 
 
 class Counting:
@@ -140,7 +157,7 @@ async def _look(tx: db.Tx, last: _Look | None) -> _Look:
     now, end_id = end["now"], end["end_id"]
     after = max(last.upto if last else 0, end_id - BACKLOG)
     upto = last.next_upto if last and now - last.at < RECENT else end_id
-    made = _Look(now, upto, end_id)
+    made = _Look(now, upto, end_id, end["workers"])
     if last is not None:
         oldest = now - SPAN
         made.counts.update({key: kinds for key, kinds in last.counts.items() if key[1] >= oldest})
@@ -149,6 +166,7 @@ async def _look(tx: db.Tx, last: _Look | None) -> _Look:
             continue
         of = made.counts[row["tenant"], row["second"]]
         of[BORN if row["born"] else row["state"]] += row["count"]
+    made.paused = [(row["name"], row["tenant"], row["paused_at"]) for row in await db.many(tx, _PAUSED)]
     made.depths = _depths(await db.many(tx, _LIVE), now)
     return made
 
@@ -169,20 +187,27 @@ def _depths(rows: Sequence[db.Row], now: datetime) -> Mapping[str, Sequence[Dept
 def _figures(look: _Look, tenant: str) -> Figures:
     length = int(SPAN.total_seconds())
     series = {kind: deque([0] * length) for kind in KINDS}
+    paused = {name: since for name, whose, since in look.paused if whose in {EVERYBODY, tenant}}
     latest = (look.at - BEHIND).replace(microsecond=0)
     for (whose, second), kinds in look.counts.items():
         back = int((latest - second).total_seconds())
         if whose == tenant and 0 <= back < length:
             for kind in KINDS:
                 series[kind][length - 1 - back] += kinds.get(kind, 0)
-    return Figures(look.at, {kind: list(each) for kind, each in series.items()}, look.depths.get(tenant, ()))
+    return Figures(
+        look.at, {kind: list(each) for kind, each in series.items()}, look.depths.get(tenant, ()), look.workers, paused
+    )
 
 
 async def _alarms(tx: db.Tx, *, interval: timedelta) -> Sequence[Reading]:
+    # The doctor knows the wiring, which opens us.
+    from ferryman.app.doctor import work
+    from ferryman.app.doctor.report import BAD
+
     found = [
         *await work.watchdog(tx, interval=interval),
         *await work.workers(tx),
         *await work.orphans(tx),
         *await work.overdue(tx),
     ]
-    return [each for each in found if each.verdict is BAD]
+    return [each for each in found if each.verdict is BAD or each.name == LOST]

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ferryman.app.doctor import work
-from ferryman.app.doctor.report import Reading
 from ferryman.app.shared import Shared
 from ferryman.kernel import db
 from ferryman.kernel.pool import Database, spoken
 from ferryman.kernel.watchdog import Rule
 from ferryman.tasks.intake import read
 from ferryman.tasks.intake.read import WorkerRecord
+
+if TYPE_CHECKING:
+    from ferryman.app.doctor.report import Reading
 
 _OVERDUE = db.load("ferryman.app", "watching/overdue")
 
@@ -59,6 +60,8 @@ class Watching:
         await self._looks.close()
 
     async def _look(self) -> Watched:
+        from ferryman.app.doctor import work  # which `import ferryman` should not wait for
+
         with spoken():
             async with self._db.session() as tx:
                 readings = await work.watchdog(tx, interval=self._interval)

@@ -110,17 +110,19 @@ class Live:
 
     async def _look(self) -> None:
         place: events.Place | None = None
+        missed = False
         while self._viewers:
             try:
                 async with self._app.database.transaction() as tx:
                     if place is None:
                         place = await events.latest(tx)
                     found, place = await events.tail(tx, place, limit=PAGE)
-            except errors.FerrymanError as error:
+            except Exception as error:  # noqa: BLE001 - viewers wait for the next look, whatever kept this one
                 log.warning("cannot look what changed: %s", error)
+                place, missed = None, True
             else:
-                more = len(found) >= PAGE
+                more = missed or len(found) >= PAGE
                 for viewer in list(self._viewers):
                     viewer.tell(found, more=more)
-                place = None if more else place
+                place, missed = None if len(found) >= PAGE else place, False
             await asyncio.sleep(LOOK_SECONDS)

@@ -118,7 +118,7 @@ def pages(**terms: Any) -> APIRouter:
 async def _refused(request: Request, error: errors.FerrymanError | RequestValidationError) -> Response:
     told = error if isinstance(error, errors.FerrymanError) else problems.unfit(error)
     status = problems.status(told)
-    if status >= 500:
+    if status == 500:
         raise error
     if request.method == "POST":
         form = await request.form()
