@@ -41,6 +41,7 @@ async def test_a_command_is_sent_followed_answered_and_told(app: Ferryman, datab
     listed = await run("list", "--status", "completed")
     over = await run("cancel", id)
     missing = await run("show", UNKNOWN)
+    nothing = await run("complete", UNKNOWN, "--json")
     wrong = await run("story", "cmd-123")
 
     assert (sent.code, sent.json["status"], sent.json["location"]) == (0, "RECEIVED", f"/commands/{id}")
@@ -51,7 +52,7 @@ async def test_a_command_is_sent_followed_answered_and_told(app: Ferryman, datab
     assert story.json["tasks"][0]["result_data"] == {"file": "moby.png"}
     assert [each["name"] for each in story.json["events"]][-1] == "Cover.Command.Completed"
     assert id in listed.out
-    assert (over.code, missing.code, wrong.code) == (5, 4, 2)
+    assert (over.code, missing.code, nothing.code, wrong.code) == (5, 4, 4, 2)
     assert "expected the UUID" in wrong.err
 
 

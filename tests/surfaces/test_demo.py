@@ -1,20 +1,24 @@
 """`ferryman demo`."""
 
+import shutil
 import signal
+from pathlib import Path
 
 import psutil
 import pytest
 
 from ferryman import Ferryman
+from ferryman.app.embedded import place as embedded
 from ferryman.cli import exits
-from ferryman.cli.demo import story
+from ferryman.cli.demo import ground, story
 from ferryman.cli.demo.depot import PARCELS, STORMS
 from ferryman.cli.demo.hands import Hands
 from ferryman.cli.demo.stage import Stage
 from ferryman.cli.demo.tale import Tale
 from ferryman.cli.screen import Screen
 from ferryman.kernel import errors
-from ferryman.kernel.pool import Database
+from ferryman.kernel.pool import Database, Line
+from ferryman.kernel.settings import Settings
 from tests.surfaces import ferry
 
 # The story itself ends in under a minute; a machine that runs other tests beside it may take longer.
@@ -67,6 +71,52 @@ def test_a_story_that_is_interrupted_leaves_nothing_behind(database_url: str) ->
         assert demo.wait(ferry.PATIENCE_SECONDS) == 130
 
     assert left_behind(database_url) == []
+
+
+async def schemas(url: str) -> set[str]:
+    line = Line(url)
+    try:
+        return {row["nspname"] for row in await line.fetch("select nspname::text from pg_namespace")}
+    finally:
+        await line.close()
+
+
+@pytest.mark.contract("S1")
+async def test_on_a_server_of_the_users_it_leaves_a_schema_only_if_asked_to(database_url: str) -> None:
+    tale = Tale(Screen())
+    async with ground.fresh(database_url, tale, keep=False) as place:
+        await Ferryman(settings=Settings.load(place.overrides, environ={})).migrate()
+        before = await schemas(database_url)
+    async with ground.fresh(database_url, tale, keep=True) as kept:
+        await Ferryman(settings=Settings.load(kept.overrides, environ={})).migrate()
+
+    assert place.schema in before
+    assert place.schema not in await schemas(database_url)
+    assert (await ground.left(database_url)).schema == kept.schema
+    async with ground.fresh(database_url, tale, keep=True):
+        assert kept.schema not in await schemas(database_url)
+
+
+@pytest.mark.contract("S1")
+async def test_what_the_embedded_server_holds_stays_until_the_next_telling_and_nobody_loses_it_underfoot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    tale = Tale(Screen())
+    try:
+        async with ground.fresh(None, tale, keep=False) as place:
+            line = Line(place.url)
+            await line.fetch("create schema ferryman")
+            with pytest.raises(errors.UsageInvalid, match="Somebody works on the data"):
+                async with ground.fresh(None, tale, keep=False):
+                    raise AssertionError("it took the ground from under somebody's feet")
+            await line.close()
+            assert "ferryman" in await schemas(place.url)
+        async with ground.fresh(None, tale, keep=False) as place:
+            assert "ferryman" not in await schemas(place.url)
+    finally:
+        for made in embedded.lodge(tmp_path / ground.FOLDER).made():
+            shutil.rmtree(made, ignore_errors=True)
 
 
 async def test_an_act_that_breaks_off_is_the_last_and_the_story_fails(capsys: pytest.CaptureFixture[str]) -> None:

@@ -53,7 +53,6 @@ def test_with_json_stdout_is_json_and_an_error_is_an_object_with_a_code(
     database_url: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("FERRYMAN_DATABASE_URL", database_url)
-    monkeypatch.setenv("FERRYMAN_RELAYS__WEBHOOK_KEY", "k" * 32)
     monkeypatch.chdir(ferry.HERE)
     wrong = {}
     for path in FOUND:

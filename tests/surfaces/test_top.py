@@ -26,6 +26,7 @@ from ferryman.cli.top.snapshot import Snapshot
 from ferryman.testing import travel
 from tests.surfaces import ferry
 
+DAWN = datetime(2026, 11, 1, tzinfo=UTC)
 SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 
 
@@ -82,7 +83,7 @@ async def test_a_snapshot_tells_what_waits_what_was_done_and_what_is_wrong(datab
 
     assert ran.json["minute"]["born"] == 8
     assert ran.json["queues"][0] | {"oldest_seconds": 0} == {
-        "queue": "default", "pending": 1, "ready": 7, "running": 0, "oldest_seconds": 0,
+        "queue": "default", "pending": 1, "ready": 7, "running": 0, "oldest_seconds": 0, "paused": False,
     }  # fmt: skip
     assert (ran.json["waiting"], ran.json["running"], ran.json["workers"]) == (8, 0, [])
     assert "workers" in {each["name"] for each in ran.json["alarms"]}
@@ -130,7 +131,7 @@ def test_a_rhythm_that_cannot_be_kept_is_refused(typed: str, capfd: pytest.Captu
 def shown(**series: int) -> Snapshot:
     counts = {kind: [0] * 599 + [series.get(kind, 0)] for kind in KINDS}
     depths = [Depth(f"queue-{n}", ready=n, oldest=timedelta(seconds=n)) for n in range(40)]
-    return Snapshot("acme", Figures(datetime(2026, 11, 1, tzinfo=UTC), counts, depths), [], [])
+    return Snapshot("acme", Figures(DAWN, counts, depths, 0, {"queue-39": DAWN}), [], [])
 
 
 def test_what_does_not_fit_on_the_screen_is_counted() -> None:
@@ -141,7 +142,7 @@ def test_what_does_not_fit_on_the_screen_is_counted() -> None:
     text = console.export_text()
 
     assert len(text.splitlines()) <= 30
-    assert "queue-39" in text
+    assert "queue-39 paused" in text
     assert "more" in text
     console.file.close()
 

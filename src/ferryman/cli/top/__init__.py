@@ -16,6 +16,8 @@ from ferryman.cli.top.snapshot import Snapshot, take
 from ferryman.cli.words import command, flag, says
 from ferryman.kernel import duration, errors
 
+# Who asks once wants the whole answer.
+FIRST_SECONDS = 60.0
 SHORTEST, LONGEST = timedelta(seconds=1), timedelta(minutes=1)
 
 
@@ -32,7 +34,7 @@ async def top(
     rhythm = _read(every)
     screen = options.screen
     async with options.app() as app:
-        first = await take(app)
+        first = await take(app, patience=FIRST_SECONDS)
         if screen.json:
             screen.document(first.as_json())
         elif once or not (screen.out.is_terminal and not screen.out.is_dumb_terminal):

@@ -14,6 +14,7 @@ from ferryman.tasks.intake.read import WorkerRecord
 
 # Rates are those of the last seconds.
 LATELY = 10
+PATIENCE_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ class Snapshot:
                     "ready": each.ready,
                     "running": each.running,
                     "oldest_seconds": each.oldest.total_seconds(),
+                    "paused": each.queue in figures.paused,
                 }
                 for each in figures.depths
             ],
@@ -55,11 +57,11 @@ class Snapshot:
         }  # fmt: skip
 
 
-async def take(app: Ferryman) -> Snapshot:
-    """Look."""
+async def take(app: Ferryman, *, patience: float = PATIENCE_SECONDS) -> Snapshot:
+    """Look; alarms that take longer to find than the patience are those of the last look."""
     tenant = app.tasks.tenant
     figures = await app.counting.of(tenant)
-    alarms = await app.counting.alarms()
+    alarms = await app.counting.alarms(patience=patience)
     async with app.database.session() as tx:
         workers = [each for each in await read.workers(tx) if each.alive]
     return Snapshot(tenant, figures, workers, alarms)

@@ -80,7 +80,8 @@ def _queues(shown: Snapshot, room: int) -> RenderableType:
     table = _table("queue", "ready", "running", "later", "oldest waits", title="Queues")
     for each in depths[:room]:
         waits = seconds(each.oldest.total_seconds()) if each.ready else ""
-        table.add_row(clean(each.queue), f"{each.ready:,}", f"{each.running:,}", f"{each.pending:,}", waits)
+        named = Text(clean(each.queue)).append(" paused" if each.queue in shown.figures.paused else "", style="yellow")
+        table.add_row(named, f"{each.ready:,}", f"{each.running:,}", f"{each.pending:,}", waits)
     if len(depths) > room:
         table.caption = f"and {len(depths) - room} more"
     return table
