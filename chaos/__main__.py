@@ -89,6 +89,7 @@ def _run(asked: argparse.Namespace, place: Path) -> tuple[report.Found, list[str
         began = time.monotonic()
         try:
             faults = plan.draw(asked.seed, seconds, rates=plan.MILD if asked.soak else plan.RATES, lease=asked.lease)
+            run.outcome.wrong += fleet.errand("founder")
             run.await_all(storm.BIRTH_SECONDS)
             run.rage(faults, seconds, gauge)
             run.settle()

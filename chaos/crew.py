@@ -123,7 +123,6 @@ def _tasks(app: Ferryman, history: History) -> None:
         history.write("effect", key=key, **told)
         return key
 
-    @app.schedule({"key": "tick"}, name="tick", every=1, catch_up="all")
     @app.task(backoff=0.05)
     async def tick(ctx: Context, key: str) -> str:
         told: dict[str, Any] = {"task": str(ctx.id), "epoch": ctx.task.epoch, "attempt": ctx.attempt}

@@ -149,8 +149,10 @@ class Fleet:
 
     def errand(self, role: str) -> Iterator[str]:
         """Let a process of its own do one thing, and say what went wrong with it."""
-        slot = Slot(role, role)
+        slot, calm = Slot(role, role), self.calm
+        self.calm = True
         self.launch(slot)
+        self.calm = calm
         _, status = os.waitpid(slot.pid, 0)
         if os.waitstatus_to_exitcode(status) != 0:
             yield f"the {role} could not do its errand"

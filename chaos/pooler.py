@@ -17,7 +17,7 @@ from urllib.parse import parse_qs, urlsplit
 PLACES = ("/usr/sbin", "/usr/local/sbin", "/opt/homebrew/bin")
 SETTINGS = """
 [databases]
-* = host={host}
+* = host={host} user=postgres
 [pgbouncer]
 listen_addr =
 unix_socket_dir = {folder}

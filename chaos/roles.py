@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from chaos import acts, crew, history
+from chaos import acts, crew, history, terms
 from chaos.history import History
 from chaos.plan import Life
 from ferryman import Ferryman
@@ -38,6 +38,8 @@ def live(role: str, life: Life, told: History, *, url: str, seed: int, folder: P
             asyncio.run(produce(app, told, seed=seed, folder=folder, slot=slot, **more))
         case "reader":
             asyncio.run(follow(app, told))
+        case "founder":
+            asyncio.run(begin_schedules(app))
         case "herald":
             asyncio.run(end_schedules(app))
         case "auditor":
@@ -180,6 +182,12 @@ async def follow(app: Ferryman, told: History) -> None:
                     await asyncio.wait_for(stop.wait(), LOOK_SECONDS)
     finally:
         await app.close()
+
+
+async def begin_schedules(app: Ferryman) -> None:
+    """Let a task be born every second, also for those seconds in which nobody could."""
+    async with app:
+        await app.schedules.create("tick", {"key": "tick"}, every=1, catch_up="all", max_retries=terms.RETRIES)
 
 
 async def end_schedules(app: Ferryman) -> None:

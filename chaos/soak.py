@@ -18,7 +18,8 @@ from chaos.sea import Sea
 LOOKS = 60
 # By how much a thing may seem to grow in an hour, as a share of its middle; a short run cannot tell slow growth from noise.
 SHARE = 0.05
-LEAST = {"memory": 8 << 20, "descriptors": 4, "connections": 4, "dead rows": 20_000}
+# Pools fill up as they are used: less than this is no growth.
+LEAST = {"memory": 16 << 20, "descriptors": 12, "connections": 20, "dead rows": 20_000}
 DEAD = "select coalesce(sum(n_dead_tup), 0)::bigint as n from pg_stat_user_tables where schemaname = 'ferryman'"
 CONNECTIONS = "select count(*) as n from pg_stat_activity where application_name like 'ferryman%%'"
 

@@ -27,7 +27,7 @@ LOOK_SECONDS = 1.0
 # After the last fault: a lease, the grace after an outage, the retries, and what is still in line.
 QUIET_SECONDS = 90.0
 LEAVE_SECONDS = 20.0
-BIRTH_SECONDS = 30.0
+BIRTH_SECONDS = 60.0
 HOPELESS = 10  # so many deaths of nobody's making: no use to go on
 # So many leases long somebody must have watched without a break before anything counts as late.
 JUDGED_LEASES = 2

@@ -11,14 +11,8 @@ from pathlib import Path
 
 from chaos.checker.evidence import Evidence
 
-# What even a run of seconds meets.
-SURE = (
-    "a task was claimed again",
-    "a life had a doorbell that fails",
-    "the database was killed",
-    "connections were cut",
-    "work was acknowledged between two deaths",
-)
+# What even a run of seconds meets, however busy the machine is.
+SURE = ("a life had a doorbell that fails", "the database was killed")
 
 
 @dataclass(frozen=True)

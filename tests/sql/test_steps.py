@@ -130,6 +130,15 @@ async def test_a_repeat_meets_its_own_row(tx: Session, write: Write) -> None:
     assert await kept(tx) == 1
 
 
+@pytest.mark.contract("T19", "R5")
+async def test_what_a_step_came_to_first_stays(tx: Session) -> None:
+    task = await plant(tx, TASK, RUNNING, **HOLDS)
+    for word in ('"first"', '"second"'):
+        assert await steps.remember(tx, [Kept(call(task), "done", word)], owner=OWNER)
+
+    assert await steps.recall(tx, [task]) == {task: {("step", "a", 1): Answer("done", '"first"', 1)}}
+
+
 async def test_what_is_remembered_is_read_back_for_each_task_alone(tx: Session) -> None:
     one, other = [await plant(tx, TASK, RUNNING, **HOLDS) for _ in range(2)]
     rows = [Kept(call(one), "done", "1"), Kept(call(one, nth=2), "failed", '"no"'), Kept(call(other), "done", None)]

@@ -45,6 +45,25 @@ async def test_a_short_silence_is_no_outage(ward: Database, line: Line) -> None:
     assert (report.withheld, report.acted("reap")) == ((), 1)
 
 
+@pytest.mark.contract("K24", "W13")
+async def test_a_round_that_takes_long_is_no_outage(ward: Database, line: Line) -> None:
+    """Else, where the machine is busy, each round would be followed by a grace, and nothing would ever be reaped."""
+    await admit(ward, 1)
+    now = 1000.0
+
+    async def slow(_tx: Tx, _limit: int) -> Sequence[Row]:
+        nonlocal now
+        now += 10
+        async with ward.session() as session:
+            await session.fetch("update ferryman.watchdog set ticked_at = ticked_at - interval '10 s'")
+        return ()
+
+    rules = [*(replace(HEAL, name=f"slow-{n}", find=slow) for n in range(3)), REAP]
+    report = await Watchdog(line, rules, clock=lambda: now).tick()
+
+    assert (report.withheld, report.acted("reap")) == ((), 1)
+
+
 @pytest.mark.contract("K24")
 async def test_another_watchdog_keeps_to_the_grace_that_the_first_gave(ward: Database, database_url: str) -> None:
     await admit(ward, 1)

@@ -162,8 +162,8 @@ def _live(app: Ferryman, place: int) -> None:
     """Be the forked process: never return."""
     code = 1
     try:
-        # Kept, so that nothing of the mother's is closed by being forgotten here.
-        app._mother, app._opened = app._opened, None  # type: ignore[attr-defined]  # noqa: SLF001
+        # Held until the end, so that nothing of the mother's is closed by being forgotten here.
+        _mothers, app._opened = app._opened, None  # noqa: SLF001
         crashes.arm(place)
         asyncio.run(_worked(app))
         code = 0

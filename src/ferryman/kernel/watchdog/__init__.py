@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -71,17 +71,25 @@ async def late(tx: Tx, *, interval: timedelta = INTERVAL) -> timedelta | None:
 
 
 async def _round(
-    ground: Ground, looks: Sequence[Look], *, silence: timedelta | None = None
+    ground: Ground,
+    looks: Sequence[Look],
+    *,
+    silence: timedelta | None = None,
+    live: Callable[[], Awaitable[None]] | None = None,
+    silent: Callable[[], bool] = bool,
 ) -> tuple[list[Outcome], list[Exception]]:
     """Look with each in turn; those that find nothing share a transaction.
 
-    With `silence` nothing is reaped when no watchdog has ticked for so long. Where a look fails, the transaction it shared is
-    taken back: those that looked before it look again, without it.
+    With `silence` nothing is reaped when no watchdog has ticked for so long. When it is time to tick again (`silent`) the
+    transaction ends and `live` ticks. Where a look fails, the transaction it shared is taken back: those that looked before
+    it look again, without it.
     """
     waiting = list(looks)
     outcomes: list[Outcome] = []
     failures: list[Exception] = []
     while waiting:
+        if live is not None and silent():
+            await live()
         looked: list[tuple[Look, Outcome]] = []
         look: Look | None = None
         try:
@@ -89,7 +97,7 @@ async def _round(
                 while waiting:
                     look = waiting.pop(0)
                     looked.append((look, await look.go(tx, outage=partial(_outage, silence=silence))))
-                    if looked[-1][1].found:
+                    if looked[-1][1].found or silent():
                         break
         except Exception as error:
             if look is None:
@@ -162,24 +170,37 @@ class Watchdog:
 
     async def tick(self) -> Report:
         """Do one round: the rules that are due, or nearly."""
+        if self._silent():
+            await self._live()
         now = self._clock()
-        if now >= self._tick_due:
-            await self._live(now)
         due = sorted((look for look in self._looks if look.due_by(now, early=EARLY)), key=lambda look: look.due)
         withheld = [look for look in due if look.rule.reaps and self._grace_until > now]
         for look in withheld:
             look.due = self._grace_until
             telemetry.withheld(look.rule.name)
         silence = self._interval * SILENT_INTERVALS
-        outcomes, _told = await _round(self._ground, [look for look in due if look not in withheld], silence=silence)
+        # A round may take long where the machine is busy. That is no outage: a watchdog that is at work ticks on, or each round
+        # would be followed by a grace, and nothing would ever be reaped.
+        outcomes, _told = await _round(
+            self._ground,
+            [look for look in due if look not in withheld],
+            silence=silence,
+            live=self._live,
+            silent=self._silent,
+        )
         for look in [look for look in due if look.withheld and look not in withheld]:
             look.due = self._tick_due = now  # the tick that is missing, or the rest of the grace, comes first
             withheld.append(look)
         telemetry.ticked()
         return Report(tuple(outcomes), tuple(look.rule.name for look in withheld))
 
-    async def _live(self, now: float) -> None:
+    def _silent(self) -> bool:
+        """Say whether it is time to tick again."""
+        return self._clock() >= self._tick_due
+
+    async def _live(self) -> None:
         """Say in the database that a watchdog lives, and learn of an outage before anything is reaped."""
+        now = self._clock()
         row = await db.one(self._ground, _TICK, silence=self._interval * SILENT_INTERVALS, lease=self._lease)
         if row is None:
             raise LookupError("ferryman.watchdog has lost its row")
