@@ -4009,6 +4009,8 @@ CREATE INDEX tasks_keyed ON ferryman.tasks USING btree (queue, tenant, limit_key
 
 CREATE INDEX tasks_leased ON ferryman.tasks USING btree (leased_until) WHERE (leased_until IS NOT NULL);
 
+CREATE INDEX tasks_lost ON ferryman.tasks USING btree (tenant, id) WHERE (state = ANY (ARRAY['failed'::text, 'cancelled'::text]));
+
 CREATE INDEX tasks_ready ON ferryman.tasks USING btree (queue, tenant, rank, id) WHERE ((rank IS NOT NULL) AND (limit_key IS NULL));
 
 CREATE INDEX tasks_retries ON ferryman.tasks USING btree (retry_of) WHERE (retry_of IS NOT NULL);

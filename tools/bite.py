@@ -201,6 +201,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ("agents/agent_inbox/open", "order by message.created_at, message.id"): _SORTED,
     ("batches/pmo_batch_tasks/counts", "limit (select 1000000)"): _LOOKUP,
     ("ingest/ingest_slice/of", "order by slice.slice_no"): _SORTED,
+    ("tasks/tasks/list_lost", "and task.state in ('failed', 'cancelled')"): "names the index (tests/sql/test_plans.py)",
     ("tasks/tasks/list_live", "where running.leased_until is not null"): _NARROWS,
     ("tasks/tasks/list_live", "and :state::text = 'running'"): _NARROWS,
     ("tasks/tasks/list_live", "where waiting.finished_at is null"): _NARROWS,

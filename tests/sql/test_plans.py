@@ -274,6 +274,12 @@ HOT = [
         anywhere=False,
         walks=LIVE,
     ),
+    Hot(
+        reads._LIST_LOST,
+        {"tenant": "tenant1", "state": "failed", "queue": None, "name": None, "before": None, "limit": 50},
+        {"tasks_lost", "task_progress_pkey"},
+        anywhere=False,
+    ),
     Hot(steps._READ, {"task": IDS[0], "tenant": "acme", "limit": 1000}, BY_KEY | {"task_steps_pkey"}, anywhere=False),
     Hot(figures._LIVE, {}, set(LIVE), anywhere=False, walks=LIVE),
     Hot(figures._MOVED, {"after": 49_000, "upto": 50_000}, BY_NUMBER, anywhere=False),

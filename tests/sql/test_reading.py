@@ -48,6 +48,39 @@ async def test_a_list_is_narrowed_by_each_of_its_filters(given: Session, asked: 
     assert len(page) == count
 
 
+@pytest.mark.contract("T15", "K12")
+@pytest.mark.parametrize(
+    ("asked", "count"),
+    [
+        ({}, 3),
+        ({"state": "failed"}, 1),
+        ({"queue": "slow"}, 1),
+        ({"name": "fax"}, 1),
+        ({"limit": 2}, 2),
+        ({"tenant": "acme"}, 1),
+    ],
+    ids=str,
+)
+async def test_a_list_of_what_was_lost_is_narrowed_too(given: Session, asked: dict[str, Any], count: int) -> None:
+    await plant(given, TASK, CANCELLED, queue="slow")
+    await plant(given, TASK, CANCELLED, name="fax")
+    newest = await plant(given, TASK, CANCELLED)
+    await plant(given, TASK, FAILED)
+    await plant(given, TASK, SUCCEEDED)
+    await plant(given, TASK, CANCELLED, tenant="acme")
+    everything: dict[str, Any] = {
+        "tenant": "default", "state": "cancelled", "queue": None, "name": None, "before": None, "limit": 10,
+    }  # fmt: skip
+
+    page = await store.list_page(given, **everything | asked)
+
+    assert len(page) == count
+    assert [each.id for each in page] == sorted((each.id for each in page), reverse=True)
+    if not asked:
+        further = await store.list_page(given, **everything | {"before": newest})
+        assert [each.id for each in further] == [each.id for each in page[1:]]
+
+
 @pytest.mark.contract("T15")
 async def test_a_list_goes_on_behind_the_last_id_of_a_page(given: Session) -> None:
     tasks = [await plant(given, TASK, READY) for _ in range(3)]

@@ -14,6 +14,7 @@ _GET = load("ferryman.tasks", "tasks/get")
 _NAMED = load("ferryman.tasks", "tasks/named")
 _LIST = load("ferryman.tasks", "tasks/list")
 _LIST_LIVE = load("ferryman.tasks", "tasks/list_live")
+_LIST_LOST = load("ferryman.tasks", "tasks/list_lost")
 _FINISHED = load("ferryman.tasks", "tasks/finished")
 _CANCELLED = load("ferryman.tasks", "tasks/cancelled")
 _REASONS = load("ferryman.tasks", "tasks/reasons")
@@ -24,6 +25,7 @@ _EXPLAIN = load("ferryman.tasks", "tasks/explain")
 _CLAIM = load("ferryman.tasks", "tasks/claim")
 
 LIVE = frozenset(state.value for state in TaskState if state not in TASK.terminal)
+LOST = frozenset({TaskState.FAILED.value, TaskState.CANCELLED.value})
 LOOKED_MAX = 10_000
 
 
@@ -70,7 +72,8 @@ async def list_page(
         rows = await many(tx, _LIST_LIVE, most=LOOKED_MAX, **asked)
         if rows[0]["looked"] < LOOKED_MAX:
             return [record(row) for row in rows if row["id"] is not None]
-    return [record(row) for row in await many(tx, _LIST, **asked)]
+    listed = _LIST_LOST if state in LOST else _LIST
+    return [record(row) for row in await many(tx, listed, **asked)]
 
 
 async def finished(tx: Tx, ids: Collection[UUID], *, tenant: str) -> Sequence[Row]:
