@@ -145,6 +145,36 @@ async def _until(true: Callable[[], Coroutine[Any, Any, bool]]) -> None:
             await asyncio.sleep(0.01)
 
 
+@pytest.mark.contract("R2", "W15", "W23")
+async def test_an_executor_frozen_inside_a_page_lets_go_of_its_task_with_its_lease(
+    database_url: str, tmp_path: Path
+) -> None:
+    async def held() -> bool:
+        rows = await here.fetch(
+            "select id from ferryman.ingest_task where leased_until is not null for update skip locked"
+        )
+        return not rows
+
+    async def free() -> bool:
+        return not await held()
+
+    async with harbour(database_url) as here, mother(database_url, tmp_path) as hull:
+        frozen = await hull.born("ingest.written=stop@1")
+        await _until(lambda: _struck(hull))
+        assert await held()
+        await _until(free)  # within 30 s, and not after the 60 s that a caller's transaction may think
+        await pass_on(here)
+        os.kill(frozen, signal.SIGKILL)
+        assert await hull.died() == -signal.SIGKILL
+        await hull.born()
+        assert await hull.died() == 0
+        await judge(here, hull, again=1)
+
+
+async def _struck(hull: Hulk) -> bool:
+    return bool(hull.strikes())
+
+
 @pytest.mark.contract("R1", "I5", "I13", "K17")
 async def test_executors_beside_each_other_and_drained_lose_and_repeat_nothing(
     database_url: str, tmp_path: Path

@@ -38,7 +38,11 @@ class Executor:
     ) -> None:
         """Hold leases under the boot id of the process; runs write over a pool of their own."""
         self._line = line()
-        self._pool = Database(self._line.url, schema=self._line.schema, size=min(terms.concurrency, POOL_MAX))
+        # A run that is frozen inside the transaction of a page holds its task's row: not for longer than its lease.
+        patience = {"idle_in_transaction_session_timeout": f"{terms.lease.total_seconds() * 1000:.0f}ms"}
+        self._pool = Database(
+            self._line.url, schema=self._line.schema, size=min(terms.concurrency, POOL_MAX), settings=patience
+        )
         runner = Runner(sources, gate, owner=boot_id, pool=self._pool, strikes=terms.strikes, pause=terms.pause)
         crew = IngestCrew(runner, sources, doorbell, owner=boot_id, terms=terms)
         self.pump: Pump[Claimed, Outcome] = Pump(

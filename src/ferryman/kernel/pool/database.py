@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -25,8 +25,11 @@ from ferryman.kernel.pool.terms import (
 class Database:
     """The pool behind the doors."""
 
-    def __init__(self, url: str, *, schema: str = SCHEMA, size: int = 10) -> None:
-        """Remember where the database is; nothing is connected yet."""
+    def __init__(
+        self, url: str, *, schema: str = SCHEMA, size: int = 10, settings: Mapping[str, str] | None = None
+    ) -> None:
+        """Remember where the database is; nothing is connected yet. Settings are beside those of all pools."""
+        self._settings = POOL_SETTINGS | dict(settings or {})
         self.url = url
         self.schema = schema
         self._size = size
@@ -36,7 +39,7 @@ class Database:
         """Connect once, so that a wrong address is told at the start."""
         if self._pool is None:
             with translated():
-                self._pool = await self._make_pool(POOL_SETTINGS)
+                self._pool = await self._make_pool(self._settings)
 
     async def _make_pool(self, settings: dict[str, str] | None) -> asyncpg.Pool[Any]:
         try:
