@@ -149,6 +149,26 @@ async def test_a_plan_stays_while_anything_of_it_is_needed(db: Database) -> None
         await write(db, SLICE, live[-1], status, cursor)
         if task is not None:
             await write(db, TASK, live[-1], task, ago, decision)
+    for id in (past, live[2]):
+        await write(
+            db,
+            "insert into ferryman.ingest_run (id, task_id, lease_owner, epoch, planned_at, finished_at, updated_at, attempt,"
+            " tenant, status) values ($1, $1, $1, 1, now(), now(), now(), 1, 'default', 'FAILED')",
+            id,
+        )
+        await write(
+            db,
+            "insert into ferryman.ingest_batch (id, run_id, task_id, slice_id, created_at, updated_at, batch_no, tenant,"
+            " status, before_token, idempotent_key) values ($1::uuid, $1::uuid, $1::uuid, $1::uuid, now(), now(), 1, 'default',"
+            " 'FAILED', 'start', $1::uuid::text)",
+            id,
+        )
+        await write(
+            db,
+            "insert into ferryman.ingest_quarantine (batch_id, item_no, created_at, tenant, source, endpoint, reason, item)"
+            " values ($1, 1, now(), 'default', 'depot', 'e', 'bad', '{}')",
+            id,
+        )
     async with db.transaction() as tx:
         found = [row["id"] for row in await retention.walk(tx, 99, span=99, **walking.TERMS)]
         gone = await retention.forget(tx, [past, live[2]])
@@ -157,12 +177,13 @@ async def test_a_plan_stays_while_anything_of_it_is_needed(db: Database) -> None
 
         [parts] = await tx.fetch(
             "select (select count(*) from ferryman.ingest_slice) as slices,"
-            " (select count(*) from ferryman.ingest_task) as tasks"
+            " (select count(*) from ferryman.ingest_task) as tasks, (select count(*) from ferryman.ingest_run) as runs,"
+            " (select count(*) from ferryman.ingest_batch) as pages, (select count(*) from ferryman.ingest_quarantine) as bad"
         )
 
     assert (found, gone) == ([past], 1)
     assert left == firings == {needed, *live}
-    assert (parts["slices"], parts["tasks"]) == (5, 3)
+    assert tuple(parts[name] for name in ("slices", "tasks", "runs", "pages", "bad")) == (5, 3, 1, 1, 1)
 
 
 @pytest.mark.contract("T20")
