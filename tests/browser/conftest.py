@@ -23,6 +23,7 @@ from tools import scenery
 HERE = Path(__file__).parent
 
 
+@pytest.hookimpl(tryfirst=True)  # before those who deal tests out by their groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep the tests of this folder in one process, on one loop; leave them out where there is no browser."""
     ours = [item for item in items if HERE in item.path.parents]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -45,6 +45,14 @@ class BlockingBatches:
     def tasks(self, batch: UUID) -> Sequence[TaskRecord]:
         """Read the tasks of a batch, in order."""
         return self._run(self._door().tasks(batch))
+
+    def counts(self, batches: Collection[UUID]) -> Mapping[UUID, Mapping[str, int]]:
+        """Count the tasks of batches by their status."""
+        return self._run(self._door().counts(batches))
+
+    def forked(self, turn: UUID, agent_id: str) -> Sequence[BatchRecord]:
+        """Read the batches that a turn of an agent forked, in order."""
+        return self._run(self._door().forked(turn, agent_id))
 
     def tree(self, batch: UUID) -> Tree:
         """Read a batch with its tasks, and the batches that their turns forked."""

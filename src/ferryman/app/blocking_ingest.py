@@ -10,6 +10,7 @@ from uuid import UUID
 from ferryman.app.blocking_turns import Runs
 from ferryman.app.ingest import ENDPOINT, Ingest
 from ferryman.ingest.intake.gates import GateRow
+from ferryman.ingest.intake.survey import CursorRow, Extent, PaceRow, SliceRow, SourceRow
 from ferryman.ingest.model import Planned, Progress, Replayed
 from ferryman.tasks.model import ScheduleRecord
 
@@ -57,6 +58,26 @@ class BlockingIngest:
     def replay(self, source: str | None = None) -> Sequence[Replayed]:
         """Replay the events of cursors."""
         return self._run(self._door().replay(source))
+
+    def standing(self) -> Sequence[SourceRow]:
+        """Tell how the sources that were planned for stand."""
+        return self._run(self._door().standing())
+
+    def cursors(self, source: str | None = None) -> Sequence[CursorRow]:
+        """Tell where cursors stand, of one source or all."""
+        return self._run(self._door().cursors(source))
+
+    def extent(self, plan_id: UUID) -> Extent:
+        """Tell what a plan is to cover, and where the cursor that follows it stands."""
+        return self._run(self._door().extent(plan_id))
+
+    def slices(self, plan_id: UUID, *, after: int = 0, limit: int = 200) -> Sequence[SliceRow]:
+        """Read a page of a plan's slices in their order."""
+        return self._run(self._door().slices(plan_id, after=after, limit=limit))
+
+    def pace(self, plan_id: UUID, *, parts: int = 60) -> Sequence[PaceRow]:
+        """Tell how fast a plan's source was asked and what the gate allowed, in so many parts of its time."""
+        return self._run(self._door().pace(plan_id, parts=parts))
 
     def rewind(
         self, source: str, endpoint: str = ENDPOINT, *, to: datetime | int, reason: str, operation: str = "HARVEST"

@@ -7,7 +7,17 @@ from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 from ferryman.agents.intake.timeline import Moment
-from ferryman.agents.model import AgentRecord, Answer, CardRecord, StepRecord, TurnRecord
+from ferryman.agents.model import (
+    AgentRecord,
+    Answer,
+    BudgetRecord,
+    CardRecord,
+    EdgeRecord,
+    MessageRecord,
+    StepRecord,
+    TurnRecord,
+    WaitRecord,
+)
 from ferryman.app.agents import Agents
 from ferryman.app.turns import TurnHandle
 
@@ -72,6 +82,22 @@ class BlockingAgents:
     def steps(self, turn: UUID) -> Sequence[StepRecord]:
         """Read the steps of a turn, in order."""
         return self._run(self._door().steps(turn))
+
+    def inbox(self, agent_id: str, *, limit: int = 50) -> Sequence[MessageRecord]:
+        """Read what is in an agent's inbox and not done with, oldest first."""
+        return self._run(self._door().inbox(agent_id, limit=limit))
+
+    def waits(self, turn: UUID) -> Sequence[WaitRecord]:
+        """Read the calls of a turn with their times and deadlines, in order."""
+        return self._run(self._door().waits(turn))
+
+    def edges(self, turn: UUID) -> Sequence[EdgeRecord]:
+        """Read who asked for a turn, and whom it asked, in order."""
+        return self._run(self._door().edges(turn))
+
+    def budget(self, turn: UUID) -> BudgetRecord | None:
+        """Read what the budget of a turn allows and what is gone of it; None without one."""
+        return self._run(self._door().budget(turn))
 
     def card(self, card: UUID) -> CardRecord:
         """Read a card."""
