@@ -23,10 +23,10 @@ demo: $(READY) ## Run the story that shows everything working together
 dashboard: $(READY) ## Show what the demo left in the dashboard, until Ctrl-C
 	@$(BIN)/ferryman dev --demo $(ARGS)
 
-# Three tests at once for two cores: many wait for a lease, a clock or a process. Groups share what is costly to start: a browser.
+# Two tests at once for each core: many wait for a lease, a clock or a process. Groups share what is costly to start: a browser.
 test: $(READY) ## Run the whole test suite (ARGS="-k lease" narrows it)
 	@$(BIN)/python -m tools.browser
-	@$(BIN)/python -m pytest -q --dist loadgroup -n "$$($(BIN)/python -c 'import os; print(3 * (os.cpu_count() or 2) // 2)')" $(ARGS)
+	@$(BIN)/python -m pytest -q --dist loadgroup -n "$$($(BIN)/python -c 'import os; print(2 * (os.cpu_count() or 2))')" $(ARGS)
 
 check: $(READY) ## Check format, lint, types, layers and generated pages (what CI runs)
 	@$(BIN)/ruff format --check --quiet .
