@@ -65,7 +65,7 @@ async def test_agents_are_made_asked_watched_explained_and_stopped(database_url:
     ended = await run("explain", turn)
 
     assert made.out == "cleo is a clerk, idle.\n"
-    assert (unknown.code, "There is no agent nobody" in unknown.err) == (1, True)
+    assert (unknown.code, "There is no agent nobody" in unknown.err) == (5, True)
     assert waits.json["reasons"][0]["code"] == "no_worker"
     assert calls[0].details["tool_call_id"] in explained.out
     assert "somebody outside answers" in explained.out
