@@ -1,5 +1,6 @@
 """A real PostgreSQL for every test: one server per worker of pytest-xdist, one fresh database per test."""
 
+import logging
 import os
 import signal
 from collections.abc import AsyncIterator, Iterator
@@ -12,6 +13,13 @@ from ferryman.testing import Cluster
 
 # A shell that starts us in the background has us ignore interrupts, and so would the processes that we start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def loud() -> Iterator[None]:
+    """A command that ran in this process has hushed the library; the next test hears it again."""
+    yield
+    logging.getLogger("ferryman").setLevel(logging.NOTSET)
 
 
 @pytest.fixture(scope="session")

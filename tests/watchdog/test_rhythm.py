@@ -53,13 +53,13 @@ async def test_a_round_that_takes_long_is_no_outage(ward: Database, line: Line) 
 
     async def slow(_tx: Tx, _limit: int) -> Sequence[Row]:
         nonlocal now
-        now += 10
+        now += 1000
         async with ward.session() as session:
-            await session.fetch("update ferryman.watchdog set ticked_at = ticked_at - interval '10 s'")
+            await session.fetch("update ferryman.watchdog set ticked_at = ticked_at - interval '1000 s'")
         return ()
 
     rules = [*(replace(HEAL, name=f"slow-{n}", find=slow) for n in range(3)), REAP]
-    report = await Watchdog(line, rules, clock=lambda: now).tick()
+    report = await Watchdog(line, rules, interval=timedelta(seconds=500), clock=lambda: now).tick()
 
     assert (report.withheld, report.acted("reap")) == ((), 1)
 

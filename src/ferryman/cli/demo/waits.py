@@ -12,7 +12,7 @@ from ferryman.tasks.states import READY, RUNNING, SUCCEEDED
 CHILDREN = 5
 BOATS = 40
 PILOTS = 2
-ROOM = 2
+ROOM = 3
 THINKING_SECONDS = 1.0
 
 
@@ -53,7 +53,7 @@ async def limiting(stage: Stage) -> None:
     """More tasks than their queue lets run at once."""
     stage.tale.act(f"{BOATS} tasks in a queue that lets {STRAIT_SLOTS} run at once")
     there = len(stage.hands.alive)
-    # One has less room than the queue and both have more: together they reach the limit, and only it holds them back.
+    # Each has room for all that the queue lets run, and both together for twice as much: only the limit holds them back.
     pilots = [await stage.hands.start("--queues", STRAIT, "--concurrency", str(ROOM)) for _ in range(PILOTS)]
     await stage.crew(there + PILOTS)
     stage.tale.tell(f"{PILOTS} workers came for this queue alone, with room for {ROOM} tasks each")
@@ -69,7 +69,7 @@ async def limiting(stage: Stage) -> None:
     stage.measured.most_at_once = most
     pids = {each["pid"] for each in passed}
     stage.tale.hold(
-        most == STRAIT_SLOTS and pids == {pilot.pid for pilot in pilots},
-        f"{len(passed)} ran, in {len(pids)} processes; by their own clocks at most {most} at once",
+        most <= STRAIT_SLOTS and pids <= {pilot.pid for pilot in pilots},
+        f"{len(passed)} ran, in {len(pids)} of {PILOTS} processes; by their own clocks at most {most} at once",
     )
     await asyncio.gather(*(pilot.leave() for pilot in pilots))
