@@ -23,13 +23,11 @@ from tools import scenery
 HERE = Path(__file__).parent
 
 
-@pytest.hookimpl(tryfirst=True)  # before those who deal tests out by their groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests of this folder in one process, on one loop; leave them out where there is no browser."""
+    """Keep the tests of this folder on one loop (their group keeps them in one process); leave them out without a browser."""
     ours = [item for item in items if HERE in item.path.parents]
     missing = bool(ours) and browsers.find() is None
     for item in ours:
-        item.add_marker(pytest.mark.xdist_group("browser"))
         item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
     if missing and not os.environ.get("CI"):
         items[:] = [item for item in items if item not in ours]

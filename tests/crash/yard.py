@@ -5,12 +5,12 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
+
+from tests.crash.dock import Launched
 
 ROOT = Path(__file__).resolve().parents[2]
 LEASE_SECONDS = 2.0
@@ -54,19 +54,17 @@ class Ship:
             "faults_log": str(self.faults_file),
             **more,
         }
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Launched | None = None
 
     def start(self, **environment: str) -> "Ship":
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("FERRYMAN_")}
         path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
         with self.output_file.open("ab") as output:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.crash.ship", json.dumps(self._plan)],
-                cwd=self.history_file.parent,
+            self._process = Launched(
+                self._plan,
                 env={**inherited, "PYTHONPATH": path, **self._environment, **environment},
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
+                cwd=self.history_file.parent,
+                output=output.fileno(),
             )
         return self
 
@@ -110,7 +108,7 @@ class Ship:
         process = self._process
         assert process is not None
         await until(lambda: process.poll() is not None, "the end of the process", also=self._told)
-        return int(process.returncode)
+        return process.wait()
 
     def _told(self) -> str:
         return f"{self.history_file.read_text(encoding='utf-8')[-3000:]}\n{self.output()[-3000:]}"

@@ -148,7 +148,7 @@ class Driver:
 
 
 # Of each pair of moves so many orders are tried in the usual run, spread evenly; with FERRYMAN_ALL_ORDERS set, all of them.
-MOST_ORDERS = 16
+MOST_ORDERS = 10
 
 
 def some(possible: Iterable[tuple[int, ...]]) -> list[tuple[int, ...]]:

@@ -93,7 +93,7 @@ def once_each(when: cron.Cron, zone: ZoneInfo, begin: datetime, end: datetime) -
 
 
 @pytest.mark.contract("T10")
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(expression=expressions(), change=st.sampled_from(CHANGES), hours=st.integers(-50, 20))
 def test_every_expression_fires_when_a_walk_through_all_minutes_says_so(
     expression: str, change: tuple[str, date], hours: int
@@ -234,7 +234,7 @@ def test_what_is_no_expression_is_refused_in_words(expression: str, told: str) -
         cron.parse(expression)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(text=st.text(max_size=30) | st.text(alphabet="0123456789*/,- @LW#?", max_size=30))
 def test_any_text_is_understood_or_refused(text: str) -> None:
     try:

@@ -11,6 +11,7 @@ import pytest
 
 from ferryman.kernel import faults, telemetry, watchdog
 from ferryman.kernel.db import Row, Tx
+from ferryman.kernel.patience import outlast
 from ferryman.kernel.pool import Database, Line
 from ferryman.kernel.watchdog import Report, Rule, Watchdog
 from tests.watchdog.ward import HEAL, admit, heal, healed, lines, running, signalled
@@ -214,7 +215,8 @@ async def test_the_database_goes_away_and_comes_back(
         await admin.fetch("select pg_terminate_backend(pid) from pg_stat_activity where datname = $1", name)
         await asyncio.wait_for(away.wait(), timeout=10)
         await admin.fetch(f"alter database {name} allow_connections true")
-        await admit(ward, 1)
+        # Its pool may still hold a connection that was ended.
+        await outlast(lambda: admit(ward, 1), within=timedelta(seconds=10))
         await asyncio.wait_for(enough.wait(), timeout=10)
 
     assert set((await healed(ward)).values()) == {1}
