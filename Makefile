@@ -28,14 +28,16 @@ test: $(READY) ## Run the whole test suite (ARGS="-k lease" narrows it)
 	@$(BIN)/python -m tools.browser
 	@$(BIN)/python -m pytest -q --dist loadgroup -n "$$($(BIN)/python -c 'import os; print(2 * (os.cpu_count() or 2))')" $(ARGS)
 
+# Types take as long as all else together, so they are checked beside it.
 check: $(READY) ## Check format, lint, types, layers and generated pages (what CI runs)
-	@$(BIN)/ruff format --check --quiet .
-	@$(BIN)/ruff check --quiet .
-	@$(BIN)/mypy
-	@$(BIN)/lint-imports --no-cache --no-logo
-	@$(BIN)/squawk src/ferryman/migrations/*.sql
-	@$(BIN)/python tools/contracts.py --check
-	@$(BIN)/python -m tools.pages --check
+	@set -e; $(BIN)/mypy & types=$$!; trap "kill $$types 2>/dev/null || true" EXIT; \
+	$(BIN)/ruff format --check --quiet .; \
+	$(BIN)/ruff check --quiet .; \
+	$(BIN)/lint-imports --no-cache --no-logo; \
+	$(BIN)/squawk src/ferryman/migrations/*.sql; \
+	$(BIN)/python tools/contracts.py --check; \
+	$(BIN)/python -m tools.pages --check; \
+	wait $$types
 
 fmt: $(READY) ## Format the code and mend what can be mended
 	@$(BIN)/ruff check --quiet --fix-only .
