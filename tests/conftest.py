@@ -1,5 +1,6 @@
 """A real PostgreSQL for every test: one server per worker of pytest-xdist, one fresh database per test."""
 
+import gc
 import logging
 import os
 import signal
@@ -13,6 +14,12 @@ from ferryman.testing import Cluster
 
 # A shell that starts us in the background has us ignore interrupts, and so would the processes that we start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish() -> None:
+    """Let collections pass over what was imported and collected: it stays to the end, and is most of what there is."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

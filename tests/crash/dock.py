@@ -8,6 +8,7 @@ named, until its own standard input ends.
 from __future__ import annotations
 
 import atexit
+import gc
 import json
 import os
 import select
@@ -89,6 +90,8 @@ def serve(path: str) -> None:
     server = socket.socket(socket.AF_UNIX)
     server.bind(path)
     server.listen()
+    gc.collect()
+    gc.freeze()  # a collection in a fork would else touch, and so copy, all that was imported
     print("ready", flush=True)
     while True:
         heard, _, _ = select.select([server, sys.stdin], [], [])

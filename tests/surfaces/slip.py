@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import array
 import atexit
+import gc
 import json
 import os
 import pkgutil
@@ -79,6 +80,8 @@ def serve(path: str) -> int:
     server = socket.socket(socket.AF_UNIX)
     server.bind(path)
     server.listen()
+    gc.collect()
+    gc.freeze()  # a collection in a fork would else touch, and so copy, all that was imported
     print("ready", flush=True)
     while True:
         heard, _, _ = select.select([server, sys.stdin], [], [])

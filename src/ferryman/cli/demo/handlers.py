@@ -20,7 +20,7 @@ harvest.declare(app)
 
 STEPS = 10
 THOUGHT_SECONDS = 0.2
-PASSAGE_SECONDS = 0.2
+PASSAGE_SECONDS = 0.25
 PAUSE_SECONDS = 30.0
 CRATES = ("apples", "bread", "cider", "dates", "eggs")
 RESTS_AFTER = 3
