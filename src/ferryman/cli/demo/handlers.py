@@ -20,7 +20,8 @@ harvest.declare(app)
 
 STEPS = 10
 THOUGHT_SECONDS = 0.2
-PASSAGE_SECONDS = 0.25
+PASSAGE_SECONDS = 0.1
+SLUICE_SECONDS = 0.02
 PAUSE_SECONDS = 30.0
 CRATES = ("apples", "bread", "cider", "dates", "eggs")
 RESTS_AFTER = 3
@@ -123,8 +124,14 @@ async def quote(shops: int, ctx: Context) -> str:
 
 
 @app.task(queue=STRAIT)
-async def pass_through(boat: int) -> dict[str, Any]:
-    """Be in the strait for a moment, and say from when to when: the machine's clock is the same for all its processes."""
+async def pass_through(boat: int, sluice: str) -> dict[str, Any]:
+    """Be in the strait until the sluice is open, and for a moment; say from when to when.
+
+    The machine's clock is the same for all its processes. Those that come first wait for the sluice, so that everybody can see
+    how many there are, however slow the machine is.
+    """
     began = time.monotonic()
+    while not Path(sluice).exists():  # noqa: ASYNC110 - opened by another process
+        await asyncio.sleep(SLUICE_SECONDS)
     await asyncio.sleep(PASSAGE_SECONDS)
     return {"boat": boat, "pid": os.getpid(), "began": began, "ended": time.monotonic()}
