@@ -131,7 +131,11 @@ async def pass_through(boat: int, sluice: str) -> dict[str, Any]:
     how many there are, however slow the machine is.
     """
     began = time.monotonic()
-    while not Path(sluice).exists():  # noqa: ASYNC110 - opened by another process
+    while _shut(sluice):  # noqa: ASYNC110 - opened by another process
         await asyncio.sleep(SLUICE_SECONDS)
     await asyncio.sleep(PASSAGE_SECONDS)
     return {"boat": boat, "pid": os.getpid(), "began": began, "ended": time.monotonic()}
+
+
+def _shut(sluice: str) -> bool:
+    return not Path(sluice).exists()
