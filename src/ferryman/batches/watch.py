@@ -6,6 +6,7 @@ from collections.abc import Hashable, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any
+from uuid import UUID
 
 from ferryman.agents import intake as agents
 from ferryman.agents import leavings
@@ -152,8 +153,8 @@ def _ended(row: Row) -> EndedTurn:
 def retention(*, kept: timedelta) -> Rule:
     """Return the rule by which ended batches leave (T20)."""
 
-    async def forget(tx: Tx, found: Sequence[Row]) -> int:
-        rows = await past.forget(tx, [row["id"] for row in found])
+    async def forget(tx: Tx, ids: Sequence[UUID]) -> int:
+        rows = await past.forget(tx, ids)
         gone = {(row["tenant"], row["id"]) for row in rows}
         bare = [
             leavings.Bare(
@@ -165,14 +166,12 @@ def retention(*, kept: timedelta) -> Rule:
         await leavings.forget_bare(tx, bare, edges=[(tenant, str(id)) for tenant, id in gone], kept=kept)
         return len(gone)
 
-    return Rule(
-        name="T20-batches",
+    return walking.retention(
+        "T20-batches",
         finds="a batch that ended longer ago than batches are kept",
         does="deletes it, with its tasks, and what was made for tasks whose turns are not there",
-        setting="worker.watchdog_interval_seconds",
-        every=walking.PACE,
-        find=partial(past.walk, kept=kept, span=walking.SPAN, pace=walking.PACE, rest=walking.REST),
-        act=forget,
+        walk=partial(past.walk, kept=kept),
+        forget=forget,
         limit=100,
     )
 

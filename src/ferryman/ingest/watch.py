@@ -84,18 +84,12 @@ def rules(
 
 def retention(*, kept: timedelta) -> Rule:
     """Return the rule by which plans leave of which everything has ended (T20)."""
-
-    async def forget(tx: Tx, found: Sequence[Row]) -> int:
-        return await past.forget(tx, [row["id"] for row in found])
-
-    return Rule(
-        name="T20-ingest",
+    return walking.retention(
+        "T20-ingest",
         finds="a plan of which everything ended longer ago than plans are kept, and which its cursor has passed",
         does="deletes it, with its slices, tasks, runs, batches and what they put aside; the moves of cursors stay",
-        setting="worker.watchdog_interval_seconds",
-        every=walking.PACE,
-        find=partial(past.walk, kept=kept, span=walking.SPAN, pace=walking.PACE, rest=walking.REST),
-        act=forget,
+        walk=partial(past.walk, kept=kept),
+        forget=past.forget,
         # A plan may have thousands of slices, each with its batches.
         limit=20,
     )

@@ -63,18 +63,12 @@ SPAN, PACE, REST = walking.SPAN, walking.PACE, walking.REST
 
 def retention(*, kept: timedelta, failed_kept: timedelta) -> Rule:
     """Return the rule by which finished tasks leave (T20)."""
-
-    async def forget(tx: Tx, past: Sequence[Row]) -> int:
-        return await store.forget(tx, [row["id"] for row in past])
-
-    return Rule(
-        name="T20",
+    return walking.retention(
+        "T20",
         finds="a task that ended longer ago than such tasks are kept",
         does="deletes it, with its progress and its log lines",
-        setting="worker.watchdog_interval_seconds",
-        every=PACE,
-        find=partial(store.walk, kept=kept, failed_kept=failed_kept, span=SPAN, pace=PACE, rest=REST),
-        act=forget,
+        walk=partial(store.walk, kept=kept, failed_kept=failed_kept),
+        forget=store.forget,
     )
 
 
