@@ -17,10 +17,10 @@ from ferryman.app import wiring
 from ferryman.app.ferryman import Ferryman
 from ferryman.cli.apps import overridden
 from ferryman.cli.options import PLAIN, Options
+from ferryman.cli.schema import drop
 from ferryman.cli.screen import Screen
 from ferryman.cli.words import command, says
 from ferryman.kernel import errors, setting
-from ferryman.kernel.pool import Line
 from ferryman.tasks.intake import read
 from ferryman.tasks.rules.request import DEFAULT_NAME
 
@@ -70,7 +70,7 @@ async def bench(
         async with app:
             measured = await _measure(app, screen, tasks)
     finally:
-        await _drop(url, schema)
+        await drop(url, schema)
     if screen.json:
         screen.document(asdict(measured))
     else:
@@ -79,14 +79,6 @@ async def bench(
 
 async def _nothing(n: int) -> int:
     return n
-
-
-async def _drop(url: str, schema: str) -> None:
-    line = Line(url)
-    try:
-        await line.fetch(f"drop schema if exists {schema} cascade")
-    finally:
-        await line.close()
 
 
 async def _measure(app: Ferryman, screen: Screen, tasks: int) -> Measured:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from ferryman.app.embedded import Embedded
 from ferryman.cli.demo.tale import Tale
+from ferryman.cli.schema import drop
 from ferryman.kernel import db, errors, setting
 from ferryman.kernel.pool import Line
 
@@ -49,11 +50,11 @@ async def fresh(named: str | None, tale: Tale, *, keep: bool) -> AsyncIterator[G
     schema = SCHEMA if keep else f"{SCHEMA}_{os.getpid()}"
     tale.tell(f"on {setting.show(named)}, in the schema {schema}")
     try:
-        await _drop(named, schema)
+        await drop(named, schema)
         yield Ground(named, schema, keep)
     finally:
         if not keep:
-            await _drop(named, schema)
+            await drop(named, schema)
 
 
 @asynccontextmanager
@@ -63,7 +64,7 @@ async def _embedded(tale: Tale) -> AsyncIterator[Ground]:
     url = await asyncio.to_thread(embedded.start)
     try:
         await _alone(url)
-        await _drop(url, db.SCHEMA)
+        await drop(url, db.SCHEMA)
         tale.tell(f"it answers; its data is in {FOLDER}")
         yield Ground(url, db.SCHEMA, True)
     finally:
@@ -97,11 +98,3 @@ async def _alone(url: str) -> None:
         raise errors.UsageInvalid(
             f"Somebody works on the data in {FOLDER}: end the other `ferryman demo` or `ferryman dev --demo` first."
         )
-
-
-async def _drop(url: str, schema: str) -> None:
-    line = Line(url)
-    try:
-        await line.fetch(f"drop schema if exists {schema} cascade")
-    finally:
-        await line.close()
