@@ -24,6 +24,11 @@ SENDS: list[tuple[Any, dict[str, Any], str]] = [
     ("A", {"deadline": "soon"}, "deadline"),
 ]
 
+THEIRS = """
+insert into ferryman.workers (boot_id, tenant, host, pid, version, queues, handlers, seen_until)
+values (gen_random_uuid(), 'other', 'h', 1, '0', '{default}', '{capability:Nobody.Has}', ferryman.clock() + interval '1 h')
+"""
+
 
 @pytest.mark.contract("C1", "K13", "K20")
 async def test_a_send_that_cannot_be_accepted_is_refused_and_stores_nothing(open_app: Open) -> None:
@@ -118,6 +123,7 @@ async def test_what_no_living_worker_knows_fails_with_a_clear_code(open_app: Ope
         await shift(app, 2)
         # It lives, and has lived for long enough: the clock is moved for its beat as well.
         await rows(app, "update ferryman.workers set seen_until = seen_until + interval '2 s'")
+        await rows(app, THEIRS)  # a remote worker of another tenant, which knows the capability, is no help
 
         report = await tick(app, "W14-unknown")
 

@@ -311,6 +311,22 @@ async def test_orphans_are_what_waits_for_a_handler_that_no_living_worker_has(gi
     ]  # fmt: skip
 
 
+@pytest.mark.contract("K23", "K12")
+async def test_a_worker_of_one_tenant_leaves_the_tasks_of_others_orphans(given: Session) -> None:
+    await store.beat(
+        given, tenant="other", boot_id=ids.boot_id(), host="h", pid=1, version="0", queues=["default"],
+        handlers=["mail"], settings="{}", lease=SECOND * 30,
+    )  # fmt: skip
+    await plant(given, TASK, READY, name="mail", tenant="other")
+    served = await read.orphans(given)
+    await plant(given, TASK, READY, name="mail", tenant="third", due_at=SECOND)
+    await plant(given, TASK, READY, name="mail", tenant="fourth")
+
+    assert served == []
+    [found] = await read.orphans(given)
+    assert (found.queue, found.name, found.count, found.queue_served) == ("default", "mail", 2, False)
+
+
 @pytest.mark.contract("K19")
 async def test_workers_are_listed_from_their_start_and_forgotten_a_day_after_their_last_word(given: Session) -> None:
     first, second, dead = (ids.boot_id() for _ in range(3))

@@ -44,12 +44,13 @@ async def work(
     handlers: Sequence[str] = ("mail",),
     settings: str = '{"callbacks": []}',
     lease: timedelta = HOUR,
+    tenant: str | None = None,
 ) -> UUID:
     """Let a worker say that it lives."""
     boot_id = ids.boot_id()
     await store.beat(
         tx, boot_id=boot_id, host="ferry", pid=7, version="1", queues=list(queues), handlers=list(handlers),
-        settings=settings, lease=lease,
+        settings=settings, lease=lease, tenant=tenant,
     )  # fmt: skip
     return boot_id
 
@@ -101,6 +102,17 @@ async def test_no_worker_is_alive(tx: Session) -> None:
     await work(tx, lease=-HOUR)
 
     assert (await told(tx, task)).codes() == ["no_worker"]
+
+
+@pytest.mark.contract("K22", "K12")
+async def test_a_worker_of_another_tenant_is_none_for_it(tx: Session) -> None:
+    task = await plant(tx, TASK, READY)
+    await work(tx, tenant="other")
+    alone = (await told(tx, task)).codes()
+    await work(tx, tenant="default")
+
+    assert alone == ["no_worker"]
+    assert "one living worker would take it" in await says(tx, task, "in_line")
 
 
 @pytest.mark.contract("K22")
