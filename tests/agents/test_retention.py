@@ -37,7 +37,10 @@ async def line(database_url: str) -> AsyncIterator[Line]:
 async def walk(house: House, line: Line, *, after: timedelta = timedelta(days=8)) -> int:
     await house.travel(after)
     await house.write("update ferryman.retention set next_at = '-infinity'")
-    return (await watchdog.tick(line, [RULE])).acted()
+    told = await walking.past(line, "turn", kept=WEEK)
+    acted = (await watchdog.tick(line, [RULE])).acted()
+    assert told == acted, "doctor counts what the walk finds"
+    return acted
 
 
 async def counts(house: House) -> dict[str, int]:

@@ -31,10 +31,12 @@ async def walk(yard: Yard, url: str, *, turns_kept: timedelta = WEEK) -> int:
     line = Line(url)
     await yard.write("update ferryman.retention set next_at = '-infinity'")
     try:
+        told = await walking.past(line, "batch", kept=WEEK)
         report = await watchdog.tick(line, [watch.retention(kept=WEEK), turns(kept=turns_kept)])
     finally:
         await line.close()
-    return report.acted("T20-batches")
+    assert told == report.acted("T20-batches"), "doctor counts what the walk finds"
+    return told
 
 
 async def left(yard: Yard) -> dict[str, int]:

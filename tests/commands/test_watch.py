@@ -201,6 +201,7 @@ async def test_doctor_lists_commands_with_the_rule_that_ends_them(open_app: Open
 async def test_finished_commands_are_forgotten_with_their_tasks_when_their_time_is_over(open_app: Open) -> None:
     from ferryman.commands import watch
     from ferryman.kernel import watchdog
+    from tests.sql.walking import past
 
     app = await open_app(asking)
     live = await begun(app)
@@ -213,8 +214,10 @@ async def test_finished_commands_are_forgotten_with_their_tasks_when_their_time_
     await shift(app, 3600)
 
     async with app.database.transaction() as tx:
+        told = [await past(tx, domain, kept=timedelta(minutes=30)) for domain in ("command", "async task")]
         report = await watchdog.tick(tx, watch.retention(kept=timedelta(minutes=30)))
 
+    assert told == [1, 4], "doctor counts what the rules find"
     assert (report.acted("C12"), report.acted("C12-alone")) == (1, 4)
     assert [row["id"] for row in await rows(app, "select id from ferryman.command_inbox")] == [live]
     assert len(await rows(app, "select from ferryman.async_tasks")) == 4

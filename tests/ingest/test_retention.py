@@ -22,7 +22,10 @@ async def walk(here: Harbour, url: str) -> int:
     line = Line(url)
     await here.fetch("update ferryman.retention set next_at = '-infinity'")
     try:
-        return (await watchdog.tick(line, [watch.retention(kept=MONTH)])).acted()
+        told = await walking.past(line, "plan", kept=MONTH)
+        acted = (await watchdog.tick(line, [watch.retention(kept=MONTH)])).acted()
+        assert told == acted, "doctor counts what the walk finds"
+        return acted
     finally:
         await line.close()
 

@@ -11,6 +11,7 @@ from ferryman.kernel.pool import Database, Session
 from ferryman.relays.model import Claimed, Outcome
 from ferryman.relays.states import ACTIVE, DEAD, DELIVERED, DISABLED, PAUSED, PENDING, DeliveryState
 from ferryman.relays.store import deliveries, webhooks
+from tests.sql import walking
 from tests.sql.hooks import (
     DAY,
     EPOCH,
@@ -324,6 +325,7 @@ async def test_what_has_ended_is_kept_for_its_time_and_then_leaves(given: Sessio
 
     past = [row["id"] for row in await deliveries.past(given, 9, kept=2 * HOUR, dead_kept=4 * HOUR)]
     assert past == [dead, old]
+    assert await walking.past(given, "delivery", kept=4 * HOUR) == 1, "doctor counts them"
     assert len(await deliveries.past(given, 1, kept=2 * HOUR, dead_kept=4 * HOUR)) == 1
     assert [row["id"] for row in await deliveries.past(given, 9, kept=9 * HOUR, dead_kept=4 * HOUR)] == [dead]
     await deliveries.forget(given, [*past, live])

@@ -5,6 +5,8 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
+from ferryman.app.doctor import keeping
+from ferryman.kernel.db import Tx, many
 from ferryman.kernel.pool import Database, Line
 
 DAY = timedelta(days=1)
@@ -18,6 +20,13 @@ Walk = Callable[..., Awaitable[Sequence[Any]]]
 def old(now: datetime, ago: timedelta) -> UUID:
     """Make an id as it was made that long ago."""
     return UUID(int=(int((now - ago).timestamp() * 1000) << 80) | (uuid4().int & ((1 << 80) - 1)))
+
+
+async def past(tx: Tx, domain: str, *, kept: timedelta) -> int:
+    """Count what `doctor` says is past its keeping in one domain."""
+    terms = ("tasks", "failed_tasks", "turns", "batches", "commands", "plans", "deliveries", "dead_deliveries")
+    rows = await many(tx, keeping.RETENTION, **dict.fromkeys(terms, kept))
+    return sum(row["count"] for row in rows if row["domain"] == domain)
 
 
 async def assert_walks(db: Database, line: Line, walk: Walk, domain: str, ids: Sequence[UUID]) -> None:

@@ -106,8 +106,8 @@ async def test_finished_tasks_that_nobody_deletes_are_a_finding(db: Database, da
         readings_at[day] = readings(ferry.run("doctor", "--quick", "--json", url=database_url))["retention"]
 
     assert [each["verdict"] for each in readings_at.values()] == ["good", "note", "bad"]
-    assert "kept for 7d, failed ones 30d" in readings_at[6]["says"]
-    assert "1 finished task past their keeping" in readings_at[9]["says"]
+    assert "tasks 7d, failed ones 30d, turns 30d, batches 30d" in readings_at[6]["says"]
+    assert "1 task past their keeping" in readings_at[9]["says"]
 
 
 async def test_workers_that_disagree_are_a_finding(database_url: str) -> None:

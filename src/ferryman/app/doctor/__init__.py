@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from ferryman.app import wiring
-from ferryman.app.doctor import ground, outside, work
+from ferryman.app.doctor import ground, keeping, outside, work
 from ferryman.app.doctor.report import BAD, GOOD, Reading, Report, Verdict, plain
 from ferryman.kernel import errors
 from ferryman.kernel.pool import Line
@@ -58,10 +58,7 @@ async def _examine(settings: Settings, url: str, line: Line, *, deep: bool, ever
         ("handlers", lambda: work.orphans(line)),
         ("overdue", lambda: work.overdue(line)),
         ("bounds", lambda: work.bounds(line)),
-        (
-            "retention",
-            lambda: work.retention(line, kept=settings.tasks.retention, failed_kept=settings.tasks.retention_failed),
-        ),
+        ("retention", lambda: keeping.retention(line, settings)),
         ("relays", lambda: outside.relays(line, settings.relays)),
         ("invariants", lambda: work.truths(line, deep=deep)),
     ]

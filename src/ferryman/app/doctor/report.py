@@ -81,3 +81,16 @@ def plain(value: Any) -> Any:
     if isinstance(value, tuple | set | frozenset):
         return [plain(each) for each in value]
     return value
+
+
+PLURALS = {"batch": "batches", "delivery": "deliveries"}
+
+
+def several(noun: str) -> str:
+    """Return the plural of a noun."""
+    return PLURALS.get(noun, f"{noun}s")
+
+
+def counted(number: int, noun: str) -> str:
+    """Return so many of something."""
+    return f"{number} {noun if number == 1 else several(noun)}"

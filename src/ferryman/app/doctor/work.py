@@ -10,8 +10,8 @@ from typing import Any
 from uuid import UUID
 
 from ferryman.app import wiring
-from ferryman.app.doctor.report import BAD, GOOD, NOTE, Reading
-from ferryman.kernel import db, duration, invariants
+from ferryman.app.doctor.report import BAD, GOOD, NOTE, Reading, counted, several
+from ferryman.kernel import db, invariants
 from ferryman.kernel import watchdog as dogs
 from ferryman.kernel.db import Row, Tx
 from ferryman.tasks.intake import read
@@ -21,11 +21,8 @@ BOUNDS = db.load("ferryman.app", "doctor/bounds")
 BOUNDS_ALL = db.load("ferryman.app", "doctor/bounds_all")
 BOUND_OF = db.load("ferryman.app", "doctor/bound_of")
 OVERDUE = db.load("ferryman.app", "doctor/overdue")
-RETENTION = db.load("ferryman.app", "doctor/retention")
 
 LIVE_MAX = 100_000
-# A walk over a large table takes hours, and half a day without a worker is no alarm.
-RETENTION_LATE = timedelta(days=1)
 # What all workers of one database should agree on; how much each takes at once is its own affair.
 AGREED = ("lease_seconds",)
 
@@ -56,7 +53,7 @@ async def workers(tx: Tx) -> list[Reading]:
     readings = []
     if alive:
         queues = sorted({queue for each in alive for queue in each.queues})
-        says = f"{_count(len(alive), 'worker')} on {', '.join(queues)}."
+        says = f"{counted(len(alive), 'worker')} on {', '.join(queues)}."
         readings.append(Reading("workers", GOOD, says, details=details))
     elif await db.many(tx, BOUNDS):
         readings.append(
@@ -65,7 +62,7 @@ async def workers(tx: Tx) -> list[Reading]:
     else:
         readings.append(Reading("workers", NOTE, "No worker is alive; nothing waits.", details=details))
     if gone := len(known) - len(alive):
-        says = f"{_count(gone, 'worker')} went without a word in the last day: killed, or cut off."
+        says = f"{counted(gone, 'worker')} went without a word in the last day: killed, or cut off."
         readings.append(Reading("lost workers", NOTE, says, "Their tasks were taken over when their leases ended."))
     return readings + _short(alive) + _disagreements(alive)
 
@@ -141,21 +138,6 @@ async def overdue(tx: Tx) -> list[Reading]:
     return [Reading("overdue", BAD, f"Past the time by which a rule ends them: {told}.", advice, _dicts(rows))]
 
 
-async def retention(tx: Tx, *, kept: timedelta, failed_kept: timedelta) -> list[Reading]:
-    """Count what has been kept for longer than it should be (T20)."""
-    row = await db.one(tx, RETENTION, kept=kept, failed_kept=failed_kept)
-    assert row is not None
-    terms = f"{duration.show(kept)}, failed ones {duration.show(failed_kept)}"
-    if not row["count"]:
-        return [Reading("retention", GOOD, f"Finished tasks are kept for {terms}; none is past it.")]
-    longest = timedelta(seconds=row["longest_seconds"])
-    says = f"{_count(row['count'], 'finished task')} past their keeping ({terms}), the oldest by {longest.days} d."
-    if longest < RETENTION_LATE:
-        return [Reading("retention", NOTE, says, "The watchdog of a worker deletes them, a set at a time.")]
-    advice = "Start a worker: its watchdog deletes them. If one runs, look in its log for what T20 could not delete."
-    return [Reading("retention", BAD, says, advice)]
-
-
 async def bounds(tx: Tx) -> list[Reading]:
     """Say what ends everything that is live, and when (W21)."""
     rows = _dicts(await db.many(tx, BOUNDS))
@@ -176,7 +158,7 @@ def _bounded(row: Mapping[str, Any]) -> str:
     noun = NOUNS.get(row["domain"], row["domain"])
     first, rest = noun.split(" ", 1) if " of " in noun else (noun, "")
     if row["count"] != 1:
-        first = {"batch": "batches", "delivery": "deliveries"}.get(first, f"{first}s")
+        first = several(first)
     does = row["does"] % f"{row['soonest']:%Y-%m-%d %H:%M:%S} UTC"
     last = "" if row["terminal_by"] is None else f"; all have ended by {row['terminal_by']:%Y-%m-%d %H:%M:%S} UTC"
     what = " ".join(filter(None, (str(row["count"]), first, rest)))
@@ -208,10 +190,6 @@ async def truths(tx: Tx, *, deep: bool) -> list[Reading]:
         Reading("invariants", BAD, f"{each.name} is broken ({len(each.rows)} rows): {each.says}", advice, each.rows)
         for each in broken
     ]
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _dicts(rows: Sequence[Row]) -> list[dict[str, Any]]:
