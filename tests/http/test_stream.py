@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -160,7 +160,10 @@ async def test_all_followers_share_one_reader_and_a_slow_one_is_cut(
 async def test_a_client_that_does_not_read_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "STUCK_SECONDS", 0.01)
     sent: list[str] = []
-    left = asyncio.Event()
+    gone = asyncio.Event()
+
+    async def left() -> None:
+        gone.set()
 
     async def tell(seconds: float) -> bytes:
         return b"data: 1\n\n"
@@ -173,7 +176,89 @@ async def test_a_client_that_does_not_read_is_cut(monkeypatch: pytest.MonkeyPatc
     async def receive() -> Any:
         return await asyncio.Event().wait()
 
-    stream = streams.Stream(tell, rouse=left.set, left=left.set, closing=asyncio.Event())
+    stream = streams.Stream(tell, rouse=gone.set, left=left, closing=asyncio.Event())
     await asyncio.wait_for(stream({"type": "http"}, receive, send), 5)
     assert sent == ["http.response.start", "http.response.body"]
-    assert left.is_set()
+    assert gone.is_set()
+
+
+@pytest.mark.contract("S4")
+async def test_whoever_listens_is_let_go_when_the_server_closes() -> None:
+    closing, closed = asyncio.Event(), asyncio.Event()
+    sent: list[bytes] = []
+
+    async def silence() -> AsyncGenerator[bytes, None]:
+        try:
+            yield b"data: 1\n\n"
+            await asyncio.Event().wait()
+        finally:
+            closed.set()
+
+    async def send(message: Any) -> None:
+        sent.append(message.get("body", b""))
+        if message.get("body"):
+            closing.set()
+
+    async def receive() -> Any:
+        return await asyncio.Event().wait()
+
+    stream = streams.told(silence(), closing=closing)
+    await asyncio.wait_for(stream({"type": "http"}, receive, send), 5)
+    assert sent[1] == b"data: 1\n\n"
+    assert sent[-1] == b""
+    assert closed.is_set()
+
+
+async def drop_the_first_days(url: str) -> None:
+    """Let the log lose what it has, as retention does, and go on."""
+    connection = await asyncpg.connect(url)
+    try:
+        days = "select inhrelid::regclass::text from pg_inherits where inhparent = 'ferryman.events'::regclass"
+        for [day] in await connection.fetch(days):
+            await connection.execute(f"alter table ferryman.events detach partition {day}")
+        await connection.execute("create table ferryman.events_later partition of ferryman.events default")
+    finally:
+        await connection.close()
+
+
+@pytest.mark.contract("K10", "S4")
+async def test_a_stream_from_before_what_is_kept_is_told_of_the_gap(
+    app: Ferryman, client: Client, database_url: str
+) -> None:
+    for _ in range(3):
+        await app.tasks.create("greet", name="x")
+    async with listening(client, "?after=1") as ear:
+        assert [each["id"] for each in await ear.events(2)] == [2, 3], "nothing was dropped yet"
+    await drop_the_first_days(database_url)
+    async with listening(client, "?after=1") as ear:
+        assert await ear.events(1) == [{"from": 2, "to": 3}], "nothing is left of the log"
+        made = await app.tasks.create("greet", name="y")
+        [born] = await ear.events(1)
+        assert (born["id"], born["subject"], ear.last) == (4, str(made.id), "4")
+    async with listening(client, Last_Event_ID="1") as ear:
+        gap, born = await ear.events(2)
+        assert (gap, born["id"]) == ({"from": 2, "to": 3}, 4)
+    async with listening(client, Last_Event_ID="3") as ear:
+        assert [each["id"] for each in await ear.events(1)] == [4], (
+            "whoever saw the last that was dropped missed nothing"
+        )
+
+
+@pytest.mark.contract("K10")
+async def test_the_reader_rests_while_nobody_follows(app: Ferryman) -> None:
+    reader = Reader(app.database, app.doorbell, topics=("ready",))
+    first = reader.follow(Choice("default"))
+    await first.begin(10)
+    assert reader._running is not None
+    running = reader._running
+    first.leave()
+    reader._rung.set()
+    await asyncio.wait_for(running, 10)
+    await app.tasks.create("greet", name="unheard")
+    second = reader.follow(Choice("default"))
+    try:
+        await second.begin(10)
+        made = await app.tasks.create("greet", name="x")
+        assert [event.subject for event in await second.next(10)] == [made.id]
+    finally:
+        await reader.close()

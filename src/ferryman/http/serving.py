@@ -68,7 +68,6 @@ async def serving(
         # Streams and long requests end by themselves; what is short is answered, within the grace period.
         made.state.closing.set()
         web.should_exit = True
-        await made.state.live.close()
         await asyncio.gather(running, return_exceptions=True)
         bound.close()
 

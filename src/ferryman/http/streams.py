@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ferryman.kernel import telemetry
-from ferryman.kernel.follow import within
 
 log = logging.getLogger("ferryman.http")
 
@@ -36,7 +34,7 @@ class Stream(Response):
     media_type = MEDIA_TYPE
 
     def __init__(
-        self, tell: Tell, *, rouse: Callable[[], None], left: Callable[[], None], closing: asyncio.Event
+        self, tell: Tell, *, rouse: Callable[[], None], left: Callable[[], Awaitable[None]], closing: asyncio.Event
     ) -> None:
         """Send what `tell` gives; `rouse` lets it return early, and `left` is called at the end in any case."""
         super().__init__(None, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
@@ -65,8 +63,8 @@ class Stream(Response):
             log.info("a stream was cut: its client does not read")
         finally:
             watching.cancel()
-            self._left()
             telemetry.streaming(-1)
+            await self._left()
 
 
 async def _watch(receive: Receive, closing: asyncio.Event, over: asyncio.Event, rouse: Callable[[], None]) -> None:
@@ -109,24 +107,26 @@ def beat(id: object = None) -> bytes:
     return b": beat\n\n" if id is None else b": beat\nid: %s\n\n" % str(id).encode()
 
 
-def told(source: AsyncIterator[bytes], *, closing: asyncio.Event) -> Stream:
-    """Stream what an iterator gives, until it ends."""
-    coming: list[asyncio.Task[Any]] = []
+def told(source: AsyncGenerator[bytes, None], *, closing: asyncio.Event) -> Stream:
+    """Stream what a generator gives, until it ends; it is closed when nobody listens any more."""
+    coming: asyncio.Task[bytes | None] | None = None
     roused = asyncio.Event()
 
     async def tell(seconds: float) -> bytes | None:
-        if not coming:
-            coming.append(asyncio.ensure_future(anext(source, None)))
-        rousing = asyncio.ensure_future(within(roused, seconds))
-        await asyncio.wait([coming[0], rousing], return_when=asyncio.FIRST_COMPLETED)
+        nonlocal coming
+        coming = coming or asyncio.ensure_future(anext(source, None))
+        rousing = asyncio.ensure_future(roused.wait())
+        await asyncio.wait([coming, rousing], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         rousing.cancel()
-        if not coming[0].done():
-            return beat()
-        part: bytes | None = coming.pop().result()
+        if not coming.done():
+            return b"" if roused.is_set() else beat()
+        part, coming = coming.result(), None
         return part
 
-    def left() -> None:
-        for each in coming:
-            each.cancel()
+    async def left() -> None:
+        if coming is not None:
+            coming.cancel()
+            await asyncio.gather(coming, return_exceptions=True)
+        await source.aclose()
 
     return Stream(tell, rouse=roused.set, left=left, closing=closing)

@@ -26,6 +26,7 @@ from ferryman.kernel import db
 END = db.load("ferryman.kernel", "events/end")
 TAKE = db.load("ferryman.kernel", "events/take")
 BEGIN = db.load("ferryman.kernel", "events/begin")
+OLDEST = db.load("ferryman.kernel", "events/oldest")
 MARK = db.load("ferryman.kernel", "events/mark")
 CLOSED = db.load("ferryman.kernel", "events/closed")
 PAGE = db.load("ferryman.kernel", "events/page")
@@ -133,6 +134,14 @@ async def latest(tx: db.Tx) -> Place:
     end = await db.one(tx, END, name=None)
     assert end is not None
     return Place(end["end_id"])
+
+
+async def oldest(tx: db.Tx) -> int | None:
+    """Return the first event that is kept; None while there is none."""
+    row = await db.one(tx, OLDEST)
+    assert row is not None
+    found: int | None = row["id"]
+    return found
 
 
 async def mark(tx: db.Tx) -> Mark:

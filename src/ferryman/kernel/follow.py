@@ -6,6 +6,9 @@ a follower that begins further back reads that part for itself, in pages, and jo
 
 What waits for a follower is bounded. One that falls behind is cut: it has `position`, the event after which it can come again.
 A follower that wants little is moved along with the reader, so that it need not look through the same part of the log twice.
+One that comes again from before what the log keeps is told of the gap.
+
+The reader goes on only while somebody follows.
 """
 
 from __future__ import annotations
@@ -53,6 +56,13 @@ class Choice(NamedTuple):
         )
 
 
+class Gap(NamedTuple):
+    """Events that are not kept any more: the first and the last number that a follower missed."""
+
+    first: int
+    last: int
+
+
 class Reader:
     """The one who reads the log for all followers of a process."""
 
@@ -73,9 +83,12 @@ class Reader:
         """Follow the log after an event, or from now on."""
         if self._closed:
             raise errors.NotOpen()
+        begin = after if after is not None or self._place is None else self._place.last_id
+        follower = Follower(self, choice, begin)
+        self.followers.add(follower)
         if self._running is None:
             self._running = asyncio.get_running_loop().create_task(self._run())
-        return Follower(self, choice, after if after is not None or self._place is None else self._place.last_id)
+        return follower
 
     async def opened(self, seconds: float) -> bool:
         """Wait until the place of this reader is known."""
@@ -102,11 +115,19 @@ class Reader:
             found = await events.between(tx, after, upto, tenant=choice.tenant, limit=PAGE)
         return [each for each in found if choice.takes(each)], found[-1].id if len(found) == PAGE else upto
 
+    async def gap(self, after: int, upto: int) -> Gap | None:
+        """Return what is not kept any more of a part of the log that this reader has passed."""
+        async with self._db.session() as tx:
+            oldest = await events.oldest(tx)
+        missed = Gap(after + 1, upto if oldest is None else min(oldest - 1, upto))
+        # Days are dropped whole, the oldest first: whoever finds something at its place, or before, has missed nothing.
+        return missed if missed.last >= missed.first else None
+
     async def _run(self) -> None:
         hushes = [self._doorbell.listen(topic, lambda _hints: self._rung.set()) for topic in self._topics]
         failures = 0
         try:
-            while True:
+            while self.followers:
                 try:
                     await (self._look() if self._opened.is_set() else self._open())
                     failures = 0
@@ -118,6 +139,8 @@ class Reader:
         finally:
             for hush in hushes:
                 hush()
+        self._place, self._running = None, None
+        self._opened.clear()
 
     async def _open(self) -> None:
         """Begin at the end, when all who wrote before have ended."""
@@ -165,6 +188,8 @@ class Follower:
         self._after = after
         self._joint: int | None = None  # from there on it hears what the reader reads
         self._heard = 0
+        self._resumed = after is not None and after > 0
+        self._gap: Gap | None = None
         self._waiting: deque[Event] = deque()
         self._roused = asyncio.Event()
         self.over = False
@@ -180,7 +205,8 @@ class Follower:
 
     def hear(self, found: Sequence[Event], upto: int) -> None:
         """Take what the reader has read, and how far it is; too much, and this one is cut."""
-        assert self._joint is not None
+        if self._joint is None:
+            return  # still further back
         joint, takes = self._joint, self._choice.takes
         wanted = [each for each in found if each.id > joint and takes(each)]
         if len(self._waiting) + len(wanted) > WAITING_MAX:
@@ -200,18 +226,30 @@ class Follower:
     async def next(self, seconds: float) -> Sequence[Event]:
         """Return what is new, or nothing after so many seconds; after the end (`over`) nothing comes any more."""
         until = time.monotonic() + seconds
-        if self._after is None or self._joint is None:
-            if not await self._reader.opened(seconds):
-                return ()
-            self._after = self._reader.begin if self._after is None else self._after
-        while self._joint is None or self._after < self._joint:
+        if not await self.begin(seconds):
+            return ()
+        assert self._after is not None
+        while not self.over and (self._joint is None or self._after < self._joint):
             found = await self._catch_up(self._after)
-            if found or time.monotonic() > until:
+            if found or self._gap is not None or time.monotonic() > until:
                 return found
         if not self._waiting and not self.over:
             await within(self._roused, seconds)
         self._roused.clear()
         return self._take()
+
+    async def begin(self, seconds: float) -> bool:
+        """Wait until it is known where this one begins: what happens from then on is heard."""
+        if self._joint is None:
+            if not await self._reader.opened(seconds):
+                return False
+            self._after = self._reader.begin if self._after is None else self._after
+        return True
+
+    def missed(self) -> Gap | None:
+        """Return what was not kept until this one came again for it; told once, before what follows it."""
+        gap, self._gap = self._gap, None
+        return gap
 
     def _take(self) -> Sequence[Event]:
         taken = [self._waiting.popleft() for _ in range(min(PAGE, len(self._waiting)))]
@@ -227,7 +265,10 @@ class Follower:
         if self._joint is None and upto - after <= WAITING_MAX:
             # No await since the reader's place was read: what it reads from now on is heard.
             self._joint = max(after, upto)
-            self._reader.followers.add(self)
+        if self._resumed:
+            self._resumed = False
+            self._gap = await self._reader.gap(after, self._joint or upto)
+            after = after if self._gap is None else self._gap.last
         found, self._after = (
             ((), upto) if upto <= after else await self._reader.read(self._choice, after, self._joint or upto)
         )

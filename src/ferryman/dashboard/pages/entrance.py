@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import Form, Request, Response
-from starlette.responses import RedirectResponse, StreamingResponse
+from starlette.responses import RedirectResponse
 
 from ferryman.dashboard.page import THEMES, asset, back, pages, render
+from ferryman.http import streams
 from ferryman.http.callers import Reading
 from ferryman.http.routes.session import local
 
@@ -25,11 +26,9 @@ async def login(request: Request, to: str = "/", failed: str = "") -> Response:
 @router.get("/live")
 async def live(request: Request, visit: Reading) -> Response:
     """Tell what changes, as it changes."""
-    hub = request.app.state.live
-    hub.room()
-    return StreamingResponse(
-        hub.stream(visit.tenant), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
-    )
+    state = request.app.state
+    state.live.room()
+    return streams.told(state.live.stream(visit.doors.log), closing=state.closing)
 
 
 @router.post("/theme")

@@ -19,7 +19,7 @@ from ferryman.http.callers import Reading
 from ferryman.http.streams import MEDIA_TYPE, Stream, beat, frame
 from ferryman.kernel import errors
 from ferryman.kernel.events import Event
-from ferryman.kernel.follow import Follower
+from ferryman.kernel.follow import Follower, Gap
 
 router = APIRouter(prefix="/events", tags=["events"])
 
@@ -78,7 +78,11 @@ async def stream(
         str | None, Header(alias="Last-Event-ID", description="The last event that was seen; wins over `after`.")
     ] = None,
 ) -> Response:
-    """Follow what happens as server-sent events, from now on or after an event; reconnect with Last-Event-ID."""
+    """Follow what happens as server-sent events, from now on or after an event; reconnect with Last-Event-ID.
+
+    Whoever comes again after more than the log is kept is told first: an event `gap` with the numbers `from` and `to` between
+    which events are missing.
+    """
     follower = visit.doors.log.follow(after=_resumed(resume, after), kinds=kind, subject=subject)
     return following(follower, request)
 
@@ -99,11 +103,21 @@ def following(follower: Follower, request: Request) -> Stream:
 
     async def tell(seconds: float) -> bytes | None:
         found = await follower.next(seconds)
+        if (gap := follower.missed()) is not None:
+            return missing(gap) + b"".join(map(told, found))
         if found:
             return b"".join(map(told, found))
         return None if follower.over else beat(follower.position)
 
-    return Stream(tell, rouse=follower.rouse, left=follower.leave, closing=request.app.state.closing)
+    async def left() -> None:
+        follower.leave()
+
+    return Stream(tell, rouse=follower.rouse, left=left, closing=request.app.state.closing)
+
+
+def missing(gap: Gap) -> bytes:
+    """Write that events were dropped before somebody came again for them."""
+    return frame(orjson.dumps({"from": gap.first, "to": gap.last}), id=gap.last, event="gap")
 
 
 @lru_cache(maxsize=4096)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from datetime import datetime
 from operator import itemgetter
 from typing import Annotated, Any
@@ -320,7 +320,7 @@ async def progress_stream(visit: Reading, task_id: str, request: Request) -> Res
     """Follow how far a task is, as server-sent events, until it has ended."""
     found = await visit.doors.tasks.record(task_id)
 
-    async def parts() -> AsyncIterator[bytes]:
+    async def parts() -> AsyncGenerator[bytes, None]:
         async for word in visit.doors.tasks.watch(found.id):
             yield frame(orjson.dumps(word._asdict()), event="progress")
 

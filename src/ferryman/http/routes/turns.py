@@ -8,14 +8,13 @@ from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import APIRouter, Request, Response
-from fastapi.responses import StreamingResponse
 from pydantic import Field
 
 from ferryman.agents.model import StepRecord, TurnRecord
 from ferryman.agents.states import TurnStatus
 from ferryman.agents.work.profiles import Budget
 from ferryman.app.agents import Agents
-from ferryman.http import speech
+from ferryman.http import speech, streams
 from ferryman.http.answers import LIMIT, Asked, Limit, Page, Shape, also, page
 from ferryman.http.bodies import RepeatKey, asks, takes
 from ferryman.http.callers import Reading, Writing
@@ -239,14 +238,14 @@ def _step(step: StepRecord) -> dict[str, Any]:
 
 @router.get(
     "/turns/{turn_id}/stream",
-    response_class=StreamingResponse,
-    responses={200: {"content": {speech.MEDIA_TYPE: {"schema": {"type": "string"}}}}},
+    response_class=Response,
+    responses={200: {"content": {streams.MEDIA_TYPE: {"schema": {"type": "string"}}}}},
     summary="Listen to a turn",
 )
-async def stream(visit: Reading, turn_id: UUID, request: Request) -> StreamingResponse:
+async def stream(visit: Reading, turn_id: UUID, request: Request) -> Response:
     """Follow what a turn streams from now on: events `text` with a JSON string, and at last `end` with its status."""
     await visit.doors.agents.turn(turn_id)
-    return speech.answer(speech.turn(visit.doors.agents, turn_id), closing=request.app.state.closing)
+    return streams.told(speech.turn(visit.doors.agents, turn_id), closing=request.app.state.closing)
 
 
 @router.post(

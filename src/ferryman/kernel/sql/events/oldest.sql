@@ -1,0 +1,3 @@
+-- Where the log begins, since days of it were dropped.
+select min(event.id) as id
+from ferryman.events as event
