@@ -1,6 +1,7 @@
 """The dashboard over plain HTTP: who is let in, what pages allow a browser, and the stream of changes."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 
 import aiohttp
@@ -15,7 +16,7 @@ from ferryman.http.serving import serving
 from ferryman.kernel import errors
 from tests.http.conftest import Client
 
-PAGES = ("/", "/tasks", "/schedules", "/queues", "/workers", "/watchdog", "/log", "/docs", "/search?q=a")
+PAGES = ("/", "/tasks", "/schedules", "/queues", "/workers", "/watchdog", "/tenants", "/log", "/docs", "/search?q=a")
 
 
 class Door:
@@ -159,3 +160,59 @@ async def _word(stream: aiohttp.ClientResponse) -> tuple[str, str]:
             name, _, value = (await stream.content.readline()).decode().strip().partition(": ")
             told[name] = value
         return told["event"], told["data"]
+
+
+@pytest.mark.contract("S5", "S6", "K12")
+async def test_an_operator_chooses_whose_work_is_shown_and_stays_who_they_are(
+    app: Ferryman, door: Door, guarded: tuple[aiohttp.ClientSession, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    session, url = guarded
+    theirs = await app.of("other").tasks.create("greet", name="theirs")
+    mine = await app.tasks.create("greet", name="mine")
+    door.caller_now = Caller("ops", "default", frozenset({Scope.ADMIN}), operator=True, csrf="word")
+
+    async def read(path: str) -> str:
+        async with session.get(url + path) as answer:
+            return await answer.text()
+
+    async def choose(tenant: str, csrf: str = "word") -> aiohttp.ClientResponse:
+        form = {"tenant": tenant, "csrf": csrf, "back": "/tasks"}
+        return await session.post(f"{url}/tenants", data=form)
+
+    assert "data-away" not in await read("/tasks")
+    assert 'value="other"' in await read("/tenants"), "who had something happen is offered"
+    async with await choose("other", csrf="wrong") as refused:
+        assert refused.url.path == "/tasks"
+        assert str(mine.id) in await refused.text(), "nothing was changed by a page of another site"
+    async with await choose("other") as chosen:
+        text = await chosen.text()
+        assert (str(chosen.url), str(theirs.id) in text, str(mine.id) in text) == (f"{url}/tasks", True, False)
+        assert '<header class="bar" data-away>' in text
+        assert "· other · Ferryman</title>" in text
+    with caplog.at_level("INFO", logger="ferryman.http.access"):
+        await session.post(f"{url}/tasks/{theirs.id}/cancel", data={"csrf": "word"})
+    assert (await app.of("other").tasks.record(theirs.id)).state == "cancelled"
+    told = [each.__dict__["http"] for each in caplog.records if each.name == "ferryman.http.access"]
+    assert ("POST", "ops", "other") in [(each["method"], each["caller"], each["tenant"]) for each in told]
+
+    door.caller_now = Caller("reader", "default", frozenset({Scope.READ}), csrf="word")
+    assert str(theirs.id) not in await read("/tasks"), "the cookie counts for operators alone"
+    async with await choose("other") as refused:
+        assert "needs a token for all of them" in await refused.text()
+    door.caller_now = Caller("ops", "default", frozenset({Scope.ADMIN}), operator=True)
+    async with session.get(f"{url}/v1/tasks") as answer:
+        assert [each["id"] for each in (await answer.json())["items"]] == [str(mine.id)], "a token names it by header"
+
+
+@pytest.mark.contract("S5")
+async def test_a_tenant_that_cannot_be_one_is_refused_and_a_spoiled_cookie_counts_for_nothing(
+    app: Ferryman, client: Client
+) -> None:
+    page = await client.get("/tenants")
+    [csrf] = set(re.findall(r'name="csrf" value="([0-9a-f]+)"', page.json))
+    form = {"tenant": "no tenant", "csrf": csrf, "back": "/tenants"}
+    async with client.session.post(f"{client.url}/tenants", data=form, allow_redirects=False) as answer:
+        assert "tenant%3A%20expected" in answer.headers["Set-Cookie"]
+        assert "ferryman_tenant" not in answer.headers["Set-Cookie"]
+    spoiled = await client.get("/tasks", Cookie="ferryman_tenant=no%20tenant")
+    assert (spoiled.status, "data-away" in spoiled.json) == (200, False)

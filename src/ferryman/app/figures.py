@@ -29,10 +29,12 @@ _MOVED = db.load("ferryman.app", "figures/moved")
 _LIVE = db.load("ferryman.app", "figures/live")
 _END = db.load("ferryman.app", "figures/end")
 _PAUSED = db.load("ferryman.app", "figures/paused")
+_TENANTS = db.load("ferryman.app", "figures/tenants")
 
 EVERY = 1.0
 SPAN = timedelta(minutes=10)
 BACKLOG = 100_000  # how far the first look goes back in the log
+TENANTS_REACH, TENANTS_MAX = 20_000, 200
 ALARMS_EVERY = 5.0
 PATIENCE = 0.05
 FAILING_LEAST = 5
@@ -126,6 +128,13 @@ class Counting:
     async def of(self, tenant: str) -> Figures:
         """Return the figures of a tenant, a second old at most if looking is quick."""
         return _figures(await self._looks.get(), tenant)
+
+    async def tenants(self) -> Sequence[str]:
+        """Name tenants of whom there is something to see, so many at most: for operators. There may be others."""
+        with spoken():
+            async with self._db.session() as tx:
+                rows = await db.many(tx, _TENANTS, reach=TENANTS_REACH, limit=TENANTS_MAX)
+        return [row["tenant"] for row in rows]
 
     async def alarms(self, *, patience: float = PATIENCE) -> Sequence[Reading]:
         """Return what somebody should do something about, of all tenants: for operators.

@@ -53,6 +53,7 @@ NAVIGATION: Sequence[Group] = (
         [
             Place("Workers", "/workers", "w", operator=True),
             Place("Watchdog", "/watchdog", "d", operator=True),
+            Place("Tenants", "/tenants", "n", operator=True),
             Place("Log", "/log", "l"),
             Place("API", "/docs", "p"),
         ],

@@ -25,6 +25,7 @@ from ferryman.dashboard.pages import (
     search,
     task,
     tasks,
+    tenants,
     turns,
     webhooks,
 )
@@ -39,6 +40,7 @@ PAGES: Sequence[APIRouter] = (
     schedules.router,
     queues.router,
     operations.router,
+    tenants.router,
     search.router,
     reference.router,
     agents.router,
@@ -63,7 +65,7 @@ class Files(StaticFiles):
 
 def attach(web: FastAPI) -> None:
     """Serve the dashboard from a server that has an app and a guard."""
-    web.state.live = Live(web.state.ferryman)
+    web.state.live = Live()
     web.state.shelf = Shelf()
     web.mount("/static", Files(packages=[("ferryman.dashboard", "static")]), name="static")
     for router in PAGES:

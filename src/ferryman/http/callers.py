@@ -1,8 +1,11 @@
 """Who asks, and what they may: each request has a caller, and each route says which scope it needs (S6).
 
 A caller belongs to one tenant, and reaches the doors of that tenant alone; an operator may name another tenant with each
-request. The scope of a route stands in the OpenAPI document as `x-scope`, so that tests can try every route with too
-little. Who asks is found out once, before anything else is done for a request (see `defence`); here it is only judged.
+request. Whoever looks at pages names it once: their browser keeps it in a cookie, which counts for operators alone and says
+nothing of who asks.
+
+The scope of a route stands in the OpenAPI document as `x-scope`, so that tests can try every route with too little. Who asks
+is found out once, before anything else is done for a request (see `defence`); here it is only judged.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from ferryman.http import forgery, journal
 from ferryman.kernel import errors, ids
 
 TENANT_HEADER = "Ferryman-Tenant"
+TENANT_COOKIE = "ferryman_tenant"
 FOUND = journal.CALLER
 
 
@@ -66,6 +70,11 @@ class Visit:
         """Whose work it is about."""
         return self.doors.tenant
 
+    @property
+    def away(self) -> bool:
+        """Whether that is another tenant than the caller's own."""
+        return self.tenant != self.caller.tenant
+
 
 def needs(scope: Scope, *, operator: bool = False) -> Callable[[Request], Any]:
     """Return the dependency of a route that needs a scope, or an operator beside it."""
@@ -90,6 +99,8 @@ def needs(scope: Scope, *, operator: bool = False) -> Callable[[Request], Any]:
 
 def _tenant(request: Request, caller: Caller) -> str:
     named = request.headers.get(TENANT_HEADER)
+    if named is None and caller.operator and caller.csrf:
+        return _looked_at(request) or caller.tenant
     if named is None or named == caller.tenant:
         return caller.tenant
     if not caller.operator:
@@ -97,8 +108,18 @@ def _tenant(request: Request, caller: Caller) -> str:
     return ids.check_name(named, "tenant")
 
 
+def _looked_at(request: Request) -> str | None:
+    """Return the tenant that a browser keeps; a cookie that names none counts for nothing, or no page could mend it."""
+    named = request.cookies.get(TENANT_COOKIE)
+    try:
+        return None if named is None else ids.check_name(named, "tenant")
+    except errors.FerrymanError:
+        return None
+
+
 Reading = Annotated[Visit, Depends(needs(Scope.READ))]
 Writing = Annotated[Visit, Depends(needs(Scope.WRITE))]
 Working = Annotated[Visit, Depends(needs(Scope.WORKER))]
 Ruling = Annotated[Visit, Depends(needs(Scope.ADMIN))]
+Overseeing = Annotated[Visit, Depends(needs(Scope.READ, operator=True))]
 Operating = Annotated[Visit, Depends(needs(Scope.ADMIN, operator=True))]

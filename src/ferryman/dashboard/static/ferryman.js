@@ -169,7 +169,8 @@ document.addEventListener("submit", async (event) => {
   const button = event.submitter;
   // By its attributes: a field named action or method would hide the form's own.
   const to = button?.getAttribute("formaction") ?? form.getAttribute("action");
-  if (form.getAttribute("method") !== "post" || to === "/login" || to === "/logout") return;
+  // What changes the frame too loads the page anew.
+  if (form.getAttribute("method") !== "post" || ["/login", "/logout", "/tenants"].includes(to)) return;
   event.preventDefault();
   if (form.hasAttribute("data-theme-form")) return theme(form, button);
   const question = button?.dataset.ask ?? form.dataset.ask;
