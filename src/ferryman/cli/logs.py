@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 Form = Literal["json", "text"]
+REQUESTS = "ferryman.http.access"
 
 # What every record has; whatever else is there was given as `extra`.
 _USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
@@ -33,23 +34,38 @@ def hush() -> None:
 
 
 def _formatter(form: Form) -> logging.Formatter:
+    plain = JsonLines() if form == "json" else TextLines()
     try:
         import structlog
     except ImportError:
-        return JsonLines() if form == "json" else TextLines()
+        return plain
     renderer: Any = (
         structlog.processors.JSONRenderer()
         if form == "json"
         else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
     )
     stamp = structlog.processors.TimeStamper(fmt="iso", utc=True)
-    return structlog.stdlib.ProcessorFormatter(
+    rendered = structlog.stdlib.ProcessorFormatter(
         foreign_pre_chain=[
             structlog.stdlib.add_log_level, structlog.stdlib.add_logger_name, structlog.stdlib.ExtraAdder(), stamp,
             structlog.processors.format_exc_info,
         ],
         processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
     )  # fmt: skip
+    return Lines(rendered, plain)
+
+
+class Lines(logging.Formatter):
+    """Lines of requests, which are very many, written by the short way, and all others as they are rendered."""
+
+    def __init__(self, rendered: logging.Formatter, plain: logging.Formatter) -> None:
+        super().__init__()
+        self._rendered = rendered
+        self._plain = plain
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Write the record."""
+        return (self._plain if record.name == REQUESTS else self._rendered).format(record)
 
 
 def _extra(record: logging.LogRecord) -> dict[str, Any]:
@@ -83,5 +99,5 @@ class TextLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Write the record with its extras."""
         extra = "".join(f" {name}={value}" for name, value in _extra(record).items())
-        line = f"{_stamp(record)} {record.levelname.lower():7} {record.name}: {record.getMessage()}{extra}"
+        line = f"{_stamp(record)} [{record.levelname.lower():9}] {record.getMessage()} [{record.name}]{extra}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line

@@ -25,8 +25,13 @@ class Answer(Response):
     media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
-        """Write it as JSON; times and ids as text."""
-        return orjson.dumps(content, default=plain, option=orjson.OPT_UTC_Z)
+        """Write it as JSON."""
+        return written(content)
+
+
+def written(content: Any) -> bytes:
+    """Return JSON; times and ids are text."""
+    return orjson.dumps(content, default=plain, option=orjson.OPT_UTC_Z)
 
 
 class Shape(BaseModel):

@@ -20,14 +20,13 @@ KEY_HEADER = "Idempotency-Key"
 
 async def read(request: Request) -> dict[str, Any]:
     """Return the object that a body holds."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != JSON and not kind.endswith("+json"):
-        raise errors.MediaUnknown(f"Expected {JSON}, got {kind or 'no Content-Type'}.")
+    kind = request.headers.get("content-type", "")
+    if kind != JSON:
+        kind = kind.partition(";")[0].strip().lower()
+        if kind != JSON and not kind.endswith("+json"):
+            raise errors.MediaUnknown(f"Expected {JSON}, got {kind or 'no Content-Type'}.")
     raw = await request.body()
-    text = payload.check_text(
-        raw, limit=request.app.state.ferryman.settings.http.body_limit, error=errors.RequestInvalid
-    )
-    value = payload.decode(text, error=errors.RequestInvalid)
+    value = payload.parse(raw, limit=request.app.state.ferryman.settings.http.body_limit, error=errors.RequestInvalid)
     if not isinstance(value, dict):
         raise errors.RequestInvalid("Expected an object.", field="body")
     return value

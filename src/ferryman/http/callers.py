@@ -110,7 +110,7 @@ def _tenant(request: Request, caller: Caller) -> str:
 
 def _looked_at(request: Request) -> str | None:
     """Return the tenant that a browser keeps; a cookie that names none counts for nothing, or no page could mend it."""
-    named = request.cookies.get(TENANT_COOKIE)
+    named = request.cookies.get(TENANT_COOKIE) if "cookie" in request.headers else None
     try:
         return None if named is None else ids.check_name(named, "tenant")
     except errors.FerrymanError:

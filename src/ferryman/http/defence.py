@@ -11,11 +11,11 @@ It is plain ASGI around the whole application, so that it also holds for what th
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterable
 from typing import Final
 from urllib.parse import quote
 
-from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -23,6 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ferryman.http import problems
 from ferryman.http.callers import FOUND, Caller, Guard
 from ferryman.http.doorkeeper import address
+from ferryman.http.head import Call
 from ferryman.http.rates import Open, Rates
 from ferryman.kernel import errors, telemetry
 from ferryman.kernel.settings import Http
@@ -57,6 +58,8 @@ HEADERS: Final[tuple[tuple[bytes, bytes], ...]] = (
 )
 _NAMES: Final = frozenset(name for name, _ in HEADERS)
 _STREAM: Final = b"text/event-stream"
+_LINES: Final = re.compile(rb"[\r\n\0]")
+NOT_KEPT: Final = (b"cache-control", b"no-store")
 
 
 class Defence:
@@ -70,7 +73,7 @@ class Defence:
         self._rates = Rates(rate=settings.rate, burst=settings.burst)
         self.streams = Open(most=settings.streams, each=settings.streams_of_one)
         self.body_limit = settings.body_limit
-        self._seconds = settings.request_time.total_seconds()
+        self.seconds = settings.request_time.total_seconds()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -79,7 +82,7 @@ class Defence:
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008, "reason": "There are no websockets here."})
         else:
-            await Exchange(self, scope, receive, send).run(self._app, self._seconds)
+            await Exchange(self, scope, receive, send).run(self._app)
 
     async def let_in(self, request: HTTPConnection) -> Caller | None:
         """Return who asks, or None where anybody may; refuse whatever should go no further."""
@@ -135,19 +138,19 @@ class Exchange:
         self._scope = scope
         self._receive = receive
         self._send = send
-        self._request = HTTPConnection(scope)
+        self._request = Call(scope, receive)
         self._read = 0
         self._refusal: errors.FerrymanError | None = None
         self._began = False
         self._over = False
         self._stream: str | None = None
         self._looking: asyncio.Task[None] | None = None
-        self._timer = asyncio.timeout(None)
+        self._timer = asyncio.timeout(defence.seconds)
 
-    async def run(self, app: ASGIApp, seconds: float) -> None:
+    async def run(self, app: ASGIApp) -> None:
         """Let the application answer, within its time."""
         try:
-            async with asyncio.timeout(seconds) as self._timer:
+            async with self._timer:
                 await self._answer(app)
         except TimeoutError:
             if not self._timer.expired():
@@ -172,7 +175,7 @@ class Exchange:
             await app(self._scope, self._take, self._give)
 
     def _check_length(self) -> None:
-        length = Headers(scope=self._scope).get("content-length", "")
+        length = self._request.headers.get("content-length", "")
         if length.isdigit() and (len(length) > 18 or int(length) > self._defence.body_limit):
             raise self._too_large()
 
@@ -182,7 +185,7 @@ class Exchange:
 
     def _to_login(self) -> Response | None:
         """Send a person's browser to the page where one signs in; a program is told what is wrong."""
-        headers = Headers(scope=self._scope)
+        headers = self._request.headers
         if "text/html" not in headers.get("accept", "") or "ferryman-part" in headers:
             return None
         here = self._scope["path"] + (f"?{query.decode('latin-1')}" if (query := self._scope["query_string"]) else "")
@@ -212,11 +215,11 @@ class Exchange:
 
     async def _begin(self, message: Message) -> None:
         self._began = True
-        headers = message.get("headers", [])
-        if any(b"\r" in value or b"\n" in value or b"\0" in value for _, value in headers):
+        headers, streams = defended(message.get("headers", []))
+        if headers is None:
             log.error("a header of an answer had more than one line", extra={"path": self._scope["path"]})
             self._refusal = errors.FerrymanError("This is our fault; the server's log says more.")
-        elif self._refusal is None and self._streams(message):
+        elif self._refusal is None and streams:
             self._begin_stream()
         if self._refusal is not None:
             # However the application took it: this is what is told.
@@ -224,13 +227,7 @@ class Exchange:
             await self._reply(problems.problem(refusal, instance=self._scope["path"]))
             self._end()
             return
-        await self._send({**message, "headers": defended(headers)})
-
-    @staticmethod
-    def _streams(message: Message) -> bool:
-        return any(
-            name.lower() == b"content-type" and value.startswith(_STREAM) for name, value in message.get("headers", [])
-        )
+        await self._send({**message, "headers": headers})
 
     def _begin_stream(self) -> None:
         key = caller.key if (caller := self._scope.get(FOUND)) is not None else address(self._request)
@@ -266,9 +263,23 @@ class Exchange:
             await self._reply(problems.problem(errors.RequestTimedOut(), instance=self._scope["path"]))
 
 
-def defended(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """Return the headers of an answer with those that defend it; kept is nothing, unless the answer says otherwise."""
-    kept = [(name, value) for name, value in headers if name.lower() not in _NAMES]
-    if all(name.lower() != b"cache-control" for name, _ in kept):
-        kept.append((b"cache-control", b"no-store"))
-    return [*kept, *HEADERS]
+def defended(headers: Iterable[tuple[bytes, bytes]]) -> tuple[list[tuple[bytes, bytes]] | None, bool]:
+    """Return the headers of an answer with those that defend it, and whether it is a stream.
+
+    Kept is nothing, unless the answer says otherwise. A header of more than one line is somebody else's: none then.
+    """
+    made, streams, kept = list(HEADERS), False, False
+    for name, value in headers:
+        if _LINES.search(value):
+            return None, False
+        lower = name.lower()
+        if lower in _NAMES:
+            continue
+        if lower == b"content-type":
+            streams = value.startswith(_STREAM)
+        elif lower == b"cache-control":
+            kept = True
+        made.append((lower, value))
+    if not kept:
+        made.append(NOT_KEPT)
+    return made, streams

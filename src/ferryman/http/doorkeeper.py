@@ -12,6 +12,7 @@ no doors.
 from __future__ import annotations
 
 import secrets
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import Final
 
@@ -67,7 +68,7 @@ class Doorkeeper:
         if token is not None:
             self._slow_down(request, token)
             return self._called(request, await self._known.token(token))
-        secret = request.cookies.get(COOKIE)
+        secret = request.cookies.get(COOKIE) if "cookie" in request.headers else None
         if secret:
             self._slow_down(request, secret)
             grant = await self._known.session(secret)
@@ -118,6 +119,7 @@ def address(request: HTTPConnection) -> str:
     return f"from {client[0] if client else 'here'}"
 
 
+@lru_cache(maxsize=64)
 def is_local(host: str) -> bool:
     """Say whether a Host header names this machine."""
     name = host.strip().lower()

@@ -86,4 +86,6 @@ def _note(scope: MutableMapping[str, Any], status: int, seconds: float, tracepar
     }
     if traceparent is not None:
         told["trace"] = traceparent[3:35]
-    log.info("%s %s %s", scope["method"], told["path"], status, extra={"http": told})
+    # Not by log.info, which looks for the line of code that it was called from; that is this one.
+    said = (scope["method"], told["path"], status)
+    log.handle(log.makeRecord(log.name, logging.INFO, __file__, 0, "%s %s %s", said, None, extra={"http": told}))

@@ -10,13 +10,12 @@ from __future__ import annotations
 from typing import Final
 
 from fastapi import FastAPI
-from starlette.requests import Request
-from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ferryman.access.model import Scope as Scopes
-from ferryman.http import bodies, problems
+from ferryman.http import answers, bodies, problems
 from ferryman.http.callers import needs
+from ferryman.http.head import Call
 from ferryman.http.routes import tasks
 
 PATH: Final = "/v1/tasks"
@@ -35,19 +34,28 @@ class Quick:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or pass it on."""
-        if scope["type"] != "http" or scope["path"] != PATH or scope["method"] != "POST":
+        if scope["path"] != PATH or scope["type"] != "http" or scope["method"] != "POST":
             await self._app(scope, receive, send)
             return
         scope["app"], scope["route"] = self._web, _route
-        response = await _answer(Request(scope, receive))
-        await response(scope, receive, send)
+        request = Call(scope, receive)
+        try:
+            made = await _create(request)
+        except Exception as error:  # noqa: BLE001 - told as the framework's handlers tell it
+            await problems.told(request, error)(scope, receive, send)
+            return
+        body = answers.written(made.told)
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"content-length", b"%d" % len(body)),
+            (b"location", made.where.encode()),
+        ]
+        await send({"type": "http.response.start", "status": made.status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
 
 
-async def _answer(request: Request) -> Response:
-    try:
-        visit = await _enter(request)
-        asked = await bodies.read(request)
-        key = bodies.check_key(request.headers.get(bodies.KEY_HEADER))
-        return await tasks.created(visit, bodies.with_key(asked, key))
-    except Exception as error:  # noqa: BLE001 - told as the framework's handlers tell it
-        return problems.told(request, error)
+async def _create(request: Call) -> tasks.Born:
+    visit = await _enter(request)
+    asked = await bodies.read(request)
+    key = bodies.check_key(request.headers.get(bodies.KEY_HEADER))
+    return await tasks.born(visit, bodies.with_key(asked, key))

@@ -11,7 +11,7 @@ from fastapi import APIRouter, FastAPI
 from fastapi.dependencies.models import Dependant
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ferryman.app.ferryman import Ferryman
 from ferryman.dashboard import site
@@ -74,12 +74,17 @@ ANYWHERE: Sequence[APIRouter] = (health.router, session.router)
 class Web(FastAPI):
     """The framework's application, behind its defence, and with its journal."""
 
-    def build_middleware_stack(self) -> ASGIApp:
-        """Put the defence before everything, the framework's own answers included."""
-        state = self.state
-        settings = state.ferryman.settings.http
-        way = Quick(super().build_middleware_stack(), web=self)
-        return Journal(Defence(way, guard=state.guard, settings=settings))
+    entrance: ASGIApp
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request; the defence stands before everything, the framework's own answers included."""
+        await self.entrance(scope, receive, send)
+
+    def close_in(self) -> None:
+        """Stand behind the defence from now on."""
+        way = Quick(super().__call__, web=self)
+        settings = self.state.ferryman.settings.http
+        self.entrance = Journal(Defence(way, guard=self.state.guard, settings=settings))
 
 
 def make(app: Ferryman, *, guard: Guard | None = None) -> FastAPI:
@@ -93,6 +98,7 @@ def make(app: Ferryman, *, guard: Guard | None = None) -> FastAPI:
     web.state.guard = guard or Doorkeeper(app, here=True)
     web.state.wrongs = web.state.guard.wrongs if isinstance(web.state.guard, Doorkeeper) else Wrongs()
     problems.install(web)
+    web.close_in()
     for router in ROUTERS:
         web.include_router(router, prefix=PREFIX)
     for router in ANYWHERE:

@@ -62,6 +62,15 @@ def check_text(raw: str | bytes, *, limit: int = LIMIT, error: culprit.Refusal =
 
     A key given twice is allowed; PostgreSQL keeps the last, as JSON readers do.
     """
+    return _checked(raw, limit, error)[0].decode()
+
+
+def parse(raw: str | bytes, *, limit: int = LIMIT, error: culprit.Refusal = errors.TaskInvalidPayload) -> Any:
+    """Return the value of JSON text that came from outside, if it can be stored."""
+    return _checked(raw, limit, error)[1]
+
+
+def _checked(raw: str | bytes, limit: int, error: culprit.Refusal) -> tuple[bytes, Any]:
     try:
         text = raw.encode() if isinstance(raw, str) else raw
     except UnicodeEncodeError as cause:
@@ -75,7 +84,7 @@ def check_text(raw: str | bytes, *, limit: int = LIMIT, error: culprit.Refusal =
         raise error(f"The value is nested deeper than {culprit.DEPTH} levels.", path="$")
     if _long_number(text) or b"\\u0000" in text:
         culprit.seek(_read(text), error)
-    return text.decode()
+    return text, value
 
 
 def decode(text: str | bytes, *, error: culprit.Refusal = errors.TaskInvalidPayload) -> Any:

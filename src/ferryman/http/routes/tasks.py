@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from datetime import datetime
 from operator import itemgetter
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 from uuid import UUID
 
 import orjson
@@ -192,19 +192,35 @@ async def create(visit: Writing, asked: Body, key: RepeatKey) -> Response:
 
     With schedule_type cron, daily or every it makes a schedule, as POST /v1/schedules does, and `task` tells of that.
     """
-    return await created(visit, with_key(asked, key))
+    made = await born(visit, with_key(asked, key))
+    return Answer(made.told, status_code=made.status, headers={"Location": made.where})
 
 
-async def created(visit: Visit, asked: dict[str, Any]) -> Response:
-    """Do what a request in the form of the source asks for, and answer in that form."""
+class Born(NamedTuple):
+    """What a create came to: whether it was there before, where it is, and what is told of it."""
+
+    hit: bool
+    where: str
+    task: dict[str, Any]
+
+    @property
+    def status(self) -> int:
+        """The status of the answer."""
+        return 200 if self.hit else 201
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """The answer."""
+        return {"idempotent_hit": self.hit, "task": self.task}
+
+
+async def born(visit: Visit, asked: dict[str, Any]) -> Born:
+    """Do what a request in the form of the source asks for."""
     if recurring(asked):
-        schedule = await visit.doors.schedules.accept(asked)
-        hit, where, task = schedule.idempotent_hit, f"/v1/schedules/{schedule.id}", schedule.schedule.as_task_json()
-    else:
-        made = await visit.doors.tasks.accept(asked)
-        hit, where, task = made.idempotent_hit, f"/v1/tasks/{made.id}", shown(made.task)
-    answer = {"idempotent_hit": hit, "task": task}
-    return Answer(answer, status_code=200 if hit else 201, headers={"Location": where})
+        made = await visit.doors.schedules.accept(asked)
+        return Born(made.idempotent_hit, f"/v1/schedules/{made.id}", made.schedule.as_task_json())
+    task = await visit.doors.tasks.accept(asked)
+    return Born(task.idempotent_hit, f"/v1/tasks/{task.id}", shown(task.task))
 
 
 @router.post("/bulk", status_code=201, response_model=CreatedMany, openapi_extra=takes(NewTasks))
