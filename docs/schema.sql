@@ -882,6 +882,7 @@ CREATE FUNCTION ferryman.living(topic text, name text) RETURNS TABLE(boot_id uui
     select worker.boot_id, living.name is null or coalesce(worker.settings -> living.topic ? living.name, true)
     from ferryman.workers as worker
     where worker.seen_until >= ferryman.clock()
+      and worker.tenant is null
 $$;
 
 CREATE FUNCTION ferryman.make_day(day date) RETURNS void
@@ -1147,7 +1148,8 @@ CREATE FUNCTION ferryman.reasons_commands(id uuid) RETURNS TABLE(code text, says
     join ferryman.tasks as part on part.id = owed.id
     where part.rank is not null
       and not exists (select from ferryman.workers as worker
-                      where worker.seen_until >= ferryman.clock() and part.queue = any(worker.queues) and part.name = any(worker.handlers))
+                      where worker.seen_until >= ferryman.clock() and coalesce(worker.tenant, part.tenant) = part.tenant
+                        and part.queue = any(worker.queues) and part.name = any(worker.handlers))
 $$;
 
 CREATE FUNCTION ferryman.reasons_commands_ends(id uuid) RETURNS TABLE(code text, says text, until timestamp with time zone, about jsonb)
@@ -1490,6 +1492,7 @@ CREATE FUNCTION ferryman.reasons_tasks_workers(id uuid) RETURNS TABLE(code text,
                    and (task.callback is null or coalesce(worker.settings -> 'callbacks' ? task.callback, true)) as takes
         from task, ferryman.workers as worker
         where worker.seen_until >= ferryman.clock()
+          and coalesce(worker.tenant, task.tenant) = task.tenant
     ),
     seen as materialized (
         select count(*) as alive, count(*) filter (where serves) as serve, count(*) filter (where knows) as know,

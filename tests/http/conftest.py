@@ -9,6 +9,7 @@ import pytest
 
 from ferryman import Context, Ferryman
 from ferryman.http.serving import serving
+from tests.http import refusals
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class Client:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         async with self.session.request(method, self.url + path, json=body, headers=named) as answer:
             json = await answer.json(content_type=None) if "json" in answer.content_type else await answer.text()
+            refusals.check(method, path, answer.status, json)
             return Reply(answer.status, answer.headers, json)
 
     async def get(self, path: str, **headers: str) -> Reply:

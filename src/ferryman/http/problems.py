@@ -97,8 +97,13 @@ STATUS: Mapping[type[errors.FerrymanError], int] = {
 
 
 def status(error: errors.FerrymanError) -> int:
-    """Return the status of an error, or of the nearest class above it that has one."""
-    return next((STATUS[each] for each in type(error).__mro__ if each in STATUS), 500)
+    """Return the status of an error."""
+    return status_of(type(error))
+
+
+def status_of(kind: type[errors.FerrymanError]) -> int:
+    """Return the status of a kind of errors, or of the nearest class above it that has one."""
+    return next((STATUS[each] for each in kind.__mro__ if each in STATUS), 500)
 
 
 def problem(error: errors.FerrymanError, *, instance: str) -> Response:

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ferryman.app.ferryman import Ferryman
 from ferryman.dashboard import site
-from ferryman.http import problems
+from ferryman.http import problems, refusals
 from ferryman.http.answers import Problem
 from ferryman.http.callers import Guard
 from ferryman.http.defence import Defence
@@ -109,7 +109,7 @@ def make(app: Ferryman, *, guard: Guard | None = None) -> FastAPI:
 
 
 def document(web: FastAPI) -> dict[str, Any]:
-    """Return the OpenAPI document, with the scope that each operation needs."""
+    """Return the OpenAPI document, with the scope that each operation needs and the codes that it may refuse with."""
     if web.openapi_schema is None:
         made = get_openapi(title=web.title, version=web.version, openapi_version="3.1.0", routes=web.routes)
         made.setdefault("components", {})["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
@@ -120,6 +120,7 @@ def document(web: FastAPI) -> dict[str, Any]:
                 if isinstance(route, APIRoute) and route.include_in_schema:
                     _say_scope(made["paths"][prefix + route.path_format], route)
         _say_problems(made)
+        refusals.declare(made["paths"])
         web.openapi_schema = made
     return web.openapi_schema
 

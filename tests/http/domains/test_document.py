@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 
 from ferryman import Ferryman
+from ferryman.http import problems, refusals
+from ferryman.kernel import errors
 from tests.http.domains.fleet import document
 
 TAGS = {"agents", "turns", "cards", "batches", "commands", "ingest", "webhooks", "relays"}
@@ -58,3 +60,33 @@ def test_who_reads_may_not_write_and_secrets_are_for_those_who_rule(app: Ferryma
         ruled = secret or for_all or path.endswith("/rewind")
         expected = "admin" if ruled else "read" if method == "GET" else "write"
         assert (operation["x-scope"], operation["x-operator"]) == (expected, for_all), name
+
+
+# Refused before an operation is found, by the program's own command line, or in the course of the work and not at the door.
+ELSEWHERE = {
+    errors.RouteUnknown,
+    errors.MethodRefused,
+    errors.UsageInvalid,
+    errors.TaskWaitTooLong,
+    errors.CapabilityUnknown,
+}
+
+
+@pytest.mark.contract("K20", "S4")
+def test_every_code_with_a_status_is_declared_by_an_operation_and_nothing_is_declared_for_none(app: Ferryman) -> None:
+    paths = document(app)["paths"]
+    told = {
+        code
+        for path in paths.values()
+        for each in path.values()
+        for codes in each["x-problems"].values()
+        for code in codes
+    }
+    kept = {each.code for each in problems.STATUS if each not in ELSEWHERE and each is not errors.InvalidTransition}
+    assert kept - told == set()
+    assert set(refusals.RAISED) <= {f"{method.upper()} {path}" for path, found in paths.items() for method in found}
+    named = {each["name"] for path in paths.values() for told in path.values() for each in told.get("parameters", ())}
+    assert set(refusals.NAMED) <= named
+    create = paths["/v1/tasks"]["post"]["x-problems"]
+    assert "TASK_DUPLICATE" in create["409"]
+    assert create["401"] == ["UNAUTHENTICATED"]

@@ -39,6 +39,7 @@ class Operation:
     parameters: tuple[Field, ...]
     body: tuple[Field, ...]
     answers: tuple[tuple[str, str], ...]
+    problems: tuple[tuple[str, str], ...]
 
     @property
     def anchor(self) -> str:
@@ -69,8 +70,11 @@ def operations(document: Mapping[str, Any]) -> Iterator[Operation]:
                     parameters=tuple(_parameter(document, each) for each in told.get("parameters", ())),
                     body=tuple(_body(document, told)),
                     answers=tuple(
-                        (status, answer.get("description", "")) for status, answer in told["responses"].items()
+                        (status, answer.get("description", ""))
+                        for status, answer in told["responses"].items()
+                        if status != "default"
                     ),
+                    problems=tuple((status, ", ".join(codes)) for status, codes in told["x-problems"].items()),
                 )
 
 
