@@ -2,7 +2,9 @@
 
     python -m bench.http                        # creates: about half a minute
     python -m bench.http --work streams         # 1,000 idle streams: the server's memory
-    python -m bench.http --work list            # pages of a list of a million tasks
+    python -m bench.http --work list            # pages of a list of a million tasks, by the Python door
+    python -m bench.http --work pages           # the dashboard's pages over a million tasks, as a browser asks for them
+    python -m bench.http --work empty,http      # a create beside an empty answer of the same kind of server
 
 The server is one process and its client another. On a busy machine rates say little: the processor time that the server used
 for a create stands beside that of a process which creates through the Python door.
@@ -20,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -33,8 +35,25 @@ from ferryman import Ferryman
 IN_FLIGHT, CREATES, BULK = 50, 20_000, 100
 STREAMS = 1000
 ROWS, PAGES = 1_000_000, 200
+VIEWS = 30
 BODY = json.dumps({"name": "nothing", "payload": {"number": 1}}).encode()
 
+EMPTY = """
+import asyncio, socket, uvicorn, uvloop
+
+async def answer(scope, receive, send):
+    await receive()
+    await send({"type": "http.response.start", "status": 201, "headers": [(b"content-length", b"2")]})
+    await send({"type": "http.response.body", "body": b"{}"})
+
+async def serve():
+    bound = socket.create_server(("127.0.0.1", 0), backlog=2048)
+    print(bound.getsockname()[1], flush=True)
+    config = uvicorn.Config(answer, log_config=None, access_log=False, lifespan="off", server_header=False)
+    await uvicorn.Server(config).serve([bound])
+
+asyncio.Runner(loop_factory=uvloop.new_event_loop).run(serve())
+"""
 FILL = """
 insert into ferryman.tasks (id, state, name, payload, due_at, ends_at, created_at, updated_at, timeout_ms, max_retries,
     finished_at, started_at, epoch, tenant, queue, last_error_code, last_error_reason)
@@ -103,11 +122,7 @@ async def _creates(port: int, count: int, *, path: str = "/v1/tasks", body: byte
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         for _ in left:
             writer.write(asked)
-            answer = await reader.readuntil(b"\r\n\r\n")
-            if not answer.startswith(b"HTTP/1.1 201"):
-                raise RuntimeError(answer.decode())
-            length = int(answer.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
-            await reader.readexactly(length)
+            await _answer(reader, b"201")
         writer.close()
 
     await asyncio.gather(*(one() for _ in range(IN_FLIGHT)))
@@ -139,15 +154,66 @@ async def streams(url: str, count: int) -> dict[str, float]:
         }  # fmt: skip
 
 
+async def _fill(app: Ferryman, count: int) -> None:
+    async with app.database.session() as tx:
+        # Without triggers: the guard lets nothing be born at its end.
+        await tx.execute("set session_replication_role = replica")
+        await tx.execute(FILL.replace("%s", str(count)))
+        await tx.execute("reset session_replication_role")
+        await tx.execute("vacuum analyze ferryman.tasks")
+
+
 async def pages(url: str, count: int) -> dict[str, float]:
+    """Ask for pages of the dashboard, one after the other, over a million tasks."""
+    async with Ferryman(url) as app:
+        await _fill(app, count)
+    asked = {
+        "overview": "/", "tasks": "/tasks", "failed": "/tasks?state=failed", "handler": "/tasks?name=name7",
+        "queue": "/tasks?queue=queue3", "queues": "/queues", "schedules": "/schedules", "log": "/log",
+        "JSON": "/v1/tasks?limit=50",
+    }  # fmt: skip
+    figures = {}
+    with serving(url) as (port, _):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for name, path in asked.items():
+            took = []
+            for _ in range(VIEWS + 1):
+                began = time.perf_counter()
+                writer.write(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode())
+                await _answer(reader, b"200")
+                took.append((time.perf_counter() - began) * 1000)
+            # The first is left out: templates are read for it.
+            figures[f"{name} p50"] = statistics.median(took[1:])
+            figures[f"{name} p95"] = statistics.quantiles(took[1:], n=20)[-1]
+        writer.close()
+    return figures
+
+
+async def _answer(reader: asyncio.StreamReader, status: bytes) -> None:
+    head = await reader.readuntil(b"\r\n\r\n")
+    if not head.startswith(b"HTTP/1.1 " + status):
+        raise RuntimeError(head.decode())
+    await reader.readexactly(int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]))
+
+
+async def empty(_url: str, count: int) -> dict[str, float]:
+    """Ask a server of the same kind that answers with nothing, and does nothing."""
+    with running([sys.executable, "-c", EMPTY]) as (line, process):
+        port = int(line)
+        await _creates(port, count // 4)
+        used = sum(process.cpu_times()[:2])
+        began = time.perf_counter()
+        await _creates(port, count)
+        return {
+            "per_second": count / (time.perf_counter() - began),
+            "cpu_us": (sum(process.cpu_times()[:2]) - used) / count * 1e6,
+        }
+
+
+async def lists(url: str, count: int) -> dict[str, float]:
     """Read pages of a list of a million tasks."""
     async with Ferryman(url) as app:
-        async with app.database.session() as tx:
-            # Without triggers: the guard lets nothing be born at its end.
-            await tx.execute("set session_replication_role = replica")
-            await tx.execute(FILL.replace("%s", str(count)))
-            await tx.execute("reset session_replication_role")
-            await tx.execute("analyze ferryman.tasks")
+        await _fill(app, count)
         figures = {}
         asked: dict[str, dict[str, object]] = {
             "all": {}, "name": {"name": "name7"}, "queue": {"queue": "queue3"}, "failed": {"state": "failed"},
@@ -170,14 +236,20 @@ def serving(url: str) -> Iterator[tuple[int, psutil.Process]]:
     command = [sys.executable, "-m", "ferryman.cli", "server", "--port", "0", "--json", "--database-url", url]
     environ = {**os.environ, "FERRYMAN_HTTP__RATE": "1000000", "FERRYMAN_HTTP__BURST": "1000000"}
     environ |= {"FERRYMAN_HTTP__STREAMS_OF_ONE": "100000"}
-    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environ)
+    with running(command, **environ) as (line, process):
+        yield int(json.loads(line)["url"].rpartition(":")[2]), process
+
+
+@contextmanager
+def running(command: Sequence[str], **environ: str) -> Iterator[tuple[bytes, psutil.Process]]:
+    """Run a server until the block ends; give its first line."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environ or None)
     try:
-        assert running.stdout is not None
-        port = int(json.loads(running.stdout.readline())["url"].rpartition(":")[2])
-        yield port, psutil.Process(running.pid)
+        assert process.stdout is not None
+        yield process.stdout.readline(), psutil.Process(process.pid)
     finally:
-        running.terminate()
-        running.wait(30)
+        process.terminate()
+        process.wait(30)
 
 
 WORK = {
@@ -185,7 +257,9 @@ WORK = {
     "http": (http, CREATES),
     "bulk": (bulk, CREATES),
     "streams": (streams, STREAMS),
-    "list": (pages, ROWS),
+    "empty": (empty, CREATES),
+    "list": (lists, ROWS),
+    "pages": (pages, ROWS),
 }
 
 
@@ -211,7 +285,19 @@ def main() -> None:
             command = [sys.executable, "-m", "bench.http", *more, "--one", name, server.url(name)]
             told = subprocess.run(command, check=True, stdout=subprocess.PIPE, env=os.environ)
             figures = json.loads(told.stdout)
-            print(name, "  ".join(f"{figure} {value:,.2f}" for figure, value in figures.items()), flush=True)
+            print(table(figures) if name == "pages" else line(name, figures), flush=True)
+
+
+def line(name: str, figures: Mapping[str, float]) -> str:
+    """Return the figures of a workload in a line."""
+    return f"{name} " + "  ".join(f"{figure} {value:,.2f}" for figure, value in figures.items())
+
+
+def table(figures: Mapping[str, float]) -> str:
+    """Return the times of pages as a table, with how busy the machine was."""
+    names = list(dict.fromkeys(each.rpartition(" ")[0] for each in figures))
+    rows = [f"| {name} | {figures[f'{name} p50']:,.1f} | {figures[f'{name} p95']:,.1f} |" for name in names]
+    return "\n".join(["| page | p50 ms | p95 ms |", "|---|---|---|", *rows, f"load {os.getloadavg()[0]:.1f}"])
 
 
 if __name__ == "__main__":

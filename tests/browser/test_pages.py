@@ -14,7 +14,7 @@ pytestmark = pytest.mark.xdist_group("browser")
 PAGES = (
     "/", "/tasks", "/tasks?state=failed", "/tasks?name=nobody", "/tasks/{order}", "/tasks/{broken}", "/tasks/{report}",
     "/tasks/{unknown}", "/schedules", "/schedules/{ticking}", "/schedules/{resting}", "/queues", "/queues/images", "/workers",
-    "/watchdog", "/log", "/docs", "/search?q=mail", "/login",
+    "/watchdog", "/tenants", "/log", "/docs", "/search?q=mail", "/login",
 )  # fmt: skip
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from ferryman.kernel.events import Event
 from ferryman.tasks.rules.envelope import data
@@ -16,6 +17,7 @@ JUST_NOW = 1.0
 SHOWN_MAX = 200_000
 BRIEF = 160
 NOTHING = "\N{EN DASH}"
+_PART = re.compile(r"[^.:_-]*[.:_-]|[^.:_-]+")
 
 
 def now() -> datetime:
@@ -122,6 +124,19 @@ def words(value: str) -> str:
     return value.replace("_", " ")
 
 
+def parted(name: str) -> Markup:
+    """Return a name that may be broken after its parts, where a line is too short for it."""
+    return Markup("<wbr>").join(escape(part) for part in _PART.findall(name))
+
+
+def ticked(value: str) -> Markup:
+    """Return a sentence of our own whose `words` in ticks are code."""
+    parts = value.split("`")
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if n % 2 else escape(part) for n, part in enumerate(parts)
+    )
+
+
 def happened(event: Event) -> str:
     """Return what an event tells, in a few words."""
     if event.from_state:
@@ -138,5 +153,5 @@ def happened(event: Event) -> str:
 FILTERS: Mapping[str, Callable[..., Any]] = {
     "when": when, "exact": exact, "clock": clock, "took": length, "brief": brief,
     "number": number, "short": short, "pretty": pretty, "plain": plain,
-    "words": words, "happened": happened,
+    "words": words, "happened": happened, "ticked": ticked, "parted": parted,
 }  # fmt: skip

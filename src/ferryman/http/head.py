@@ -7,11 +7,11 @@ all of them each time, and makes a new view of them for each that asks; that cos
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cached_property
 from typing import Any, Final
 
 from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
+from starlette.types import Receive, Scope
 
 HEAD: Final = "ferryman.head"
 
@@ -45,13 +45,18 @@ class Head(Headers):
 class Call(Request):
     """A request whose head is read once, however many ask."""
 
-    @cached_property
-    def headers(self) -> Head:  # type: ignore[override] # the framework's is a property too, made anew for each request
-        """The headers, which the scope keeps. It does not keep the request: what holds itself is left to the collector."""
-        found: Head | None = self.scope.get(HEAD)
+    def __init__(self, scope: Scope, receive: Receive) -> None:
+        """Read the head, or find it in the scope, which does not keep the request: a circle is left to the collector."""
+        super().__init__(scope, receive)
+        found: Head | None = scope.get(HEAD)
         if found is None:
-            found = self.scope[HEAD] = Head(self.scope["headers"])
-        return found
+            found = scope[HEAD] = Head(scope["headers"])
+        self._found = found
+
+    @property
+    def headers(self) -> Head:
+        """The headers."""
+        return self._found
 
     async def body(self) -> bytes:
         """Read the body; most come in one piece."""
