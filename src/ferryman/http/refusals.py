@@ -17,7 +17,7 @@ from ferryman.relays.states import WEBHOOK
 from ferryman.tasks.states import SCHEDULE
 
 # A kind of errors; or a lifecycle, whose refusal of a move has a code of its own.
-Refusal = type[errors.FerrymanError] | Machine
+Refusal = type[errors.FerrymanError] | Machine[Any]
 Errors = Sequence[Refusal]
 
 ANYBODY: Final[Errors] = (
