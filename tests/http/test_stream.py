@@ -99,8 +99,7 @@ async def test_a_row_that_commits_late_is_not_skipped(
 ) -> None:
     late, quick = [await app.tasks.create("greet", name=name) for name in ("late", "quick")]
     if began == "before":
-        app.log.follow()  # so that the reader is open when the writer begins
-        await app.log.follow().next(10)
+        await app.log.follow().begin(10)  # so that the reader is open when the writer begins
     writer = await asyncpg.connect(database_url)
     try:
         transaction = writer.transaction()
@@ -133,7 +132,8 @@ async def test_all_followers_share_one_reader_and_a_slow_one_is_cut(
     reader = Reader(app.database, app.doorbell, topics=("ready", "cancel"))
     many = [reader.follow(Choice("default")) for _ in range(50)]
     for each in many:
-        await each.next(0.2)
+        await each.begin(10)
+        await each.next(0)  # near enough to hear what the reader reads
     slow = many[0]
     seen: list[int] = []
     try:
