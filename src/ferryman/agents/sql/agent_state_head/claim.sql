@@ -149,7 +149,17 @@ select held.active_agent_turn_id as id, held.turn_epoch as epoch, held.tenant, h
        held.budget_id, held.parent_step_id, held.callback, held.callback_ref, held.traceparent, held.started_at,
        held.turn_deadline,
        extract(epoch from held.turn_deadline - clock.now)::float8 as seconds_left,
-       record.payload, record.source_agent_id, record.source_turn_id, seen.tenants, seen.last
+       record.payload, record.source_agent_id, record.source_turn_id, answered.results, seen.tenants, seen.last
 -- One row at least: how many tenants were asked, and which came last, also if nothing of theirs was taken.
 from clock, (select count(*)::integer as tenants, (array_agg(tenants.tenant order by tenants.nth desc))[1] as last from tenants) as seen
 left join (held join ferryman.agent_inbox as record on record.id = held.active_inbox_id) on true
+-- A turn that goes on is given what it waited for; those of its calls that were answered before, only a replay reads.
+left join lateral (
+    select json_agg(json_build_array(waited.agent_turn_id, waited.tool_call_id, waited.tool_name, waited.nth, waited.wait_status,
+                                     waited.turn_epoch, waited.after_execution, waited.tool_result_card_id, card.content::text)
+                    order by waited.created_at, waited.tool_call_id) as results
+    from ferryman.turn_waiting_tools as waited
+    join ferryman.cards as card on card.id = waited.tool_result_card_id
+    where waited.agent_turn_id = held.active_agent_turn_id
+      and waited.turn_epoch = held.turn_epoch - 1
+) as answered on true
