@@ -11,6 +11,7 @@ from pydantic import Field
 
 from ferryman.agents.model import AgentRecord, Answer, Rejected
 from ferryman.agents.states import HeadState
+from ferryman.app.refusals import refusal
 from ferryman.http.answers import LIMIT, Asked, Limit, Page, Shape, also, page
 from ferryman.http.bodies import asks, takes
 from ferryman.http.callers import Reading, Writing
@@ -127,7 +128,7 @@ async def wakeup(
     """Ring for an agent, so that its workers look at once; nothing is lost without it."""
     answer = await visit.doors.agents.wakeup(agent_id, dispatch_next=asked.dispatch_next)
     if isinstance(answer, Rejected):
-        raise errors.AgentNotFound(answer.reason, agent_id=agent_id)
+        raise refusal(answer, agent_id=agent_id)
     return {"status": answer.status, **_turn(answer)}
 
 
