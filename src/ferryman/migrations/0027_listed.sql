@@ -1,4 +1,6 @@
 -- ferryman: no-transaction
+-- squawk-ignore-file ban-concurrent-index-creation-in-transaction
+-- Each of these statements stands alone.
 -- Results are born consumed: the statement that brings one does all there is to do with it.
 create or replace trigger agent_inbox_status_births
 before insert on ferryman.agent_inbox

@@ -101,8 +101,8 @@ async def create(visit: Writing, asked: Annotated[NewAgent, asks(NewAgent)], res
 @router.get("", response_model=Page[Agent], summary="List agents")
 async def list_page(
     visit: Reading,
-    profile: Annotated[Name | None, Query(description="Of this profile only.")] = None,
-    status: Annotated[HeadState | None, Query(description="Doing this only.")] = None,
+    profile: Annotated[Name | None, Query(description="Of this profile only: found by walking.")] = None,
+    status: Annotated[HeadState | None, Query(description="Doing this only: found by walking.")] = None,
     after: Annotated[str, Query(description="Go on after this id: `next` of the page before.", max_length=200)] = "",
     limit: Limit = LIMIT,
 ) -> dict[str, Any]:
