@@ -311,6 +311,16 @@ async def test_a_merged_message_goes_along_with_the_turn_that_waits_and_ends_wit
     assert await house.broken() == []
 
 
+@pytest.mark.contract("A20", "A13")
+async def test_a_turn_that_somebody_waits_for_is_not_merged_into_anothers(house: House) -> None:
+    await house.agent(when_busy="merge")
+    await house.enqueue()
+    leader, follower = await house.enqueue(), await house.enqueue()
+    asked = await house.enqueue(callback="delegate", callback_ref="default/boss/call-1")
+
+    assert [(await house.turn(turn)).merged_into for turn in (follower, asked)] == [leader, None]
+
+
 @pytest.mark.contract("A20", "A5")
 async def test_what_was_merged_into_a_canceled_turn_is_canceled_with_it(house: House) -> None:
     await house.agent(when_busy="merge")
