@@ -7,6 +7,7 @@ which are locked last: an order of locks that is turned round anywhere shows as 
 import os
 import random
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from itertools import combinations_with_replacement
@@ -340,8 +341,8 @@ async def set_merging(db: Database) -> Scene:
         waiting = [rules.suspension_of(each, asked, owner=HOLDER) for each, asked in zip(taken, waits, strict=True)]
         await outcomes.settle(tx, waiting, ASKED, owner=HOLDER, after=Aftermath())
         line = Order(tenant=TENANT, agent_id=busy, turn=ids.new_id(), instruction="in line")
-        owed = {"callback": rules.DELEGATE, "callback_ref": reference(TENANT, boss, f"{boss}-turn")}
-        more = Order(tenant=TENANT, agent_id=busy, turn=ids.new_id(), instruction="more", **owed)
+        ref = reference(TENANT, boss, f"{boss}-turn")
+        more = replace(line, turn=ids.new_id(), callback=rules.DELEGATE, callback_ref=ref)
         await intake.enqueue(tx, [line, more], ASKED, after=Aftermath())
     return Scene([taken[0], taken[1]._replace(id=line.turn)], calls, [])
 
