@@ -116,8 +116,8 @@ async def claim(
 
 
 def _taken(row: Row) -> Taken:
-    *columns, results, _tenants, _last = row[:]  # in the order of the columns
-    return Taken(*columns, [] if results is None else [_answered(each) for each in payload.decode(results)])
+    taken, results = Taken(*row[:-3]), row["results"]  # in the order of the columns
+    return taken if results is None else taken._replace(results=[_answered(each) for each in payload.decode(results)])
 
 
 def _answered(columns: Sequence[Any]) -> CallRecord:
