@@ -208,6 +208,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ("agents/retention/forget", "where reservation.tenant = turn.tenant"): _OF_ONE_TENANT,
     ("agents/retention/forget", "where head.tenant = turn.tenant"): "a box belongs to one tenant; said for the index",
     ("agents/retention/forget", "and head.status = 'idle'"): "a turn that is active is another turn of its agent",
+    ("agents/agent_inbox/stops", "where message.archived_at is null"): "names the index of what is not archived",
     ("agents/agent_inbox/open", "order by message.created_at, message.id"): _SORTED,
     ("batches/pmo_batch_tasks/counts", "limit (select 1000000)"): _LOOKUP,
     ("ingest/ingest_slice/of", "order by slice.slice_no"): _SORTED,
