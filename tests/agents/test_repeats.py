@@ -1,5 +1,6 @@
 """A turn's key: the same request again is the same turn, and another one under it is a conflict that names the fields (K11)."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -8,8 +9,9 @@ import pytest
 from ferryman import Ferryman
 from ferryman.agents import intake
 from ferryman.agents.model import Accepted, Answer, NewAgent, Order, Rejected
-from ferryman.agents.store import cards
+from ferryman.agents.store import cards, inbox
 from ferryman.kernel import errors, ids
+from ferryman.kernel.db import many
 from tests.agents.house import TENANT, House
 
 ASKED = Order(
@@ -132,6 +134,10 @@ async def test_at_the_door_a_refusal_has_its_own_error(database_url: str) -> Non
         sent = await app.agents.send("ann", "go", result_fields=["title"])
         again = await app.agents.send("ann", "go", turn=sent.id, result_fields=["title"])
         assert (again.id, again.idempotent_hit) == (sent.id, True)
+        asked = {"place": 1, "tenant": "default", "turn": str(sent.id), "instruction": "go"}
+        async with app.database.session() as tx:
+            met = await many(tx, inbox._MET, orders=json.dumps([asked]))
+        assert [row["place"] for row in met] == [1]  # by its instruction alone, though it was given another card
         with pytest.raises(errors.TurnDuplicate) as differs:
             await app.agents.send("ann", "come", turn=sent.id)
         with pytest.raises(errors.AgentNotFound) as unknown:
