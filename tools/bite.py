@@ -141,8 +141,13 @@ TESTS: dict[str, list[str]] = {
         "tests/sql/test_events_places.py",
         "tests/sql/test_events_partitions.py",
     ],
-    "agents/retention": ["tests/agents/test_retention.py", "tests/batches/test_retention.py"],
+    "agents/retention": [
+        "tests/agents/test_forgetting.py",
+        "tests/agents/test_retention.py",
+        "tests/batches/test_retention.py",
+    ],
     "agents/agent_state_head/claim": [
+        "tests/agents/test_claims.py",
         "tests/agents/test_guards.py",
         "tests/agents/test_fairness.py",
         "tests/agents/test_life.py",
@@ -199,6 +204,11 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ("batches/retention/walk", "order by page.id"): _IN_ORDER,
     ("ingest/retention/walk", "order by page.id"): _IN_ORDER,
     ("agents/retention/walk", "order by old.stretch, old.id"): _IN_ORDER,
+    ("agents/retention/walk", "order by message.id"): _SORTED,
+    ("agents/retention/walk", "limit :span"): "said twice: for each stretch, and for the page",
+    ("agents/retention/walk", "order by part.stretch, part.id"): _SORTED,
+    ("agents/retention/walk", "where exists (select from old)"): "only spares a look for nobody",
+    ("agents/retention/walk", "limit 1"): "a key names one row; said so that it is looked up by it",
     (
         "batches/retention/forget",
         "and batch.finished_at is not null",
@@ -211,6 +221,30 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ("agents/retention/forget", "where head.tenant = turn.tenant"): "a box belongs to one tenant; said for the index",
     ("agents/retention/forget", "and head.status = 'idle'"): "a turn that is active is another turn of its agent",
     ("agents/agent_inbox/met", "limit (select 1000000)"): _LOOKUP,
+    ("agents/agent_state_head/claim", "order by head.tenant"): _SORTED,
+    (
+        "agents/agent_state_head/claim",
+        "where beyond.nth < :room",
+    ): "only spares looks; the room cuts off what is too much",
+    (
+        "agents/agent_state_head/claim",
+        "where up_to.nth < :room",
+    ): "only spares looks; the room cuts off what is too much",
+    ("agents/agent_state_head/claim", "order by round.lap, round.nth"): "numbered in this order already",
+    (
+        "agents/agent_state_head/claim",
+        "and head.ready_at > '-infinity'",
+    ): "names the index (tests/agents/test_plans.py)",
+    ("agents/agent_state_head/claim", "order by head.ready_at"): _SORTED,
+    (
+        "agents/agent_state_head/claim",
+        "and message.status = 'pending'",
+    ): "a statement writes a row once, here by chance the right way; said so that it is not by chance",
+    (
+        "agents/agent_state_head/claim",
+        "and picked.status = 'running'",
+    ): "a statement writes a row once, here by chance the right way; said so that it is not by chance",
+    ("agents/agent_state_head/claim", "order by waited.created_at, waited.tool_call_id) as results"): _SORTED,
     ("agents/agent_inbox/stops", "where message.archived_at is null"): "names the index of what is not archived",
     ("agents/agent_inbox/open", "order by message.created_at, message.id"): _SORTED,
     ("batches/pmo_batch_tasks/counts", "limit (select 1000000)"): _LOOKUP,

@@ -81,7 +81,6 @@ started as (
     from clock, picked
     where head.id = picked.id
       and head.status in ('dispatched', 'suspended')
-      and head.status = picked.status
     returning head.tenant, head.agent_id, head.active_inbox_id, head.active_agent_turn_id, head.turn_epoch,
               head.turn_deadline, head.active_channel_id, head.started_at, head.context_box_id, head.output_box_id,
               head.active_recursion_depth, head.profile, head.traceparent, head.budget_id, head.parent_step_id,
@@ -92,7 +91,6 @@ taken_over as (
     set updated_at = clock.now, ready_at = null, lease_owner = :owner, leased_until = clock.now + :lease::interval
     from clock, picked
     where head.id = picked.id
-      and head.status = 'running'
       and picked.status = 'running'
     returning head.tenant, head.agent_id, head.active_inbox_id, head.active_agent_turn_id, head.turn_epoch,
               head.turn_deadline, head.active_channel_id, head.started_at, head.context_box_id, head.output_box_id,
@@ -116,16 +114,14 @@ again as (
     update ferryman.agent_inbox as message
     set processed_at = clock.now, look_at = clock.now + :look_after::interval
     from clock, held
-    where held.was <> 'dispatched'
-      and message.id = held.active_inbox_id
+    where message.id = held.active_inbox_id
       and message.status = 'processing'
 ),
 applied as (
     update ferryman.turn_waiting_tools as waited
     set wait_status = 'applied', applied_at = clock.now
     from clock, held
-    where held.was = 'suspended'
-      and waited.agent_turn_id = held.active_agent_turn_id
+    where waited.agent_turn_id = held.active_agent_turn_id
       and waited.wait_status = 'received'
 ),
 ledger as (
@@ -133,8 +129,7 @@ ledger as (
     set status = 'processing', attempt_count = result.attempt_count + 1, updated_at = clock.now, lease_owner = :owner,
         lease_expires_at = clock.now + :ledger_lease::interval
     from clock, held
-    where held.was <> 'dispatched'
-      and result.agent_turn_id = held.active_agent_turn_id
+    where result.agent_turn_id = held.active_agent_turn_id
       and result.status = 'pending'
 ),
 told as (
