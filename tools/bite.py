@@ -155,6 +155,7 @@ TESTS: dict[str, list[str]] = {
     ],
     "agents/agent_inbox/met": ["tests/agents/test_repeats.py"],
     "agents/turn_waiting_tools/receive": [
+        "tests/agents/test_results.py",
         "tests/agents/test_life.py",
         "tests/agents/test_watch.py",
         "tests/agents/test_round_trips.py",
@@ -220,6 +221,15 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ("agents/retention/forget", "where reservation.tenant = turn.tenant"): _OF_ONE_TENANT,
     ("agents/retention/forget", "where head.tenant = turn.tenant"): "a box belongs to one tenant; said for the index",
     ("agents/retention/forget", "and head.status = 'idle'"): "a turn that is active is another turn of its agent",
+    ("agents/turn_waiting_tools/receive", "limit (select 1000000)"): _LOOKUP,
+    (
+        "agents/turn_waiting_tools/receive",
+        "order by fresh.tenant, fresh.tool_call_id, fresh.id",
+    ): "stored in this order a moment before; said for the day when it is not",
+    (
+        "agents/turn_waiting_tools/receive",
+        "and head.status = 'suspended'",
+    ): "the epoch says it too: it grows when a turn goes on",
     ("agents/agent_inbox/met", "limit (select 1000000)"): _LOOKUP,
     ("agents/agent_state_head/claim", "order by head.tenant"): _SORTED,
     (
