@@ -51,8 +51,8 @@ async def set_scene(house: House) -> dict[str, Taken]:
     """Let there be a turn for every reason to be claimed, and for every reason not to be; answer with those to be claimed."""
     await house.begin("run")  # in somebody's hands
     running = {name: await suspended(house, name, f"{name}-2", f"{name}-1") for name in ("bob", "cas", "dan", "hal")}
-    for call in ("dan-1", "dan-2"):
-        await house.report(call)
+    for answered in ("dan-1", "dan-2"):
+        await house.report(answered)
     [running["dan"]] = await house.claim()
     async with house.db.transaction() as tx:
         await heads.release(tx, [running["dan"].id], [running["dan"].epoch], owner=OWNER)
