@@ -93,7 +93,7 @@ RAISED: Final[Mapping[str, Errors]] = {
     "POST /v1/operations/queues/{name}/resume": _QUEUE,
     "GET /v1/explain/{id}": (errors.UnknownId, errors.TaskNotFound),
     "POST /v1/agents": (errors.AgentInvalidRequest, errors.AgentDuplicate),
-    "POST /v1/agents/{agent_id}/turns": (errors.TurnRefused, errors.BoxNotFound, errors.AgentDuplicate),
+    "POST /v1/agents/{agent_id}/turns": (errors.TurnRefused, errors.TurnDuplicate, errors.BoxNotFound),
     "GET /v1/agents/{agent_id}/turns": (errors.TurnNotFound,),
     "POST /v1/agents/{agent_id}/wakeup": (errors.TurnRefused,),
     "POST /v1/turns/{turn_id}/stop": (errors.TurnRefused, errors.TurnLost),
