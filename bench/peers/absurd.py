@@ -6,7 +6,8 @@ import asyncio
 import itertools
 from typing import Any
 
-from bench.protocol import STEPS, Peer, Sizes, main
+from bench.protocol import STEPS, Peer, Sizes
+from bench.roles import main
 
 CLIENTS = 10
 CONCURRENCY = 200
@@ -15,9 +16,9 @@ POLL = 0.05
 
 class Absurd(Peer):
     name = "absurd"
-    can = ("enqueue", "steps")
+    can = ("enqueue", "drain", "latency", "join", "steps", "startup")
     done = "select count(*) from absurd.t_jobs where state = 'completed'"
-    sizes = Sizes(flight=4_000)
+    sizes = Sizes(flight=4_000, drain=3_000, join=4)
     settings = (
         f"{CLIENTS} clients of one connection each; no bulk create; concurrency {CONCURRENCY}, polls every {POLL} s"
     )
@@ -55,10 +56,21 @@ class Absurd(Peer):
 
         await asyncio.gather(*(loop(client) for client in self.clients))
 
+    async def join(self, size: int) -> None:
+        made = await asyncio.gather(
+            *(next(self.turns).spawn("noop", {"job": job}, queue="jobs") for job in range(size))
+        )
+        for each in made:
+            await self.clients[0].await_task_result(each["task_id"])
+
     async def work(self) -> None:
         from absurd_sdk import AsyncAbsurd
 
         worker = AsyncAbsurd(self.url, queue_name="jobs")
+
+        @worker.register_task("noop")  # type: ignore[untyped-decorator]
+        async def noop(params: dict[str, int], ctx: Any) -> None:
+            self.marks.start(params["job"])
 
         @worker.register_task("workflow")  # type: ignore[untyped-decorator]
         async def workflow(params: dict[str, int], ctx: Any) -> None:
