@@ -13,7 +13,7 @@ from bench.roles import main
 CONCURRENCY = 250
 
 # Older than every id that a create makes, so that counting completions never reads the rows of a fill. The values are what the
-# product leaves: tests/unit/test_bench_fill.py compares.
+# product leaves: tests/sql/test_bench_fill.py compares.
 FILL = """
 insert into ferryman.tasks (id, name, payload, timeout_ms, max_retries, created_at, updated_at, ends_at, {columns})
 select lpad(to_hex(n), 32, '0')::uuid, 'noop', jsonb_build_object('job', n % 200000), 300000, 3, now(), now(),
@@ -43,7 +43,7 @@ FILLS = {
     "future": fill(
         "(null, 'pending')",
         state="'pending'", due_at="now() + interval '1 day'", wake_at="now() + interval '1 day'",
-        schedule_type="'AT'", scheduled_at="now() + interval '1 day'",
+        schedule_type="'at'", scheduled_at="now() + interval '1 day'",
     ),
     "retrying": UNGUARDED
     + fill(
