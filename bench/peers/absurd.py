@@ -38,6 +38,8 @@ class Absurd(Peer):
         from absurd_sdk import AsyncAbsurd
 
         self.clients = [AsyncAbsurd(self.url, queue_name="jobs") for _ in range(CLIENTS)]
+        for client in self.clients:
+            await client.list_queues()  # two first calls at once would open two connections
         self.turns = itertools.cycle(self.clients)
 
     async def close(self) -> None:
@@ -48,20 +50,23 @@ class Absurd(Peer):
         await next(self.turns).spawn("noop", {"job": job}, queue="jobs")
 
     async def create_workflows(self, jobs: range) -> None:
+        await self.spawn("workflow", jobs)
+
+    async def spawn(self, name: str, jobs: range) -> list[str]:
+        """One at a time on each connection."""
         waiting = iter(jobs)
+        made: list[str] = []
 
         async def loop(client: Any) -> None:
             for job in waiting:
-                await client.spawn("workflow", {"job": job}, queue="jobs")
+                made.append((await client.spawn(name, {"job": job}, queue="jobs"))["task_id"])
 
         await asyncio.gather(*(loop(client) for client in self.clients))
+        return made
 
     async def join(self, size: int) -> None:
-        made = await asyncio.gather(
-            *(next(self.turns).spawn("noop", {"job": job}, queue="jobs") for job in range(size))
-        )
-        for each in made:
-            await self.clients[0].await_task_result(each["task_id"])
+        for task_id in await self.spawn("noop", range(size)):
+            await self.clients[0].await_task_result(task_id)
 
     async def work(self) -> None:
         from absurd_sdk import AsyncAbsurd
