@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench import bars, contract, growth, plot, report
+from bench import bars, contract, costs, growth, plot, report
 from bench.bars import FLOOR, OURS, Results, number
 from bench.record import Record
 
@@ -20,37 +20,6 @@ DOMAINS = (
     ("commands with three capabilities", "commands.rate", "/s", "a plain task that creates three", False),
     ("ingestion, records in pages of 100", "ingest.rate", "/s", "bare aiohttp and COPY", False),
 )
-
-# What, its figures: rate, CPU of the client or worker and of the store (s per 10k), flushes and WAL; where the time goes.
-COSTS = (
-    (
-        "create one by one", "enqueue.single", "enqueue.cpu_client_single", "enqueue.cpu_store_single",
-        "enqueue.flushes_single", "enqueue.wal_single",
-        "One statement, one commit: a round trip and a flush each, and the flush is most of it. The limit is the disk's: only"
-        " more creates at once make it faster.",
-    ),
-    (
-        "create, 50 in flight", "enqueue.flight", "enqueue.cpu_client_flight", "enqueue.cpu_store_flight",
-        "enqueue.flushes_flight", "enqueue.wal_flight",
-        "Those who come while a set is on its way share the next: one flush for up to 50. What remains is Python's time for"
-        " each (the payload is checked and written, a future is made and awoken) and the row with its log entry and indexes.",
-    ),
-    (
-        "create in bulk", "enqueue.bulk", "enqueue.cpu_client_bulk", "enqueue.cpu_store_bulk",
-        "enqueue.flushes_bulk", "enqueue.wal_bulk",
-        "One statement for many rows. The store's time is the limit: a row, its entries in the indexes, its log entry.",
-    ),
-    (
-        "drain, 1 worker", "drain1.rate", "drain1.cpu_worker", "drain1.cpu_store", "drain1.flushes", "drain1.wal",
-        "One statement settles a set and claims the next: two row versions and two log entries for each task. Worker and store"
-        " work at the same time, so that the larger of the two CPU times is the limit while there are two cores.",
-    ),
-    (
-        "10-step workflow", "steps.rate", "steps.cpu_worker", "steps.cpu_store", "steps.flushes", "steps.wal",
-        "Ten durable steps: those of all workflows in flight are written in sets, one flush for a set. Python's time for a step"
-        " (name, order, memory, result) is the limit.",
-    ),
-)  # fmt: skip
 
 
 def write(docs: Path, record: Record) -> None:
@@ -72,7 +41,7 @@ def text(record: Record, results: Results) -> str:
         "## Against the contract",
         report.verdicts(results),
         *titled("## The other domains", domains(results)),
-        *titled("## Where the time goes", costs(results)),
+        *titled("## Where the time goes", costs.told(results, cores=record.head["cores"])),
         *titled("## When something grows", curves(results)),
         *titled("## While a transaction stays open", horizon(results)),
         *titled("## Before believing it", report.remarks(record)),
@@ -93,21 +62,6 @@ def domains(results: Results) -> list[str]:
             theirs = results.median(figure, FLOOR) or 0.0
             rows.append([f"{what}, {unit}", number(judged.ours), number(theirs), judged.ratio, floor])
     return [report.table(rows)] if len(rows) > 1 else []
-
-
-def costs(results: Results) -> list[str]:
-    """What each costs in microseconds and bytes, and the floor's cost beside it."""
-    rows = [["what", "µs", "floor, µs", "CPU client or worker, µs", "CPU store, µs", "flushes", "WAL, B"]]
-    said = []
-    for what, rate, *figures, words in COSTS:
-        ours, floors = results.median(rate, OURS), results.median(rate, FLOOR)
-        if ours is None:
-            continue
-        client, store, flushes, wal = (results.median(figure, OURS) or 0.0 for figure in figures)
-        micro = ["-" if each is None else number(1e6 / each) for each in (ours, floors)]
-        rows.append([what, *micro, number(100 * client), number(100 * store), number(flushes), number(wal)])
-        said.append(f"- **{what}.** {words}")
-    return [report.table(rows), "\n".join(said)] if said else []
 
 
 def curves(results: Results) -> list[str]:

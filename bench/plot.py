@@ -14,7 +14,7 @@ from ferryman.dashboard.pictures import axis
 from ferryman.dashboard.pictures.svg import element, points, title
 
 WIDTH, LEFT, RIGHT = 660.0, 64.0, 100.0
-HEAD, PANEL, GAP, FOOT = 28.0, 120.0, 30.0, 40.0
+HEAD, PANEL, GAP, FOOT = 36.0, 120.0, 44.0, 40.0
 APART = 13.0  # two names at the right end are at least so far from each other
 
 STYLE = Markup("""
@@ -83,7 +83,7 @@ def _panel(panel: Panel, *, top: float) -> list[Markup]:
     def down(value: float) -> float:
         return top + PANEL * (1 - value / ceiling)
 
-    made = [element("text", panel.title, class_="title", x=12, y=top - 10)]
+    made = [element("text", panel.title, class_="title", x=12, y=top - 16)]
     for tick in axis.numbers(0, ceiling, most=4):
         y = top + PANEL * (1 - tick.at)
         made.append(element("line", class_="grid", x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y))
