@@ -52,7 +52,7 @@ def newborn(task: NewTask, row: Row) -> TaskRecord:
 
 
 def siblings(first: TaskRecord, ids: Sequence[UUID], payloads: Sequence[str]) -> list[TaskRecord]:
-    """Return the records of tasks that were born alike; put together from parts, because `_replace` takes five times as long."""
+    """Return the records of tasks that were born alike; put together from parts: `_replace` takes five times as long."""
     assert TaskRecord._fields[:2] == ("id", "task_id")
     before, after = first[2:_PAYLOAD], first[_PAYLOAD + 1 :]
     return [
