@@ -50,10 +50,6 @@ class Look:
         self._done: list[Any] = []
         self._spoiled: list[tuple[Hashable, Exception]] = []
 
-    def due_by(self, now: float, *, early: float) -> bool:
-        """Say whether its time has come, or nearly."""
-        return self.due <= now + early * self.rule.every.total_seconds()
-
     async def go(self, tx: Ground, *, outage: Callable[[Tx], Awaitable[bool]]) -> Outcome:
         """Find and act, in a transaction that the caller commits; a rule that reaps asks first whether there was an outage."""
         self._looked, self._full, self._done, self._spoiled = (), False, [], []
