@@ -102,10 +102,10 @@ def test_a_lane_that_brought_too_little_from_behind_is_looked_into_from_the_fron
 def test_looks_for_lanes_that_nobody_named_take_a_share_of_the_time() -> None:
     clock = Clock()
     places = Places(clock)
-    assert places.may_look
+    assert places.may_look()
 
     places.looked(0.1)
-    assert not places.may_look
+    assert not places.may_look()
 
     clock.now += SHARE * 0.1 + 0.001
-    assert places.may_look
+    assert places.may_look()

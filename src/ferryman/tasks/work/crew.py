@@ -286,7 +286,7 @@ class TaskCrew:
 
     def doubt(self) -> None:
         """Look at the index at the next turn, unless looks take too much of the time."""
-        if self._places.may_look:
+        if self._places.may_look():
             self.lanes.unsure = True
 
     async def reclaim(self, line: Line, held: Collection[UUID]) -> int | None:

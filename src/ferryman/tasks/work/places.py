@@ -44,7 +44,6 @@ class Places:
         self._places: dict[Lane, Place] = {}
         self._look_at = 0.0
 
-    @property
     def may_look(self) -> bool:
         """Whether it is time for another look for lanes that nobody has asked for."""
         return self._clock() >= self._look_at
