@@ -58,6 +58,8 @@ def parse(given: Sequence[str] | None) -> argparse.Namespace:
             line.error(f"--{name} knows {', '.join(known)}, not {', '.join(sorted(unknown))}")
     if asked.report and asked.store is None:
         line.error("--report wants the file: --store bench/results/….jsonl")
+    if not {*USUAL, "deep"} & set(asked.work):
+        asked.peers = [OURS]  # nobody else is in it
     if asked.quick:
         asked.rounds = 1
     asked.minutes = asked.minutes or (ALL_MINUTES if asked.all else MINUTES)

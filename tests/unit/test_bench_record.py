@@ -3,7 +3,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from bench import page
+import pytest
+
+from bench import page, run
 from bench.record import Item, Record
 
 
@@ -53,6 +55,11 @@ def test_a_peer_that_came_later_is_not_named_as_absent(tmp_path: Path) -> None:
 
     assert record.head["absent"] == {}
     assert set(record.head["peers"]) == {"ferryman", "celery"}
+
+
+@pytest.mark.parametrize(("work", "peers"), [("growth,horizon,turns", 1), ("growth,drain1", len(run.PEERS))])
+def test_peers_are_opened_only_for_what_they_can_do(work: str, peers: int) -> None:
+    assert len(run.parse(["--work", work]).peers) == peers
 
 
 def test_the_page_shows_curves_the_horizon_and_who_could_not_run(tmp_path: Path) -> None:
