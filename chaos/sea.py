@@ -17,6 +17,7 @@ from psycopg.rows import dict_row
 from ferryman.app.embedded import Embedded
 
 Connection = psycopg.Connection[dict[str, Any]]
+CONNECTIONS = 400
 
 
 class Sea:
@@ -31,11 +32,14 @@ class Sea:
         self.url = ""
 
     def begin(self) -> None:
-        """Start it for the first time."""
+        """Start it for the first time, with room for everybody: who finds none waits, and so would whoever looks."""
         self.start()
         with self.connect() as connection:
             [row] = connection.execute("select current_setting('data_directory') as place").fetchall()
             self._data = Path(row["place"])
+            connection.execute(f"alter system set max_connections = {CONNECTIONS}".encode())
+        self.kill()
+        self.start()
 
     def start(self) -> None:
         """Start it, and return when it answers."""
