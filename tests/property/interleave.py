@@ -21,6 +21,8 @@ SETTINGS = {"deadlock_timeout": "20ms", "idle_in_transaction_session_timeout": "
 
 Program = Callable[[Session], Awaitable[Any]]
 
+ran = 0  # orders, in this process
+
 
 class Stepped(Session):
     """A session that asks before every statement."""
@@ -119,6 +121,8 @@ class Driver:
 
     async def run(self, programs: tuple[Program, Program], order: Sequence[int]) -> tuple[Any, Any]:
         """Run both in this order of steps; return what each answered."""
+        global ran  # noqa: PLW0603 - a count of the process
+        ran += 1
         async with asyncio.timeout(PATIENCE_SECONDS):
             for actor, program in zip(self._actors, programs, strict=True):
                 await actor.begin(program)
