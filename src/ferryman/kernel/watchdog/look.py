@@ -40,7 +40,7 @@ class Look:
     def __init__(self, rule: Rule, clock: Callable[[], float] = time.monotonic) -> None:
         self.rule = rule
         self._clock = clock
-        self.due = 0.0
+        self.due = clock()
         self._room = rule.limit
         self._aside: dict[Hashable, tuple[int, float]] = {}  # how often it failed, until when it is left alone
         self._looked: Sequence[Any] = ()
@@ -53,6 +53,11 @@ class Look:
     def due_by(self, now: float, *, early: float) -> bool:
         """Say whether its time has come, or nearly."""
         return self.due <= now + early * self.rule.every.total_seconds()
+
+    @property
+    def late(self) -> float:
+        """When it will have left out a whole look."""
+        return self.due + self.rule.every.total_seconds()
 
     async def go(self, tx: Ground, *, outage: Callable[[Tx], Awaitable[bool]]) -> Outcome:
         """Find and act, in a transaction that the caller commits; a rule that reaps asks first whether there was an outage."""
