@@ -27,6 +27,7 @@ TICK_SECONDS = 0.01
 QUIET_SECONDS = 90.0
 LEAVE_SECONDS = 20.0
 BIRTH_SECONDS = 60.0
+AT_BIRTH = 0.15  # of the strikes: anybody, also who has only just been born
 HOPELESS = 10  # so many deaths of nobody's making: no use to go on
 SAID_SECONDS = 10.0
 PROGRESS_SECONDS = 15.0
@@ -129,7 +130,8 @@ class Storm:
         raise LookupError(fault.kind)
 
     def _hit(self, fault: Fault, until: float, *roles: str) -> dict[str, Any] | None:
-        found = self._fleet.of(*roles)
+        # Few are struck before they have begun: on a busy machine nobody would ever come to do anything.
+        found = [slot for slot in self._fleet.of(*roles) if fault.whom < AT_BIRTH or self._fleet.works(slot)]
         if not found:
             return None
         slot = found[int(fault.whom * len(found))]
