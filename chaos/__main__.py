@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import sys
 import tempfile
@@ -31,6 +32,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for fault in plan.draw(asked.seed, asked.minutes * 60, lease=asked.lease):
             print(json.dumps(fault.told()))
         return 0
+    if os.getloadavg()[0] > (os.cpu_count() or 1):
+        _say(
+            f"the machine is busy (load {os.getloadavg()[0]:.0f}): a life may end before it has begun to work, rows may be late for"
+            " want of the processor, and figures of recovery mean nothing; --lease 6 helps a little"
+        )
     place = Path(tempfile.mkdtemp(prefix="ferryman-chaos-"))
     place.chmod(0o711)  # the server of root runs as somebody else, who must get to its files
     found, wrong = _run(asked, place)

@@ -28,7 +28,8 @@ async def test_a_schedule_held_by_a_frozen_process_is_fired_before_it_counts_as_
     await until(lambda: frozen.strikes("fire.held"), "the freeze")
     other = ship(database_url).start(**terms)
 
-    late, overdue, deadline = 0.0, [], time.monotonic() + 20
+    late, deadline = 0.0, time.monotonic() + 20
+    overdue: list[object] = []
     while not other.lines("start"):
         assert time.monotonic() < deadline, other.output()
         [row] = await judge.read(database_url, LATE)
