@@ -34,8 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if os.getloadavg()[0] > (os.cpu_count() or 1):
         _say(
-            f"the machine is busy (load {os.getloadavg()[0]:.0f}): a life may end before it has begun to work, rows may be late for"
-            " want of the processor, and figures of recovery mean nothing; --lease 6 helps a little"
+            f"the machine is busy (load {os.getloadavg()[0]:.0f}): a life may end before it has begun to work, rows may be late"
+            " for want of the processor, and figures of recovery mean nothing; --lease 6 helps a little"
         )
     place = Path(tempfile.mkdtemp(prefix="ferryman-chaos-"))
     place.chmod(0o711)  # the server of root runs as somebody else, who must get to its files
