@@ -16,9 +16,9 @@ Tell = Callable[[str], None]
 
 
 @pytest.fixture
-def tell(record_property: Callable[[str, object], None]) -> Tell:
+def tell(request: pytest.FixtureRequest) -> Tell:
     """Say what was measured."""
-    return lambda words: record_property(FIGURE, words)
+    return lambda words: request.node.user_properties.append((FIGURE, words))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

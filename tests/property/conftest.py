@@ -1,6 +1,6 @@
 """How many orders were run, told at the end of a run of these tests."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -10,12 +10,12 @@ ORDERS = "orders"
 
 
 @pytest.fixture(autouse=True)
-def counted(record_property: Callable[[str, object], None]) -> Iterator[None]:
+def counted(request: pytest.FixtureRequest) -> Iterator[None]:
     """Write down how many orders a test has run; a deadlock in one of them fails the test."""
     before = interleave.ran
     yield
     if interleave.ran > before:
-        record_property(ORDERS, interleave.ran - before)
+        request.node.user_properties.append((ORDERS, interleave.ran - before))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
