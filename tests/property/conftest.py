@@ -1,6 +1,6 @@
 """How many orders were run, told at the end of a run of these tests."""
 
-from collections.abc import Iterator
+from collections.abc import Generator
 
 import pytest
 
@@ -9,13 +9,13 @@ from tests.property import interleave
 ORDERS = "orders"
 
 
-@pytest.fixture(autouse=True)
-def counted(request: pytest.FixtureRequest) -> Iterator[None]:
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     """Write down how many orders a test has run; a deadlock in one of them fails the test."""
     before = interleave.ran
     yield
     if interleave.ran > before:
-        request.node.user_properties.append((ORDERS, interleave.ran - before))
+        item.user_properties.append((ORDERS, interleave.ran - before))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -23,7 +23,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     told = [report for report in terminalreporter.stats.get("passed", ()) if report.when == "call"]
     counts = [value for report in told for name, value in report.user_properties if name == ORDERS]
     if counts:
-        failed = len(terminalreporter.stats.get("failed", ()))
+        failed = len(terminalreporter.stats.get("failed", ())) + len(terminalreporter.stats.get("error", ()))
         terminalreporter.write_line(
-            f"interleavings: {sum(counts):,} orders of {len(counts)} tests, {failed} tests failed"
+            f"interleavings: {sum(counts):,} orders of {len(counts)} tests; {failed} tests failed"
         )
