@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import random
 import shutil
 import signal
 import socket
@@ -25,9 +26,7 @@ class Bell:
 
     def __init__(self, folder: Path) -> None:
         """Choose an address that is free."""
-        with socket.socket() as door:
-            door.bind(("127.0.0.1", 0))
-            self._port = int(door.getsockname()[1])
+        self._port = _free_port()
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
         self._back = 0.0
@@ -68,6 +67,18 @@ class Bell:
     def _answers(self) -> bool:
         with socket.socket() as door:
             return door.connect_ex(("127.0.0.1", self._port)) == 0
+
+
+def _free_port() -> int:
+    """Find a port that nobody is given by chance while the server is dead: below those of outgoing connections."""
+    while True:
+        port = random.SystemRandom().randrange(20_000, 30_000)
+        with socket.socket() as door:
+            try:
+                door.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        return port
 
 
 def _die_with_parent() -> None:
