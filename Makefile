@@ -56,7 +56,7 @@ proof: $(READY) ## What takes longer than a test may: a full disk, a standby, a 
 	@$(BIN)/python -m pytest -q tests/proof $(ARGS)
 
 orders: $(READY) ## Every pair of moves in all orders of their statements; tells how many
-	@FERRYMAN_ALL_ORDERS=1 $(BIN)/python -m pytest -q -n "$$($(BIN)/python -c 'import os; print(os.cpu_count() or 2)')" --timeout=1800 tests/property $(ARGS)
+	@ALL_ORDERS=1 $(BIN)/python -m pytest -q -n "$$($(BIN)/python -c 'import os; print(os.cpu_count() or 2)')" --timeout=1800 tests/property $(ARGS)
 
 chaos: $(READY) ## Everything at once, while the world breaks (ARGS="--seed 7 --minutes 3")
 	@$(BIN)/python -m chaos $(ARGS)

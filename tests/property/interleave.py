@@ -151,14 +151,14 @@ class Driver:
         return True
 
 
-# Of each pair of moves so many orders are tried in the usual run, spread evenly; with FERRYMAN_ALL_ORDERS set, all of them.
+# Of each pair of moves so many orders are tried in the usual run, spread evenly; with ALL_ORDERS set, all of them.
 MOST_ORDERS = 10
 
 
 def some(possible: Iterable[tuple[int, ...]]) -> list[tuple[int, ...]]:
     """Choose the orders that are tried."""
     every = list(possible)
-    if os.environ.get("FERRYMAN_ALL_ORDERS") or len(every) <= MOST_ORDERS:
+    if os.environ.get("ALL_ORDERS") or len(every) <= MOST_ORDERS:
         return every
     return [every[nth * (len(every) - 1) // (MOST_ORDERS - 1)] for nth in range(MOST_ORDERS)]
 
