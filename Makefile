@@ -23,10 +23,10 @@ demo: $(READY) ## Run the story that shows everything working together
 dashboard: $(READY) ## Show what the demo left in the dashboard, until Ctrl-C
 	@$(BIN)/ferryman dev --demo $(ARGS)
 
-# Two tests at once for each core: many wait for a lease, a clock or a process. Groups share what is costly to start: a browser.
+# Two tests at once for each core: many wait for a lease, a clock or a process.
 test: $(READY) ## Run the whole test suite (ARGS="-k lease" narrows it)
 	@$(BIN)/python -m tools.browser
-	@$(BIN)/python -m pytest -q --dist loadgroup -n "$$($(BIN)/python -c 'import os; print(2 * (os.cpu_count() or 2))')" $(ARGS)
+	@$(BIN)/python -m pytest -q -n "$$($(BIN)/python -c 'import os; print(2 * (os.cpu_count() or 2))')" $(ARGS)
 
 # Types take as long as all else together, so they are checked beside it.
 check: $(READY) ## Check format, lint, types, layers and generated pages (what CI runs)

@@ -6,14 +6,32 @@ import os
 import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
+from typing import Any
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 from ferryman.kernel.pool import Database, Session
 from ferryman.testing import Cluster
 
 # A shell that starts us in the background has us ignore interrupts, and so would the processes that we start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+BROWSER = "tests/browser/"
+
+
+class _Apart(LoadScopeScheduling):  # type: ignore[misc]  # it comes without types
+    """Give every test to whoever is free, but those of pages to one process: they share a browser and a server."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return BROWSER if nodeid.startswith(BROWSER) else nodeid
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
+    """Share out the tests our way."""
+    return _Apart(config, log)
 
 
 def pytest_collection_finish() -> None:

@@ -24,7 +24,7 @@ HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests of this folder on one loop (their group keeps them in one process); leave them out without a browser."""
+    """Keep the tests of this folder on one loop (the scheduler keeps them in one process); leave them out without a browser."""
     ours = [item for item in items if HERE in item.path.parents]
     missing = bool(ours) and browsers.find() is None
     for item in ours:

@@ -9,8 +9,6 @@ from ferryman.testing import Cluster
 from tests.browser.conftest import House, Look, watched
 from tests.corpus.markup import MARKUP
 
-pytestmark = pytest.mark.xdist_group("browser")
-
 SOON = 15_000
 
 

@@ -11,8 +11,6 @@ from tests.corpus.markup import MARKUP
 from tools import company
 from tools.company import DAWN, HOUR
 
-pytestmark = pytest.mark.xdist_group("browser")
-
 SOON = 15_000
 PAGES = (
     "/agents", "/agents?profile=nobody", "/agents/ada", "/turns/{turn}", "/turns/{waits}", "/turns/{line}",

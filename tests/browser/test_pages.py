@@ -9,8 +9,6 @@ import pytest_asyncio
 from tests.browser.conftest import House, Look, watched
 from tests.browser.sight import READABLE
 
-pytestmark = pytest.mark.xdist_group("browser")
-
 PAGES = (
     "/", "/tasks", "/tasks?state=failed", "/tasks?name=nobody", "/tasks/{order}", "/tasks/{broken}", "/tasks/{report}",
     "/tasks/{unknown}", "/schedules", "/schedules/{ticking}", "/schedules/{resting}", "/queues", "/queues/images", "/workers",

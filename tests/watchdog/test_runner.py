@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -75,6 +76,9 @@ async def test_a_finding_whose_owner_is_locked_does_not_stop_the_others(ward: Da
 
 @pytest.mark.contract("W23")
 async def test_a_finding_that_hangs_is_put_aside(ward: Database, line: Line) -> None:
+    begun = time.monotonic()
+    await watchdog.tick(line, [HEAL])
+    budget = timedelta(seconds=max(0.1, 10 * (time.monotonic() - begun)))  # what is no hanging on this machine now
     await admit(ward, 8)
 
     async def hang_at_two(tx: Tx, found: Sequence[Row]) -> int:
@@ -82,12 +86,15 @@ async def test_a_finding_that_hangs_is_put_aside(ward: Database, line: Line) -> 
             await tx.fetch("select pg_sleep(60)")
         return await heal(tx, found)
 
-    rule = replace(HEAL, act=hang_at_two, every=timedelta(0), budget=timedelta(milliseconds=100))
-    dog = Watchdog(line, [rule])
-    for _ in range(100):  # a busy machine may take some looks more
+    rule = replace(HEAL, act=hang_at_two, every=timedelta(0), budget=budget)
+    now = [0.0]
+    dog = Watchdog(line, [rule], clock=lambda: now[0])
+    for look in range(100):
         await dog.tick()
         if sum((await healed(ward)).values()) == 7:
             break
+        if look % 10 == 9:  # on a busy machine others may use up their time too; they are tried again later
+            now[0] += 600
 
     assert [number for number, times in (await healed(ward)).items() if not times] == [2]
 

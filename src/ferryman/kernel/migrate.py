@@ -23,6 +23,7 @@ import re
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 from typing import Final
@@ -72,9 +73,17 @@ class Applied:
     oldest_code: int
 
 
-def read(folder: Traversable | None = None) -> list[Migration]:
-    """Read the files, in order; their numbers have no gaps."""
-    folder = resources.files("ferryman") / "migrations" if folder is None else folder
+def read(folder: Traversable | None = None) -> Sequence[Migration]:
+    """Read the files, in order; their numbers have no gaps. Our own are read once: every worker that starts asks."""
+    return _own() if folder is None else _read(folder)
+
+
+@cache
+def _own() -> Sequence[Migration]:
+    return _read(resources.files("ferryman") / "migrations")
+
+
+def _read(folder: Traversable) -> Sequence[Migration]:
     found = sorted((_parse(file) for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda it: it.version)
     for expected, migration in enumerate(found, start=1):
         if migration.version != expected:

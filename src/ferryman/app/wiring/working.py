@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
-from functools import partial
+from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -135,6 +135,7 @@ async def declare_queues(opened: Opened) -> Sequence[str]:
     return changed
 
 
+@cache
 def this_version() -> str:
     """Return the version that is installed."""
     try:

@@ -16,6 +16,7 @@ import urllib.request
 
 FENCED = 'ferryman_fenced_total{domain="task",move="settle"}'
 LEASE_SECONDS = 2
+POOL_SIZE = 3  # a server takes a hundred connections by default, and the story has up to six processes on it
 
 _GONE_SECONDS = 10.0
 
@@ -56,8 +57,14 @@ class Hands:
 
     def __init__(self, url: str, schema: str, **environ: str) -> None:
         """Let them work on one database; `environ` is what else they are told."""
-        named = {"FERRYMAN_DATABASE_URL": url, "FERRYMAN_SCHEMA": schema, "FERRYMAN_INGEST__LEASE": f"{LEASE_SECONDS}s"}
-        self._environ = {**os.environ, **named, **environ}
+        self._environ = {
+            **os.environ,
+            "FERRYMAN_DATABASE_URL": url,
+            "FERRYMAN_SCHEMA": schema,
+            "FERRYMAN_POOL__SIZE": str(POOL_SIZE),
+            "FERRYMAN_INGEST__LEASE": f"{LEASE_SECONDS}s",
+            **environ,
+        }
         self._environ["PYTHONPATH"] = os.pathsep.join(part for part in sys.path if part)
         self._hands: list[Hand] = []
 

@@ -57,8 +57,8 @@ async def limiting(stage: Stage) -> None:
     there = len(stage.hands.alive)
     # One has less room than the queue and both have more: together they reach the limit, and only it holds them back.
     pilots = [await stage.hands.start("--queues", STRAIT, "--concurrency", str(ROOM)) for _ in range(PILOTS)]
-    await stage.crew(there + PILOTS)
-    stage.tale.tell(f"{PILOTS} workers came for this queue alone, with room for {ROOM} tasks each")
+    came = len(await stage.crew(there + PILOTS)) - there
+    stage.tale.hold(came == PILOTS, f"{came} workers came for this queue alone, with room for {ROOM} tasks each")
     with tempfile.TemporaryDirectory(prefix="ferryman-demo-") as folder:
         sluice = Path(folder) / "open"
         boats = [{"boat": boat, "sluice": str(sluice)} for boat in range(BOATS)]

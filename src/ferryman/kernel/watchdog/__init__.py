@@ -18,6 +18,7 @@ with its own clock where it stood, so it cannot know: before anything that was f
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
@@ -159,6 +160,7 @@ class Watchdog:
 
     async def run(self) -> None:
         """Do rounds until told to stop; a database that went away is waited for."""
+        self._spread()
         failures = 0
         while not self._stopping.is_set():
             try:
@@ -177,7 +179,8 @@ class Watchdog:
         if self._silent():
             await self._live()
         now = self._clock()
-        due = sorted((look for look in self._looks if look.due_by(now, early=EARLY)), key=lambda look: look.late)
+        soon = [look for look in self._looks if look.due <= now + self._early(look)]
+        due = sorted(soon, key=lambda look: look.late)
         withheld = [look for look in due if look.rule.reaps and self._grace_until > now]
         for look in withheld:
             look.due = self._grace_until
@@ -199,6 +202,19 @@ class Watchdog:
             withheld.append(look)
         telemetry.ticked()
         return Report(tuple(outcomes), tuple(look.rule.name for look in withheld))
+
+    def _spread(self) -> None:
+        """Let the first looks come in the second half of their first period, at most of an interval.
+
+        Many workers that start together would else ask everything at the same moment, just when they have other things to do.
+        Rules of one period stay together, and share their transactions.
+        """
+        now, share = self._clock(), random.uniform(0.5, 1.0)
+        for look in self._looks:
+            look.due = now + share * min(look.rule.every, self._interval).total_seconds()
+
+    def _early(self, look: Look) -> float:
+        return EARLY * min(look.rule.every, self._interval).total_seconds()
 
     def _silent(self) -> bool:
         """Say whether it is time to tick again."""

@@ -50,10 +50,6 @@ class Look:
         self._done: list[Any] = []
         self._spoiled: list[tuple[Hashable, Exception]] = []
 
-    def due_by(self, now: float, *, early: float) -> bool:
-        """Say whether its time has come, or nearly."""
-        return self.due <= now + early * self.rule.every.total_seconds()
-
     @property
     def late(self) -> float:
         """When it will have left out a whole look."""
