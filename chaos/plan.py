@@ -15,12 +15,12 @@ FREEZE_SECONDS = 3.0  # beyond the lease, at most
 
 # Faults a minute, from outside of the processes.
 RATES = {
-    "kill": 40.0,  # SIGKILL to a worker
-    "freeze": 34.0,  # SIGSTOP to a worker, for longer than its lease
-    "pause": 16.0,  # SIGSTOP to a worker, for less than its lease
+    "kill": 36.0,  # SIGKILL to a worker
+    "freeze": 24.0,  # SIGSTOP to a worker, for longer than its lease
+    "pause": 20.0,  # SIGSTOP to a worker, for less than its lease
     "strike": 14.0,  # SIGKILL to a producer or a reader of the log
     "watch": 8.0,  # SIGKILL or SIGSTOP to a process that only watches and fires
-    "cut": 30.0,  # connections of the product are ended, one or all
+    "cut": 36.0,  # connections of the product are ended, one or all
     "hold": 6.0,  # somebody else's transaction stays open, with a lock on rows of ours
     "hog": 6.0,  # handlers take every connection of their worker's pool
     "crash": 1.2,  # SIGKILL to one backend: PostgreSQL throws everybody out and recovers
