@@ -12,7 +12,7 @@ READY := $(VENV)/.ready
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dashboard test check fmt contracts bite planted proof orders chaos soak bench pictures docs site clean
+.PHONY: help demo dashboard test browser check fmt contracts bite planted proof orders chaos soak bench pictures docs site clean
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,9 +24,11 @@ dashboard: $(READY) ## Show what the demo left in the dashboard, until Ctrl-C
 	@$(BIN)/ferryman dev --demo $(ARGS)
 
 # Two tests at once for each core: many wait for a lease, a clock or a process.
-test: $(READY) ## Run the whole test suite (ARGS="-k lease" narrows it)
-	@$(BIN)/python -m tools.browser
+test: browser ## Run the whole test suite (ARGS="-k lease" narrows it)
 	@$(BIN)/python -m pytest -q -n "$$($(BIN)/python -c 'import os; print(2 * (os.cpu_count() or 2))')" $(ARGS)
+
+browser: $(READY) ## Look for a browser for the tests of pages, and get one if there is none
+	@$(BIN)/python -m tools.browser
 
 # Types take as long as all else together, so they are checked beside it.
 check: $(READY) ## Check format, lint, types, layers and generated pages (what CI runs)

@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tests.crash.dock import Launched
+from tests.crash import dock
+from tests.forge import Forged
 
 ROOT = Path(__file__).resolve().parents[2]
 LEASE_SECONDS = 2.0
@@ -54,13 +55,13 @@ class Ship:
             "faults_log": str(self.faults_file),
             **more,
         }
-        self._process: Launched | None = None
+        self._process: Forged | None = None
 
     def start(self, **environment: str) -> "Ship":
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("FERRYMAN_")}
         path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
         with self.output_file.open("ab") as output:
-            self._process = Launched(
+            self._process = dock.launch(
                 self._plan,
                 env={**inherited, "PYTHONPATH": path, **self._environment, **environment},
                 cwd=self.history_file.parent,
