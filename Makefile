@@ -66,7 +66,7 @@ chaos: $(READY) ## Everything at once, while the world breaks (ARGS="--seed 7 --
 soak: $(READY) ## An hour at half load with mild faults: nothing may grow (ARGS="--minutes 2")
 	@$(BIN)/python -m chaos --soak --minutes 60 $(ARGS)
 
-bench: $(READY) ## Measure beside the peers
+bench: $(READY) ## Measure beside the peers (ARGS=--quick; ARGS=--all: every domain, and what grows)
 	@$(BIN)/python -m bench.run $(ARGS)
 
 pictures: $(READY) ## Take the pictures of the dashboard in docs/ anew

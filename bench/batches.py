@@ -1,31 +1,30 @@
 """fork_join of agents' turns (P9): from the fork of children that do nothing to the join, with one worker.
 
-    python -m bench.batches                 # under a minute
-    python -m bench.batches --children 256 --rounds 10
-
-Ours only: no peer has agents. The bar is a peer's group of as many plain functions. `inside` is a turn that forks again and
-again, so each round is a suspension, a dispatch, the children's turns and a resumption; `outside` is `app.fork_join`.
+`python -m bench.batches WORK URL --count N`, called by `python -m bench.run --work batches`. `fork` forks 100 turns: inside is
+a turn that forks again and again, so each round is a suspension, a dispatch, the children's turns and a resumption; outside is
+`app.fork_join`. The floor, `tasks`, creates 100 plain tasks and awaits their results.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import statistics
-import tempfile
 import time
-from pathlib import Path
 from typing import Any
 
-from bench.server import Server
 from ferryman import Ferryman, Turn
 
-CHILDREN, ROUNDS, WARM = 100, 20, 3
+CHILDREN, WARM = 100, 3
 
 
 def make(url: str) -> Ferryman:
     """Return an app with a child that does nothing, and a parent that forks."""
     app = Ferryman(url)
+
+    @app.task
+    async def nothing(number: int) -> None: ...
 
     @app.agent
     async def child(turn: Turn) -> str:
@@ -34,9 +33,9 @@ def make(url: str) -> Ferryman:
     @app.agent
     async def parent(turn: Turn) -> list[float]:
         took = []
-        for _ in range(turn.instruction["rounds"]):
+        for _ in range(turn.instruction):
             begun = time.perf_counter()
-            result = await turn.fork_join(tasks(turn.instruction["children"]))
+            result = await turn.fork_join(orders())
             took.append(time.perf_counter() - begun)
             assert result["status"] == "success", result["status"]
         return took
@@ -44,45 +43,63 @@ def make(url: str) -> Ferryman:
     return app
 
 
-def tasks(count: int) -> list[dict[str, Any]]:
+def orders() -> list[dict[str, Any]]:
     """Return what to fork."""
-    return [{"target_strategy": "new", "target_ref": "child", "instruction": str(n)} for n in range(count)]
+    return [{"target_strategy": "new", "target_ref": "child", "instruction": str(n)} for n in range(CHILDREN)]
 
 
-async def measure(url: str, children: int, rounds: int) -> dict[str, float]:
-    """Fork and join, again and again."""
+async def fork(url: str, count: int) -> dict[str, float]:
+    """Fork turns and join, again and again."""
     async with make(url) as app, app.worker():
         for _ in range(WARM):
-            await app.fork_join(tasks(children))
-        async with app.database.session() as tx:
-            await tx.execute("analyze")
+            await app.fork_join(orders())
+        await analyse(app)
         outside = []
-        for _ in range(rounds):
+        for _ in range(count):
             begun = time.perf_counter()
-            await app.fork_join(tasks(children))
+            await app.fork_join(orders())
             outside.append(time.perf_counter() - begun)
         await app.agents.create("parent-1", profile="parent")
-        turn = await app.agents.send("parent-1", {"rounds": rounds, "children": children})
+        turn = await app.agents.send("parent-1", count)
         inside = await turn.result(timeout=300)
     return {
-        "inside_p50_ms": 1000 * statistics.median(inside),
-        "inside_best_ms": 1000 * min(inside),
-        "outside_p50_ms": 1000 * statistics.median(outside),
-        "outside_best_ms": 1000 * min(outside),
+        "p50": 1000 * statistics.median(inside),
+        "best": 1000 * min(inside),
+        "outside_p50": 1000 * statistics.median(outside),
     }
 
 
+async def tasks(url: str, count: int) -> dict[str, float]:
+    """Create tasks and await them, again and again."""
+    async with make(url) as app, app.worker():
+        took = []
+        for number in range(WARM + count):
+            if number == WARM:
+                await analyse(app)
+            begun = time.perf_counter()
+            handles = await app.tasks.create_many("nothing", [{"number": n} for n in range(CHILDREN)])
+            await asyncio.gather(*(handle.result() for handle in handles))
+            took.append(time.perf_counter() - begun)
+    return {"p50": 1000 * statistics.median(took[WARM:]), "best": 1000 * min(took[WARM:])}
+
+
+async def analyse(app: Ferryman) -> None:
+    """Let the planner know what is there."""
+    async with app.database.session() as tx:
+        await tx.execute("analyze")
+
+
+WORK = {"fork": fork, "tasks": tasks}
+
+
 def main() -> None:
-    """Measure on a fresh database of a server that is started for the run."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
-    parser.add_argument("--children", type=int, default=CHILDREN)
-    parser.add_argument("--rounds", type=int, default=ROUNDS)
-    given = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="fm-") as place, Server(Path(place) / "data") as server:
-        server.admin.execute("create database batches")
-        asyncio.run(Ferryman(server.url("batches")).migrate())
-        figures = asyncio.run(measure(server.url("batches"), given.children, given.rounds))
-    print("  ".join(f"{figure} {value:,.1f}" for figure, value in figures.items()))
+    """Do one, and print what came of it."""
+    line = argparse.ArgumentParser(prog="bench.batches", description="Measure forks and joins.")
+    line.add_argument("work", choices=WORK)
+    line.add_argument("url")
+    line.add_argument("--count", type=int, required=True)
+    asked = line.parse_args()
+    print(json.dumps(asyncio.run(WORK[asked.work](asked.url, asked.count))))
 
 
 if __name__ == "__main__":

@@ -1,12 +1,15 @@
-"""What ingestion costs (P12): whole executors, source and table, the gate per request. `python -m bench.ingest --help`
+"""What ingestion costs (P12): an executor beside a bare loop, two executors beside one, the gate for each request.
 
 The bare loop is what a person would write: GET a page of 100 with aiohttp, read it with orjson, COPY it into the table in a
-transaction, ask for the next. It has no gate, no upsert, no check of anything.
+transaction, ask for the next. It has no gate, no upsert, no check of anything. The executor is what a user gets: a plan of
+eight slices, done four at a time in a process of its own, with leases, batches and events. Both ask one server, which has a
+process of its own (source.py).
 
-`whole` is what a user gets: a plan of eight slices, and an executor in a process of its own that does them, four at a time,
-with leases, batches and events, beside the bare loop in such a process. `two` is two executors beside one, before a server that
-takes a while to answer. `parts` asks the gate, fetches through the REST source and writes through the table sink, page by
-page, in turns with the bare loop. All ask the same server; only the ratios count.
+Two executors beside one tell something only where the server is the limit and not the machine: there it answers every request
+after a fixed time, and serves only so many at once to each client. The rate is the server's, from the first request to the last
+answer, so that neither planning nor the start of a process is in it.
+
+Runs inside `python -m bench.run --work ingest,ingest2,gate`; each part is a process: `python -m bench.ingest ROLE …`.
 """
 
 from __future__ import annotations
@@ -15,81 +18,190 @@ import argparse
 import asyncio
 import json
 import os
-import statistics
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+import urllib.request
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import aiohttp
 import asyncpg
 import orjson
+import psutil
 import uvloop
-from aiohttp import web
 
-from bench.server import Server
-from bench.venvs import CACHE
+from bench.measure import Figures
+from bench.source import SIZE
+from bench.stage import Stage
 from ferryman import Ferryman
-from ferryman.ingest.ports import Allow, Answer, GateKey, Reject, Request, WaitUntil
+from ferryman.ingest.ports import Allow, Answer, GateKey, WaitUntil
 from ferryman.ingest.rules.pace import Pace
 from ferryman.ingest.sinks.table import TableSink
 from ferryman.ingest.sources.rest import RestSource
 from ferryman.ingest.work.gate import SharedGate
-from ferryman.kernel import migrate
 from ferryman.kernel.db import Row
-from ferryman.kernel.pool import Database, Line
+from ferryman.kernel.pool import Line
 
-SIZE = 100
-SLICES, CONCURRENCY = 8, 4
-SLOW = 0.05
+PAGES, SLICES, CONCURRENCY = 400, 8, 4
+# Before a slow server: 20 pages a second for a client, a fraction of what a core does.
+SLOW_PAGES, SLOW_SLICES, LATENCY, AT_ONCE = 320, 32, 0.2, 4
+TOPS = (10, 100, 1_000, 100_000)
+GATE_SECONDS = 2.0
 COLUMNS = ("id", "name", "price", "tags", "updated_at")
 TABLE = """
 create table {} (id bigint primary key, name text, price double precision, tags jsonb, updated_at timestamptz)
 """
-KEY = GateKey("bench", "items")
 FAST = Pace(top=100_000, burst=100)
 
-Act = Callable[[int], Awaitable[None]]
+
+@contextmanager
+def source(*, latency: float = 0.0, at_once: int = 0) -> Iterator[str]:
+    """Run the server in a process of its own; lend its address."""
+    command = [sys.executable, "-m", "bench.source", "--latency", str(latency), "--at-once", str(at_once)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as there:
+        try:
+            assert there.stdout is not None
+            yield f"http://127.0.0.1:{there.stdout.readline().strip()}"
+        finally:
+            there.terminate()
 
 
-async def serve() -> None:
-    """Give out pages until killed; the first line says where."""
+def prepare(stage: Stage) -> str:
+    """A fresh migrated database with the tables."""
+    stage.fresh()
+    with stage.server.connect(stage.database) as connection:
+        for table in ("bare", "ours"):
+            connection.execute(TABLE.format(table).encode())
+    return stage.server.url(stage.database)
 
-    async def answer(request: web.Request) -> web.Response:
-        number, first = int(request.query["page"]), int(request.query.get("first", SIZE))
-        begin = first + (number - 1) * SIZE
-        items = [
-            {
-                "id": id,
-                "name": f"item {id} of page {number}",
-                "price": (id - begin) * 1.25,
-                "tags": ["a", "b", "c"],
-                "updated_at": "2026-11-16T00:00:00+00:00",
-            }
-            for id in range(begin, begin + SIZE)
-        ]
-        await asyncio.sleep(float(request.query.get("slow", 0)))
-        more = begin + SIZE < int(request.query.get("last", sys.maxsize))
-        return web.Response(body=orjson.dumps({"items": items, "more": more}), content_type="application/json")
 
-    app = web.Application()
-    app.router.add_get("/items", answer)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    print(runner.addresses[0][1], flush=True)
-    await asyncio.Event().wait()
+def whole(stage: Stage) -> Figures:
+    """One executor, from the plan to its end."""
+    pages = max(SLICES, int(PAGES * stage.scale) // SLICES * SLICES)
+    database = prepare(stage)
+    with source() as url:
+        before = stage.store.cpu()
+        told = asyncio.run(execute(url, database, pages=pages, slices=SLICES, executors=1))
+        return _per_page(told, stage.store.cpu() - before, pages)
+
+
+def bare(stage: Stage) -> Figures:
+    """The bare loop in a process of its own."""
+    pages = max(SLICES, int(PAGES * stage.scale))
+    database = prepare(stage)
+    with source() as url:
+        before = stage.store.cpu()
+        command = [sys.executable, "-m", "bench.ingest", "loop", url, database, "--pages", str(pages)]
+        said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        return _per_page(json.loads(said), stage.store.cpu() - before, pages)
+
+
+def _per_page(told: dict[str, float], store: float, pages: int) -> Figures:
+    return {
+        "rate": SIZE * pages / told["seconds"],
+        "cpu_worker": 1000 * told["cpu"] / pages,
+        "cpu_store": 1000 * store / pages,
+    }
+
+
+def two(stage: Stage) -> Figures:
+    """One executor, then two, before a slow server."""
+    pages = max(SLOW_SLICES, int(SLOW_PAGES * stage.scale) // SLOW_SLICES * SLOW_SLICES)
+    figures: Figures = {}
+    for name, executors in (("one", 1), ("two", 2)):
+        database = prepare(stage)
+        with source(latency=LATENCY, at_once=AT_ONCE) as url:
+            told = asyncio.run(execute(url, database, pages=pages, slices=SLOW_SLICES, executors=executors))
+            with urllib.request.urlopen(f"{url}/told") as answer:
+                seen = json.loads(answer.read())
+        figures[name] = SIZE * seen["pages"] / seen["seconds"]
+        figures[f"{name}_whole"] = SIZE * pages / told["seconds"]
+        figures[f"{name}_busy"] = seen["busy"]  # of the places that the server has for each client
+        figures[f"{name}_cpu"] = told["cpu"] / told["seconds"]
+    return figures | {
+        "share": figures["two"] / figures["one"],
+        "whole_share": figures["two_whole"] / figures["one_whole"],
+    }
+
+
+def gate(stage: Stage) -> Figures:
+    """Ask the gate as fast as it lets an executor go: time in the gate and round trips, per request, at four rates."""
+    database = prepare(stage)
+    figures: Figures = {}
+    for top in TOPS:
+        cost = asyncio.run(gate_cost(database, top=top, seconds=GATE_SECONDS))
+        figures |= {f"ms_{top}": cost["ms"], f"trips_{top}": cost["trips"]}
+    return figures
+
+
+async def execute(url: str, database: str, *, pages: int, slices: int, executors: int) -> dict[str, float]:
+    """Plan so many pages, let executors in processes of their own do them; seconds from the plan to its end, and their CPU."""
+    command = [sys.executable, "-m", "bench.ingest", "execute", url, database]
+    async with application(url, database) as app:
+        crew = [await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE) for _ in range(executors)]
+        try:
+            for each in crew:
+                assert each.stdout is not None
+                await each.stdout.readline()
+            last = pages * SIZE
+            begun, used = time.perf_counter(), _cpu(crew)
+            planned = await app.ingest.plan(
+                "bench", "items", operation="UPDATE", strategy="ID_RANGE",
+                params={"first": 1, "last": last, "size": last // slices},
+                expression={"first": "{first}", "last": "{last}"},
+            )  # fmt: skip
+            assert planned.id is not None
+            done = await app.ingest.wait(planned.id, timeout=120)
+            assert done.items == last, done
+            return {"seconds": time.perf_counter() - begun, "cpu": _cpu(crew) - used}
+        finally:
+            for each in crew:
+                each.terminate()
+            await asyncio.gather(*(each.wait() for each in crew))
+
+
+def _cpu(crew: list[asyncio.subprocess.Process]) -> float:
+    return sum(sum(psutil.Process(each.pid).cpu_times()[:2]) for each in crew)
+
+
+def application(url: str, database: str) -> Ferryman:
+    """Return the app that plans and executes; the server tells clients apart by where they ask."""
+    app = Ferryman(database, ingest={"concurrency": CONCURRENCY, "partition_concurrency": 2 * CONCURRENCY})
+    paging = {"kind": "PAGE", "has_next": "more", "size": SIZE}
+    rest = RestSource(url=f"{url}/items/{os.getpid()}", items="items", paging=paging)
+    sink = TableSink("ours", key="id", columns=COLUMNS, updated_at="updated_at")
+    app.source(rest, name="bench", endpoint="items", sink=sink, rate=f"{FAST.top:g}/s", burst=FAST.burst)
+    return app
+
+
+async def executing(url: str, database: str) -> None:
+    """Execute until killed; the first line says that it has begun."""
+    async with application(url, database) as app:
+        working = asyncio.create_task(app.work())
+        await asyncio.sleep(1)
+        print("ready", flush=True)
+        await working
+
+
+async def looping(url: str, database: str, *, pages: int) -> None:
+    """Run the bare loop, and say how long it took."""
+    async with loop(url, database) as act:
+        await act(0)
+        begun, used = time.perf_counter(), time.process_time()
+        for number in range(1, pages + 1):
+            await act(number)
+        print(json.dumps({"seconds": time.perf_counter() - begun, "cpu": time.process_time() - used}))
 
 
 @asynccontextmanager
-async def bare(url: str, database: str) -> AsyncIterator[Act]:
+async def loop(url: str, database: str) -> AsyncIterator[Any]:
     connection = await asyncpg.connect(database)
 
     async def act(number: int) -> None:
-        async with session.get(url, params={"page": str(number)}) as response:
+        async with session.get(f"{url}/items/{os.getpid()}", params={"page": str(number)}) as response:
             items = orjson.loads(await response.read())["items"]
         rows = [
             (
@@ -107,83 +219,6 @@ async def bare(url: str, database: str) -> AsyncIterator[Act]:
     async with aiohttp.ClientSession() as session:
         yield act
     await connection.close()
-
-
-@asynccontextmanager
-async def ours(url: str, database: str) -> AsyncIterator[Act]:
-    db, line = Database(database, size=1), Line(database, settings={"synchronous_commit": "off"})
-    await db.open()
-    gate = SharedGate(line, lambda _key: FAST)
-    source = RestSource(url=url, items="items", paging={"kind": "PAGE", "has_next": "more", "size": SIZE})
-    sink = TableSink("ours", key="id", columns=COLUMNS, updated_at="updated_at")
-
-    async def act(number: int) -> None:
-        await admit(gate)
-        begun = time.perf_counter()
-        page = await source.fetch(Request("bench", "items", "HARVEST", None, position=f"page:{number}"))
-        gate.told(KEY, Answer(200, timedelta(seconds=time.perf_counter() - begun), headers=page.stats["headers"]))
-        async with db.transaction() as tx:
-            await sink.write(tx, page.items, batch_key=f"batch-{number}")
-
-    yield act
-    await source.close()
-    await gate.close()
-    await db.close()
-
-
-async def execute(url: str, database: str, *, pages: int, slices: int, slow: float, executors: int) -> float:
-    """Plan so many pages, let executors in processes of their own do them, and return the seconds from GO to the end."""
-    app = application(url, database)
-    command = [sys.executable, "-m", "bench.ingest", "--execute", url, database]
-    async with app:
-        crew = [await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE) for _ in range(executors)]
-        try:
-            for each in crew:
-                assert each.stdout is not None
-                await each.stdout.readline()
-            last = pages * SIZE
-            begun = time.perf_counter()
-            planned = await app.ingest.plan(
-                "bench", "items", operation="UPDATE", strategy="ID_RANGE",
-                params={"first": 1, "last": last, "size": last // slices},
-                expression={"first": "{first}", "last": "{last}", "slow": slow},
-            )  # fmt: skip
-            assert planned.id is not None
-            done = await app.ingest.wait(planned.id, timeout=120)
-            spent = time.perf_counter() - begun
-            assert done.items == last, done
-            return spent
-        finally:
-            for each in crew:
-                each.terminate()
-            await asyncio.gather(*(each.wait() for each in crew))
-
-
-def application(url: str, database: str) -> Ferryman:
-    """Return the app that plans and executes."""
-    app = Ferryman(database, ingest={"concurrency": CONCURRENCY, "partition_concurrency": 2 * CONCURRENCY})
-    source = RestSource(url=url, items="items", paging={"kind": "PAGE", "has_next": "more", "size": SIZE})
-    sink = TableSink("whole", key="id", columns=COLUMNS, updated_at="updated_at")
-    app.source(source, name="bench", endpoint="items", sink=sink, rate=f"{FAST.top:g}/s", burst=FAST.burst)
-    return app
-
-
-async def executing(url: str, database: str) -> None:
-    """Execute until killed; the first line says that it has begun."""
-    async with application(url, database) as app:
-        working = asyncio.create_task(app.work())
-        await asyncio.sleep(1)
-        print("ready", flush=True)
-        await working
-
-
-async def admit(gate: SharedGate) -> None:
-    while True:
-        decision = await gate.acquire(KEY)
-        if isinstance(decision, Allow):
-            return
-        assert not isinstance(decision, Reject), decision.reason
-        await asyncio.sleep(0)
 
 
 class Counting:
@@ -227,123 +262,18 @@ async def gate_cost(database: str, *, top: float, seconds: float) -> dict[str, f
     return {"top": top, "requests": requests, "ms": 1000 * spent / requests, "trips": counting.trips / requests}
 
 
-async def loop(url: str, database: str, *, pages: int) -> float:
-    """Return how long the bare loop takes, in a process of its own."""
-    command = [sys.executable, "-m", "bench.ingest", "--loop", url, database, "--pages", str(pages)]
-    process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
-    said, _ = await process.communicate()
-    return float(said)
-
-
-async def looping(url: str, database: str, *, pages: int) -> None:
-    """Run the bare loop, and say how long it took."""
-    async with bare(url, database) as act:
-        await act(0)
-        begun = time.perf_counter()
-        for number in range(1, pages + 1):
-            await act(number)
-        print(time.perf_counter() - begun)
-
-
-def fresh(server: Server, name: str) -> str:
-    """Make a migrated database with the tables."""
-    server.create(name)
-    database = server.url(name)
-    asyncio.run(migrate.migrate(database))
-    with server.connect(name) as connection:
-        for table in ("bare", "ours", "whole"):
-            connection.execute(TABLE.format(table).encode())
-    return database
-
-
-def whole(server: Server, url: str, *, pages: int, rounds: int) -> dict[str, Any]:
-    """An executor beside the bare loop, and two before a slow server beside one."""
-    ratios, pairs = [], []
-    for number in range(rounds):
-        database = fresh(server, f"whole{number}")
-        spent = asyncio.run(execute(url, database, pages=pages, slices=SLICES, slow=0, executors=1))
-        ratios.append(asyncio.run(loop(url, database, pages=pages)) / spent)
-        slowly = [
-            asyncio.run(execute(url, fresh(server, f"slow{number}_{count}"), pages=160, slices=16, slow=SLOW, executors=count))
-            for count in (1, 2)
-        ]  # fmt: skip
-        pairs.append(slowly[0] / slowly[1])
-    return {
-        "whole": {"ratio": round(statistics.median(ratios), 2), "ratios": [round(each, 2) for each in ratios]},
-        "two": {"ratio": round(statistics.median(pairs), 2), "ratios": [round(each, 2) for each in pairs]},
-    }
-
-
-async def parts(database: str, server: Server, url: str, *, pages: int, rounds: int) -> dict[str, Any]:
-    """Gate, source and sink, page after page, in turns with the bare loop."""
-    rates: dict[str, list[float]] = {"bare": [], "ours": []}
-    cpu = {"bare": 0.0, "ours": 0.0}
-    async with bare(url, database) as theirs, ours(url, database) as mine:
-        for number in range(rounds + 1):
-            numbers = range(number * pages + 1, (number + 1) * pages + 1)
-            turn = [("bare", theirs), ("ours", mine)]
-            for name, act in turn if number % 2 else reversed(turn):
-                begun, spent = time.perf_counter(), time.process_time() + server.cpu()
-                for each in numbers:
-                    await act(each)
-                if number:  # the first round warms up
-                    rates[name].append(SIZE * pages / (time.perf_counter() - begun))
-                    cpu[name] += time.process_time() + server.cpu() - spent
-    ratios = [one / other for one, other in zip(rates["ours"], rates["bare"], strict=True)]
-    return {
-        "items_per_second": {name: round(statistics.median(each)) for name, each in rates.items()},
-        "ratio": round(statistics.median(ratios), 2),
-        "cpu_ms_per_page": {name: round(1000 * each / pages / rounds, 2) for name, each in cpu.items()},
-        "ratios": [round(each, 2) for each in ratios],
-    }
-
-
-async def gates(database: str) -> list[dict[str, float]]:
-    """The gate at four rates."""
-    costs = [await gate_cost(database, top=top, seconds=2.0) for top in (10, 100, 1000, 100_000)]
-    return [{name: round(value, 4) for name, value in cost.items()} for cost in costs]
-
-
-def measure(server: Server, url: str, *, pages: int, rounds: int) -> dict[str, Any]:
-    figures = whole(server, url, pages=2 * pages, rounds=rounds)
-    database = fresh(server, "parts")
-    figures["parts"] = asyncio.run(parts(database, server, url, pages=pages, rounds=rounds))
-    figures["gate"] = asyncio.run(gates(database))
-    return figures | {"load": os.getloadavg()[0]}
-
-
-def main() -> int:
-    line = argparse.ArgumentParser(
-        prog="bench.ingest", description="Measure source, gate and table beside a bare loop."
-    )
-    line.add_argument("--pages", type=int, default=200)
-    line.add_argument("--rounds", type=int, default=5)
-    line.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
-    line.add_argument("--execute", nargs=2, help=argparse.SUPPRESS)
-    line.add_argument("--loop", nargs=2, help=argparse.SUPPRESS)
+def main() -> None:
+    line = argparse.ArgumentParser(prog="bench.ingest", description="Play a role in a measurement of ingestion.")
+    line.add_argument("role", choices=["execute", "loop"])
+    line.add_argument("url")
+    line.add_argument("database")
+    line.add_argument("--pages", type=int, default=PAGES)
     asked = line.parse_args()
-    if asked.serve:
-        asyncio.run(serve())
-        return 0
-    if asked.execute:
-        uvloop.run(executing(*asked.execute))
-        return 0
-    if asked.loop:
-        uvloop.run(looping(*asked.loop, pages=asked.pages))
-        return 0
-    command = [sys.executable, "-m", "bench.ingest", "--serve"]
-    with (
-        Server(CACHE / f"server-{os.getpid()}") as server,
-        subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as there,
-    ):
-        try:
-            assert there.stdout is not None
-            url = f"http://127.0.0.1:{there.stdout.readline().strip()}/items"
-            print(json.dumps(measure(server, url, pages=asked.pages, rounds=asked.rounds), indent=2))
-        finally:
-            there.terminate()
-    return 0
+    if asked.role == "execute":
+        uvloop.run(executing(asked.url, asked.database))
+    else:
+        uvloop.run(looping(asked.url, asked.database, pages=asked.pages))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

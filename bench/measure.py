@@ -19,9 +19,7 @@ Figures = dict[str, float]
 DRAIN_WITHIN = 60.0
 SCHEDULE_WITHIN = 60.0
 LATENCY_JOBS = 200
-COMMANDS_IN_FLIGHT = 200
 LEAD = 6.0
-DEEP_ROWS = 1_000_000
 
 
 def percentile(values: list[float], share: float) -> float:
@@ -41,12 +39,12 @@ def await_starts(stage: Stage, count: int, until: float) -> None:
 
 def await_ends(stage: Stage, count: int, until: float, *, done_by: str | None = None) -> float:
     """Return when the database shows `count` completions, as the time at which it did."""
-    with stage.server.connect(stage.database) as connection:
+    with stage.store.counting(stage.database, done_by or stage.card.done) as ask:
         while True:
             asked = time.monotonic()
-            done = connection.execute((done_by or stage.card.done).encode()).fetchone()
+            done = ask()
             now = time.monotonic()
-            if done is not None and int(str(done[0])) >= count:
+            if done >= count:
                 return now
             if now > until:
                 raise Failed(f"{stage.peer}: {done} of {count} jobs done in time")
@@ -60,10 +58,12 @@ def enqueue(stage: Stage) -> Figures:
     for op, warm in (("single", WARM), ("flight", WARM), *bulk):
         stage.fresh()
         count = stage.count(op)
-        before = stage.server.counters(stage.database)
-        took = stage.client(op, count)["seconds"]
-        spent = stage.server.counters(stage.database) - before
-        figures[op] = count / took
+        before, cpu = stage.store.counters(stage.database), stage.store.cpu()
+        told = stage.client(op, count)
+        spent = stage.store.counters(stage.database) - before
+        figures[op] = count / told["seconds"]
+        figures[f"cpu_client_{op}"] = told["cpu"] / count * 10_000
+        figures[f"cpu_store_{op}"] = (stage.store.cpu() - cpu) / (count + warm) * 10_000
         figures[f"wal_{op}"] = spent.wal / (count + warm)
         figures[f"flushes_{op}"] = spent.flushes / (count + warm)
     return figures
@@ -77,14 +77,14 @@ def drain(stage: Stage, workers: int) -> Figures:
 
 def drain_filled(stage: Stage, workers: int, count: int, op: str = "bulk", **numbers: int) -> Figures:
     stage.client(op, count, **numbers)
-    stage.server.settle(stage.database)
+    stage.store.settle(stage.database)
     with stage.crew(workers) as crew:
-        before, cpu, store = stage.server.counters(stage.database), crew.cpu(), stage.server.cpu()
+        before, cpu, store = stage.store.counters(stage.database), crew.cpu(), stage.store.cpu()
         begun = stage.marks.go()
         await_starts(stage, count, begun + DRAIN_WITHIN)
-        took = await_ends(stage, count, begun + DRAIN_WITHIN) - begun
-        cpu, store = crew.cpu() - cpu, stage.server.cpu() - store
-        spent = stage.server.counters(stage.database) - before
+        took = await_ends(stage, count, begun + DRAIN_WITHIN) - stage.marks.opened(begun)
+        cpu, store = crew.cpu() - cpu, stage.store.cpu() - store
+        spent = stage.store.counters(stage.database) - before
         peak = crew.memory("VmHWM") / workers
     return {
         "rate": count / took,
@@ -122,29 +122,29 @@ def latency(stage: Stage) -> Figures:
 def idle(stage: Stage, crew: Crew) -> Figures:
     """Memory, CPU and transactions of a worker with nothing to do, once its start has been counted."""
     time.sleep(2.5)
-    before, cpu, begun = stage.server.counters(stage.database), crew.run_time(), time.monotonic()
+    before, cpu, begun = stage.store.counters(stage.database), crew.run_time(), time.monotonic()
     time.sleep(5.0 * max(0.5, stage.scale))
     spent, took = crew.run_time() - cpu, time.monotonic() - begun
     return {
         "idle_memory": crew.memory("VmRSS"),
         "idle_cpu": 100 * spent / took,
-        "idle_transactions": (stage.server.counters(stage.database) - before).transactions / took,
+        "idle_transactions": (stage.store.counters(stage.database) - before).transactions / took,
     }
 
 
 def watch_ends(stage: Stage, count: int) -> list[float]:
     """When each completion was seen, looked for every millisecond; the k-th end belongs to the k-th create."""
     ends: list[float] = []
-    with stage.server.connect(stage.database) as connection, stage.beside("latency", count) as client:
+    with stage.store.counting(stage.database, stage.card.done) as ask, stage.beside("latency", count) as client:
         while not stage.marks.created(1)[0] and client.poll() is None:
             time.sleep(0.001)
         until = time.monotonic() + 25
         while len(ends) < count:
-            done = connection.execute(stage.card.done.encode()).fetchone()
+            done = ask()
             now = time.monotonic()
-            if now > until or done is None:
+            if now > until:
                 raise Failed(f"{stage.peer}: {len(ends)} of {count} completions seen in time")
-            ends += [now] * (int(str(done[0])) - WARM_LATENCY - len(ends))
+            ends += [now] * (done - WARM_LATENCY - len(ends))
             time.sleep(0.001)
     return ends[:count]
 
@@ -164,38 +164,21 @@ def steps(stage: Stage) -> Figures:
     stage.fresh()
     count = stage.count("steps")
     stage.client("steps", count)
-    stage.server.settle(stage.database)
+    stage.store.settle(stage.database)
     with stage.crew(1) as crew:
-        before, cpu, store = stage.server.counters(stage.database), crew.cpu(), stage.server.cpu()
+        before, cpu, store = stage.store.counters(stage.database), crew.cpu(), stage.store.cpu()
         begun = stage.marks.go()
         await_starts(stage, count, begun + DRAIN_WITHIN)
-        took = await_ends(stage, count, begun + DRAIN_WITHIN) - begun
-        cpu, store = crew.cpu() - cpu, stage.server.cpu() - store
-        spent = stage.server.counters(stage.database) - before
-    return {"rate": count / took, "cpu": (cpu + store) / count * 10_000, "wal": spent.wal / count}
-
-
-def commands(stage: Stage) -> Figures:
-    """Commands with three capabilities each, sent while a worker runs: from the first send until every one is completed."""
-    stage.fresh()
-    count = stage.count("commands")
-    with stage.crew(1) as crew:
-        before, cpu, store = stage.server.counters(stage.database), crew.cpu(), stage.server.cpu()
-        begun = stage.marks.go()
-        sent = stage.client("commands", count, flight=COMMANDS_IN_FLIGHT)["seconds"]
-        ended = await_ends(stage, count, begun + DRAIN_WITHIN, done_by=stage.card.done_commands)
-        # The client's own start is not the product's: from the first mapping that began.
-        took = ended - min(stage.marks.started(count))
-        cpu, store = crew.cpu() - cpu, stage.server.cpu() - store
-        spent = stage.server.counters(stage.database) - before
-        return {
-            "rate": count / took,
-            "sent": count / sent,
-            "cpu_worker": cpu / count * 10_000,
-            "cpu_store": store / count * 10_000,
-            "wal": spent.wal / count,
-            "memory": crew.memory("VmHWM"),
-        }
+        took = await_ends(stage, count, begun + DRAIN_WITHIN) - stage.marks.opened(begun)
+        cpu, store = crew.cpu() - cpu, stage.store.cpu() - store
+        spent = stage.store.counters(stage.database) - before
+    return {
+        "rate": count / took,
+        "cpu_worker": cpu / count * 10_000,
+        "cpu_store": store / count * 10_000,
+        "wal": spent.wal / count,
+        "flushes": spent.flushes / count,
+    }
 
 
 def schedule(stage: Stage, lead: float = LEAD) -> Figures:
@@ -203,7 +186,7 @@ def schedule(stage: Stage, lead: float = LEAD) -> Figures:
     stage.fresh()
     count, due = stage.count("schedule"), time.time() + lead
     stage.client("bulk", count, due=due)
-    stage.server.settle(stage.database)
+    stage.store.settle(stage.database)
     if time.time() > due - 2.5:
         return schedule(stage, 2 * lead)
     with stage.crew(1):
@@ -220,17 +203,6 @@ def schedule(stage: Stage, lead: float = LEAD) -> Figures:
     }
 
 
-def deep(stage: Stage) -> Figures:
-    """Drain as above, in front of a million finished rows, and of a million that are not due."""
-    count = stage.count("deep")
-    figures: Figures = {}
-    for kind in ("empty", *stage.card.fill):
-        stage.fresh(template=filled(stage, kind))
-        figures[kind] = drain_filled(stage, 1, count)["rate"]
-        figures[f"{kind}_share"] = figures[kind] / figures["empty"]
-    return figures
-
-
 def gates(stage: Stage) -> Figures:
     """Drain what has keys, through gates: few hot ones, few with one slot each, and many; beside the plain drain."""
     figures: Figures = {}
@@ -243,21 +215,6 @@ def gates(stage: Stage) -> Figures:
     return figures
 
 
-def filled(stage: Stage, kind: str) -> str:
-    """The name of a template with a million rows of a kind, made once per run."""
-    if kind == "empty":
-        return stage.template
-    template = f"{stage.peer}_{kind}"
-    if not stage.server.exists(template):
-        stage.server.create(template, template=stage.template)
-        with stage.server.connect(template) as connection:
-            connection.prepare_threshold = None
-            connection.execute(stage.card.fill[kind].replace("{rows}", str(DEEP_ROWS)).encode())
-            connection.execute("vacuum analyze")
-        stage.server.settle(template)
-    return template
-
-
 WORKLOADS: dict[str, Callable[[Stage], Figures]] = {
     "startup": startup.startup,
     "enqueue": enqueue,
@@ -266,10 +223,7 @@ WORKLOADS: dict[str, Callable[[Stage], Figures]] = {
     "latency": latency,
     "join": join,
     "steps": steps,
-    "commands": commands,
     "schedule": schedule,
-    "deep": deep,
     "gates": gates,
 }
 NEEDS = {"drain1": "drain", "drain2": "drain"}
-USUAL = tuple(name for name in WORKLOADS if name not in ("deep", "gates"))

@@ -1,7 +1,7 @@
 """What the runner and a peer say to each other.
 
 A peer is a module `bench.peers.<name>` that ends with `main(ItsClass)`. The runner starts it, with that
-peer's own interpreter, in one of four roles: `card` prints what it can do, `migrate` makes its tables,
+peer's own interpreter, in one of four roles (roles.py): `card` prints what it can do, `migrate` makes its tables,
 `client` creates jobs and prints timings, `worker` works until SIGTERM. Only the standard library is
 imported here, because every peer's environment loads this file.
 
@@ -11,23 +11,22 @@ store, the same for every peer; `time.monotonic()` is one clock for all processe
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import contextlib
 import dataclasses
-import json
 import mmap
 import os
-import signal
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 HEAD = 64
 SLOTS = 200_000
+CREW_MAX = 16
 GO = 0
-READY = 8
+HALT, MADE = 1, 2
+READY, OPENED, HANDLED = 8, 24, 40
+IN_FLIGHT = 50
 WARM = 20
 STEPS = 10
 WARM_LATENCY = 10
@@ -35,7 +34,7 @@ ANSWER = "ANSWER "
 
 
 class Marks:
-    """Per job: when its handler began and when its create returned. In front: who is ready, and GO."""
+    """Per job: when its handler began and when its create returned. In front: who is ready, and GO; how much was handled."""
 
     def __init__(self, path: Path) -> None:
         size = 8 * (HEAD + 2 * SLOTS)
@@ -44,8 +43,10 @@ class Marks:
             os.truncate(path, size)
         with path.open("r+b") as file:
             self.times = memoryview(mmap.mmap(file.fileno(), size)).cast("d")
+        self.worker = int(os.environ.get("BENCH_WORKER", "0"))
 
     def start(self, job: int) -> None:
+        self.times[HANDLED + self.worker] += 1
         if self.times[HEAD + job] == 0.0:
             self.times[HEAD + job] = time.monotonic()
 
@@ -63,6 +64,14 @@ class Marks:
         while since < count and self.times[HEAD + since]:
             since += 1
         return since
+
+    def handled(self) -> int:
+        """How many handlers have begun, in all workers."""
+        return int(sum(self.times[HANDLED : HANDLED + CREW_MAX]))
+
+    def opened(self, begun: float) -> float:
+        """When the last worker had opened itself, if some do so only after GO."""
+        return max(begun, *self.times[OPENED : OPENED + CREW_MAX])
 
     def go(self) -> float:
         now = time.monotonic()
@@ -92,6 +101,7 @@ class Card:
 
     name: str
     durable: bool
+    store: str
     can: Sequence[str]
     sizes: Sizes
     done: str
@@ -106,12 +116,14 @@ class Order:
 
     op: str
     count: int
-    flight: int = 50
+    flight: int = IN_FLIGHT
     gap: float = 0.02
     due: float = 0.0
     cap: float = 20.0
     keys: int = 1
     slots: int = 1
+    queues: int = 1
+    tenants: int = 1
 
 
 class Peer:
@@ -121,15 +133,17 @@ class Peer:
     done: ClassVar[str]
     done_commands: ClassVar[str] = ""
     durable: ClassVar[bool] = True
+    store: ClassVar[str] = "postgres"
     can: ClassVar[Sequence[str]] = ("enqueue", "bulk", "drain", "latency", "schedule", "startup")
     sizes: ClassVar[Sizes] = Sizes()
     fill: ClassVar[Mapping[str, str]] = {}
     settings: ClassVar[str] = ""
     uvloop: ClassVar[bool] = False
 
-    def __init__(self, url: str, marks: Marks) -> None:
+    def __init__(self, url: str, marks: Marks, *, queues: int = 1) -> None:
         self.url = url
         self.marks = marks
+        self.queues = queues
 
     async def migrate(self) -> None:
         raise NotImplementedError
@@ -143,9 +157,21 @@ class Peer:
     async def create(self, job: int) -> None:
         raise NotImplementedError
 
+    async def create_in_flight(self, job: int) -> None:
+        """Create while others are under way; a peer whose calls block does so in a thread."""
+        await self.create(job)
+
     async def create_many(self, jobs: range, *, due: float | None = None) -> None:
-        """Create all `jobs`, to run at the unix time `due` or at once."""
-        raise NotImplementedError
+        """Create all `jobs`, to run at the unix time `due` or at once; who has no call for it creates one by one."""
+        if due is not None:
+            raise NotImplementedError
+        waiting = iter(jobs)
+
+        async def loop() -> None:
+            for job in waiting:
+                await self.create_in_flight(job)
+
+        await asyncio.gather(*(loop() for _ in range(IN_FLIGHT)))
 
     async def join(self, size: int) -> None:
         """Fan out `size` jobs and return when all of them are done."""
@@ -159,8 +185,16 @@ class Peer:
         """Send a command that starts three capabilities; `marks.start` is called first in its mapping."""
         raise NotImplementedError
 
+    async def by_hand(self, job: int) -> None:
+        """Do what a command with three capabilities does with four plain tasks."""
+        raise NotImplementedError
+
     async def create_keyed(self, jobs: range, *, keys: int, slots: int) -> None:
         """Create all `jobs`, spread over so many keys, of each of which so many may run at once."""
+        raise NotImplementedError
+
+    async def create_spread(self, jobs: range, *, tenants: int) -> None:
+        """Create all `jobs`, spread over the queues of this peer and over so many tenants."""
         raise NotImplementedError
 
     async def work(self) -> None:
@@ -169,137 +203,10 @@ class Peer:
 
     async def gate(self) -> None:
         """Say that this worker is ready, and wait until all are."""
-        self.marks.times[READY + int(os.environ["BENCH_WORKER"])] = time.monotonic()
+        self.marks.times[READY + self.marks.worker] = time.monotonic()
         while self.marks.times[GO] == 0.0:  # noqa: ASYNC110 - another process rings, through shared memory
             await asyncio.sleep(0.001)
 
-
-async def _single(peer: Peer, order: Order) -> dict[str, Any]:
-    for job in range(WARM):
-        await peer.create(job)
-    begun = time.monotonic()
-    for job in range(WARM, WARM + order.count):
-        await peer.create(job)
-    return {"seconds": time.monotonic() - begun}
-
-
-async def _flight(peer: Peer, order: Order) -> dict[str, Any]:
-    for job in range(WARM):
-        await peer.create(job)
-    jobs = iter(range(WARM, WARM + order.count))
-
-    async def loop() -> None:
-        for job in jobs:
-            await peer.create(job)
-
-    begun = time.monotonic()
-    await asyncio.gather(*(loop() for _ in range(order.flight)))
-    return {"seconds": time.monotonic() - begun}
-
-
-async def _bulk(peer: Peer, order: Order) -> dict[str, Any]:
-    begun = time.monotonic()
-    await peer.create_many(range(order.count), due=order.due or None)
-    return {"seconds": time.monotonic() - begun}
-
-
-async def _latency(peer: Peer, order: Order) -> dict[str, Any]:
-    for job in range(WARM_LATENCY):
-        await peer.create(SLOTS - 1 - job)
-        await asyncio.sleep(order.gap)
-    await asyncio.sleep(0.5)
-    begun = then = time.monotonic()
-    for job in range(order.count):
-        await peer.create(job)
-        peer.marks.create(job)
-        then += order.gap
-        await asyncio.sleep(max(0.0, then - time.monotonic()))
-    return {"seconds": time.monotonic() - begun}
-
-
-async def _join(peer: Peer, order: Order) -> dict[str, Any]:
-    await peer.join(100)
-    times: list[float] = []
-    while len(times) < order.count and sum(times) < order.cap:
-        begun = time.monotonic()
-        await peer.join(100)
-        times.append(time.monotonic() - begun)
-    return {"times": times}
-
-
-async def _steps(peer: Peer, order: Order) -> dict[str, Any]:
-    await peer.create_workflows(range(order.count))
-    return {}
-
-
-async def _commands(peer: Peer, order: Order) -> dict[str, Any]:
-    jobs = iter(range(order.count))
-
-    async def loop() -> None:
-        for job in jobs:
-            await peer.command(job)
-
-    begun = time.monotonic()
-    await asyncio.gather(*(loop() for _ in range(order.flight)))
-    return {"seconds": time.monotonic() - begun}
-
-
-async def _keyed(peer: Peer, order: Order) -> dict[str, Any]:
-    await peer.create_keyed(range(order.count), keys=order.keys, slots=order.slots)
-    return {}
-
-
-OPERATIONS: dict[str, Callable[[Peer, Order], Awaitable[dict[str, Any]]]] = {
-    "single": _single,
-    "flight": _flight,
-    "bulk": _bulk,
-    "latency": _latency,
-    "join": _join,
-    "steps": _steps,
-    "commands": _commands,
-    "keyed": _keyed,
-}
-
-
-async def _client(peer: Peer, order: Order) -> dict[str, Any]:
-    await peer.open()
-    try:
-        return await OPERATIONS[order.op](peer, order)
-    finally:
-        await peer.close()
-
-
-async def _worker(peer: Peer) -> None:
-    work = asyncio.ensure_future(peer.work())
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, work.cancel)
-    with contextlib.suppress(asyncio.CancelledError):
-        await work
-
-
-def _run(work: Awaitable[None], *, fast: bool) -> None:
-    if fast:
-        import uvloop
-
-        uvloop.run(work)  # type: ignore[arg-type]
-    else:
-        asyncio.run(work)  # type: ignore[arg-type]
-
-
-def main(peer_class: type[Peer]) -> None:
-    """Play the role named on the command line."""
-    line = argparse.ArgumentParser()
-    line.add_argument("role", choices=["card", "migrate", "client", "worker"])
-    line.add_argument("--order", default="{}", help="an Order, as JSON")
-    given = line.parse_args()
-    if given.role == "card":
-        card = {field.name: getattr(peer_class, field.name) for field in dataclasses.fields(Card)}
-        print(ANSWER + json.dumps(card | {"sizes": dataclasses.asdict(peer_class.sizes)}))
-        return
-    peer = peer_class(os.environ["BENCH_URL"], Marks(Path(os.environ["BENCH_MARKS"])))
-    if given.role == "migrate":
-        asyncio.run(peer.migrate())
-    elif given.role == "client":
-        answer = asyncio.run(_client(peer, Order(**json.loads(given.order))))
-        print(ANSWER + json.dumps(answer), flush=True)
-    else:
-        _run(_worker(peer), fast=peer_class.uvloop)
+    def open_late(self) -> None:
+        """Say when a worker that can only open itself by beginning has done so."""
+        self.marks.times[OPENED + self.marks.worker] = time.monotonic()

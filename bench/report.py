@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from bench import bars
+from bench import bars, contract
+from bench.record import Line, Record
 
 BEGIN, END = "<!-- bench: begin -->", "<!-- bench: end -->"
 IN_MEMORY = ("tmpfs", "ramfs")
@@ -24,8 +24,6 @@ FIGURES = (
     ("fan out 100 and join, ms", "join.p50"),
     ("10-step workflows, /s", "steps.rate"),
     ("WAL of a 10-step workflow, B", "steps.wal"),
-    ("commands with 3 capabilities, /s", "commands.rate"),
-    ("WAL of a command with 3 capabilities, B", "commands.wal"),
     ("all due at once, jobs", "schedule.jobs"),
     ("last start, ms", "schedule.last"),
     ("last start, ms per 1,000", "schedule.last_per_1000"),
@@ -61,10 +59,11 @@ def table(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([lines[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *lines[1:]])
 
 
-def progress(line: dict[str, Any]) -> str:
+def progress(line: Line) -> str:
     said = line.get("error") or "  ".join(f"{name} {bars.number(value)}" for name, value in line["figures"].items())
     noise = f"  (others: {line['others']} of a core)" if line["others"] > bars.BUSY else ""
-    return f"[{line['round'] + 1}] {line['work']:9}{line['peer']:14}{line['seconds']:5.1f} s  {said}{noise}"
+    work = f"{line['work']} {line['size']:,}" if "size" in line else line["work"]
+    return f"[{line['round'] + 1}] {work:9} {line['peer']:14}{line['seconds']:5.1f} s  {said}{noise}"
 
 
 def cell(results: bars.Results, figure: str, peer: str) -> str:
@@ -72,15 +71,14 @@ def cell(results: bars.Results, figure: str, peer: str) -> str:
     median = results.median(figure, peer)
     if median is None:
         return "-"
-    return (
-        bars.number(median)
-        if len(rounds) < 2
-        else f"{bars.number(median)} ({bars.number(min(rounds))}..{bars.number(max(rounds))})"
-    )
+    # Ranges of all of them would make the table too wide to read; those of ratios stand with the verdicts.
+    if len(rounds) < 2 or peer not in (bars.OURS, bars.FLOOR):
+        return bars.number(median)
+    return f"{bars.number(median)} ({bars.number(min(rounds))}..{bars.number(max(rounds))})"
 
 
 def figures(results: bars.Results, peers: Sequence[str]) -> str:
-    rows = [["", *peers]]
+    rows = [["", *(f"{peer}*" if peer in results.fragile else peer for peer in peers)]]
     for label, figure in FIGURES:
         if any(results.rounds(figure, peer) for peer in peers):
             rows.append([label, *(cell(results, figure, peer) for peer in peers)])
@@ -89,41 +87,53 @@ def figures(results: bars.Results, peers: Sequence[str]) -> str:
 
 def verdicts(results: bars.Results) -> str:
     rows = [["rule", "what", "ours", "against", "ratio (range)", "bar", "goal", "verdict"]]
-    for rule, each in bars.judge(results):
+    for rule, each in contract.judge(results):
         rows.append(
             [rule, each.what, bars.number(each.ours), each.against, each.ratio, each.bar, each.goal, each.verdict]
         )
     return table(rows)
 
 
-def tables(head: dict[str, Any], lines: Sequence[dict[str, Any]]) -> str:
-    results = bars.Results(lines)
-    rounds = len({line["round"] for line in lines})
+def tables(record: Record) -> str:
+    """What a run has found, as text."""
+    results = bars.Results(record.lines)
     parts = [
+        conditions(record),
+        figures(results, list(record.head["peers"])),
+        verdicts(results),
+        "\n".join(settings(record.head)),
+    ]
+    return "\n\n".join(parts + remarks(record))
+
+
+def conditions(record: Record) -> str:
+    head = record.head
+    rounds = len({line["round"] for line in record.lines})
+    return (
         f"PostgreSQL {head['postgres']}, fsync {head['fsync']}, synchronous_commit {head['synchronous_commit']},"
         f" unix socket; Python {head['python']}; {head['cores']} cores; {rounds} round{'s' if rounds > 1 else ''},"
-        f" jobs x {head['scale']:g}. Medians (min..max).",
-        figures(results, list(head["peers"])),
-        verdicts(results),
-        "\n".join(settings(head)),
-    ]
-    if head["disk"] in IN_MEMORY:
-        parts.append(f"The data lay on {head['disk']}: flushes cost nothing there, and these figures mean little.")
-    return "\n\n".join(parts + remarks(lines))
+        f" jobs x {head['scale']:g}; {head['at']}. Medians (min..max)."
+    )
 
 
-def settings(head: dict[str, Any]) -> list[str]:
+def settings(head: Line) -> list[str]:
     lines: list[str] = []
     for peer, about in head["peers"].items():
         installed = ", ".join(f"{name} {version}" for name, version in sorted(about["versions"].items()))
-        lines.append(f"- {peer}: {installed}; {about['settings']}")
-    return lines
+        mark = "" if about["durable"] else "* (not durable)"
+        lines.append(f"- {peer}{mark}: {installed}; {about['settings']}")
+    return lines + [f"- {peer} could not run: {why}" for peer, why in head["absent"].items()]
 
 
-def remarks(lines: Sequence[dict[str, Any]]) -> list[str]:
+def remarks(record: Record) -> list[str]:
     """What a reader must know before believing the tables."""
+    lines = record.lines
     busy = [line for line in lines if line["others"] > bars.BUSY]
     said = [f"Failed: {line['work']} of {line['peer']}: {line['error'].strip()}" for line in lines if "error" in line]
+    if record.head["disk"] in IN_MEMORY:
+        said.append(
+            f"The data lay on {record.head['disk']}: flushes cost nothing there, and these figures mean little."
+        )
     if busy:
         most = max(line["others"] for line in busy)
         said.append(

@@ -7,8 +7,9 @@ WAL figures therefore include the full-page images that follow it, for all alike
 
 from __future__ import annotations
 
-import dataclasses
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import LiteralString
 
@@ -16,21 +17,8 @@ import psutil
 import psycopg
 from psycopg import sql
 
+from bench.store import Counters
 from ferryman.app.embedded import Embedded
-
-
-@dataclasses.dataclass(frozen=True)
-class Counters:
-    """What the server has done so far: WAL bytes, WAL flushes, transactions of one database."""
-
-    wal: int
-    flushes: int
-    transactions: int
-
-    def __sub__(self, earlier: Counters) -> Counters:
-        return Counters(
-            self.wal - earlier.wal, self.flushes - earlier.flushes, self.transactions - earlier.transactions
-        )
 
 
 class Server:
@@ -73,10 +61,12 @@ class Server:
         found = self.admin.execute("select from pg_database where datname = %s", (database,))
         return found.fetchone() is not None
 
-    def create(self, database: str, *, template: str = "template1") -> None:
-        """Make a fresh database, of the same content as its template, whatever was there before."""
-        self.execute("drop database if exists {} with (force)", database)
-        self.execute("create database {} template {}", database, template)
+    def create(self, database: str, *, template: str | None = None) -> None:
+        """Make a fresh database, of the same content as its template, whatever was there before, and have it on disk."""
+        self.drop(database)
+        # Files are copied as they are: writing a large template anew, through the WAL, would take minutes.
+        self.execute("create database {} template {} strategy file_copy", database, template or "template1")
+        self.execute("checkpoint")
 
     def drop(self, database: str) -> None:
         self.execute("drop database if exists {} with (force)", database)
@@ -88,6 +78,17 @@ class Server:
             connection.execute("analyze")
         self.disconnect(database)
         self.execute("checkpoint")
+
+    @contextmanager
+    def counting(self, database: str, question: str) -> Iterator[Callable[[], int]]:
+        """Lend a connection of its own that counts."""
+        with self.connect(database) as connection:
+
+            def count() -> int:
+                row = connection.execute(question.encode()).fetchone()
+                return int(str(row[0])) if row else 0
+
+            yield count
 
     def disconnect(self, database: str) -> None:
         """Close every connection to a database; a backend reports its last counters as it ends."""
@@ -122,7 +123,7 @@ class Server:
 
 
 def strangers_seconds(server: Server) -> float:
-    """CPU seconds used on this machine by programs that are neither ours nor the server's."""
+    """CPU seconds used on this machine by programs that are neither ours (a Redis is our child) nor the server's."""
     times = psutil.cpu_times()
     everybody = sum(times) - times.idle - times.iowait - times.guest - times.guest_nice
     return float(everybody - processor_seconds(psutil.Process()) - server.cpu())

@@ -18,6 +18,7 @@ import psutil
 from bench import venvs
 from bench.protocol import ANSWER, READY, Card, Marks, Order, Sizes
 from bench.server import Server, processor_seconds
+from bench.store import Store
 
 READY_WITHIN = 30.0
 STOP_WITHIN = 8.0
@@ -69,42 +70,45 @@ class Crew:
 class Stage:
     """A peer, ready to be measured. `scale` shrinks the numbers of jobs for a quick look."""
 
-    def __init__(self, peer: str, server: Server, scratch: Path, *, scale: float) -> None:
+    queues = 1  # over which jobs are spread, and which workers serve
+
+    def __init__(self, peer: str, server: Server, scratch: Path, *, scale: float, card: Card, store: Store) -> None:
         self.peer = peer
         self.server = server
+        self.store = store
         self.scratch = scratch
         self.scale = scale
+        self.card = card
         self.python = venvs.interpreter(peer)
         self.template = f"{peer}_template"
         self.database = f"{peer}_bench"
         self.marks = Marks(scratch / "marks")
-        answer = self.ask("card")
-        self.card = Card(**answer | {"sizes": Sizes(**answer["sizes"])})
-        self.migrate()
-
-    def migrate(self) -> None:
-        self.server.create(self.template)
+        self.store.create(self.template)
         self.call("migrate", database=self.template)
-        self.server.settle(self.template)
+        self.store.settle(self.template)
 
     def count(self, size: str) -> int:
         return max(1, int(getattr(self.card.sizes, size) * self.scale))
 
     def fresh(self, *, template: str | None = None) -> None:
         """Begin a measurement: an empty database and a clean sheet of marks."""
+        self.clear()
+        self.store.create(self.database, template=template or self.template)
+
+    def clear(self) -> None:
+        """Take a clean sheet of marks."""
         sheet = self.scratch / "marks"
         sheet.unlink()
         self.marks = Marks(sheet)
-        self.server.create(self.database, template=template or self.template)
-        self.server.execute("checkpoint")
 
     def environment(self, database: str, worker: int) -> dict[str, str]:
         # What is installed has been compiled; with this set, what stands in the checkout would be compiled at each start.
         around = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         return around | {
-            "BENCH_URL": self.server.url(database),
+            "BENCH_URL": self.store.url(database),
             "BENCH_MARKS": str(self.scratch / "marks"),
             "BENCH_WORKER": str(worker),
+            "BENCH_QUEUES": str(self.queues),
             "PYTHONPATH": str(venvs.ROOT / "src"),
         }
 
@@ -136,13 +140,7 @@ class Stage:
         return done.stdout
 
     def ask(self, role: str, *words: str, timeout: float = 180.0) -> dict[str, Any]:
-        return self.answer(self.call(role, *words, timeout=timeout))
-
-    def answer(self, said: str) -> dict[str, Any]:
-        for line in said.splitlines():
-            if line.startswith(ANSWER):
-                return dict(json.loads(line.removeprefix(ANSWER)))
-        raise Failed(f"{self.peer} gave no answer: {said[-2000:]}")
+        return answered(self.peer, self.call(role, *words, timeout=timeout))
 
     def client(self, op: str, count: int, **numbers: float) -> dict[str, Any]:
         """Create jobs in a process of their own, and return what it measured."""
@@ -155,7 +153,7 @@ class Stage:
         try:
             yield process
             said, _ = process.communicate(timeout=60)
-            self.answer(said.decode())
+            answered(self.peer, said.decode())
         finally:
             process.kill()
             process.wait()
@@ -182,6 +180,26 @@ class Stage:
                 raise Failed(f"a worker of {self.peer} never got ready: {log.read_text()[-2000:]}")
             time.sleep(0.01)
         time.sleep(0.3)
+
+
+def read_card(peer: str) -> Card:
+    """Ask a peer what it can do; its library is not needed for that."""
+    said = subprocess.run(
+        [venvs.interpreter(peer), "-m", f"bench.peers.{peer}", "card"],
+        cwd=venvs.ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    answer = answered(peer, said.stdout)
+    return Card(**answer | {"sizes": Sizes(**answer["sizes"])})
+
+
+def answered(peer: str, said: str) -> dict[str, Any]:
+    for line in said.splitlines():
+        if line.startswith(ANSWER):
+            return dict(json.loads(line.removeprefix(ANSWER)))
+    raise Failed(f"{peer} gave no answer: {said[-2000:]}")
 
 
 def order(op: str, count: int, **numbers: float) -> str:

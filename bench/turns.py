@@ -1,10 +1,8 @@
 """Agents' turns beside plain tasks, in one run (P10): ours only, for no peer has them.
 
-    python -m bench.turns               # about a minute
-    python -m bench.turns --turns 2000
-
-Each figure is taken in a process of its own, on a fresh database of one server that is started for the run. Machines are noisy:
-the drain of plain tasks by one worker stands beside the drain of turns, so that their ratio says what a turn costs.
+Each figure is taken in a process of its own, on a fresh database: `python -m bench.turns WORK URL --count N`, which
+`python -m bench.run --work turns,resume,crowd` calls. The floor of a turn is a plain task: per move that is written to the log,
+so that what a turn has more to keep is not held against it, and how much it has to keep is told.
 """
 
 from __future__ import annotations
@@ -12,21 +10,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import statistics
-import subprocess
-import sys
-import tempfile
 import time
-from pathlib import Path
 from typing import Any
 
 import psutil
 
-from bench.server import Server
 from ferryman import Ferryman, Turn
 
-DRAIN, LATENCY, CROWD = 3000, 200, 10_000
 SET = 500
 
 
@@ -91,34 +82,42 @@ async def until(app: Ferryman, sql: str, seconds: float = 300.0) -> None:
 
 
 class Meter:
-    """Time and CPU of a drain: what the worker and the server used for each does not depend on who else is there."""
+    """Time, CPU and moves of a drain: what worker and server used for each does not depend on who else is there."""
 
-    def __init__(self, server: psutil.Process, count: int) -> None:
+    def __init__(self, app: Ferryman, server: psutil.Process, moves: int) -> None:
+        self._app = app
         self._server = server
-        self._count = count
+        self._moves = moves
         self._begun, self._used = time.perf_counter(), time.process_time()
         self._stored = self._store()
 
     @classmethod
-    async def start(cls, app: Ferryman, count: int) -> Meter:
+    async def start(cls, app: Ferryman) -> Meter:
         async with app.database.session() as tx:
             [row] = await tx.fetch("select pg_read_file('postmaster.pid')")
-        return cls(psutil.Process(int(row[0].split()[0])), count)
+        return cls(app, psutil.Process(int(row[0].split()[0])), await moves(app))
 
     def _store(self) -> float:
         return sum(sum(each.cpu_times()[:2]) for each in self._server.children())
 
-    def figures(self, what: str) -> dict[str, float]:
-        took, used, stored = (
-            time.perf_counter() - self._begun,
-            time.process_time() - self._used,
-            self._store() - self._stored,
-        )
+    async def figures(self, count: int) -> dict[str, float]:
+        took = time.perf_counter() - self._begun
+        used, stored = time.process_time() - self._used, self._store() - self._stored
+        made = await moves(self._app) - self._moves
         return {
-            f"{what}s_per_second": self._count / took,
-            f"worker_ms_per_{what}": 1000 * used / self._count,
-            f"store_ms_per_{what}": 1000 * stored / self._count,
+            "rate": count / took,
+            "moves": made / count,
+            "moves_rate": made / took,
+            "cpu_worker": used / count * 10_000,
+            "cpu_store": stored / count * 10_000,
         }
+
+
+async def moves(app: Ferryman) -> int:
+    """How many moves the log holds."""
+    async with app.database.session() as tx:
+        [row] = await tx.fetch("select count(*) from ferryman.events")
+    return int(row[0])
 
 
 async def tasks(url: str, count: int) -> dict[str, float]:
@@ -126,10 +125,10 @@ async def tasks(url: str, count: int) -> dict[str, float]:
     async with make(url) as app:
         await app.tasks.create_many("nothing", [{"number": n} for n in range(count)])
         await analyse(app)
-        meter = await Meter.start(app, count)
+        meter = await Meter.start(app)
         async with app.worker():
             await until(app, "select count(*) from ferryman.tasks where finished_at is null")
-            return meter.figures("task")
+            return await meter.figures(count)
 
 
 async def turns(url: str, count: int) -> dict[str, float]:
@@ -137,27 +136,39 @@ async def turns(url: str, count: int) -> dict[str, float]:
     async with make(url) as app:
         await ask(app, await people(app, "plain", count))
         await analyse(app)
-        meter = await Meter.start(app, count)
+        meter = await Meter.start(app)
         async with app.worker():
             await until(app, "select count(*) from ferryman.agent_inbox where archived_at is null")
-            return meter.figures("turn")
+            return await meter.figures(count)
 
 
-async def latency(url: str, count: int) -> dict[str, float]:
+async def resume(url: str, count: int) -> dict[str, float]:
     """One turn that calls a tool again and again: from the call to its result, suspended and resumed each time."""
     async with make(url) as app, app.worker():
         await app.agents.create("caller-1", profile="caller")
         await (await app.agents.send("caller-1", 20)).result(timeout=60)
-        count = min(count, 190)
-        alone = []
-        for number in range(50):
+        meter = await Meter.start(app)
+        took = await (await app.agents.send("caller-1", count)).result(timeout=300)
+        return middle(took) | await meter.figures(count)
+
+
+async def lone(url: str, count: int) -> dict[str, float]:
+    """One plain task after the other: from its create to its result."""
+    async with make(url) as app, app.worker():
+        for number in range(20):
+            await (await app.tasks.create("nothing", number=number)).result()
+        meter = await Meter.start(app)
+        took = []
+        for number in range(count):
             begun = time.perf_counter()
             await (await app.tasks.create("nothing", number=number)).result()
-            alone.append(time.perf_counter() - begun)
-        meter = await Meter.start(app, count)
-        took = sorted(await (await app.agents.send("caller-1", count)).result(timeout=300))
-        figures = {"resume_p50_ms": 1000 * statistics.median(took), "resume_p99_ms": 1000 * took[int(0.99 * len(took))]}
-        return figures | meter.figures("call") | {"task_p50_ms": 1000 * statistics.median(alone)}
+            took.append(time.perf_counter() - begun)
+        return middle(took) | await meter.figures(count)
+
+
+def middle(took: list[float]) -> dict[str, float]:
+    ordered = sorted(took)
+    return {"p50": 1000 * statistics.median(ordered), "p99": 1000 * ordered[int(0.99 * len(ordered))]}
 
 
 async def crowd(url: str, count: int) -> dict[str, float]:
@@ -174,7 +185,7 @@ async def crowd(url: str, count: int) -> dict[str, float]:
             before = psutil.Process().memory_info().rss
             await ask(app, names[SET:])
             await until(app, suspended)
-            return {"crowd_mb": (psutil.Process().memory_info().rss - before) / 1e6}
+            return {"memory": (psutil.Process().memory_info().rss - before) / 1e6}
 
 
 async def analyse(app: Ferryman) -> None:
@@ -183,31 +194,17 @@ async def analyse(app: Ferryman) -> None:
         await tx.execute("analyze")
 
 
-WORK = {"tasks": (tasks, DRAIN), "turns": (turns, DRAIN), "latency": (latency, LATENCY), "crowd": (crowd, CROWD)}
+WORK = {"tasks": tasks, "turns": turns, "resume": resume, "lone": lone, "crowd": crowd}
 
 
 def main() -> None:
-    """Run every workload in a process of its own, and print what came of it."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
-    parser.add_argument("--work", default=",".join(WORK))
-    parser.add_argument("--turns", type=int, default=None, help="how many, instead of each workload's own number")
-    parser.add_argument("--one", nargs=2, metavar=("WORK", "URL"), help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.one:
-        work, number = WORK[given.one[0]]
-        print(json.dumps(asyncio.run(work(given.one[1], given.turns or number))))
-        return
-    with tempfile.TemporaryDirectory(prefix="fm-") as place, Server(Path(place) / "data") as server:
-        for name in given.work.split(","):
-            server.admin.execute(f"create database {name}")
-            asyncio.run(Ferryman(server.url(name)).migrate())
-            more = [] if given.turns is None else ["--turns", str(given.turns)]
-            told = subprocess.run(
-                [sys.executable, "-m", "bench.turns", *more, "--one", name, server.url(name)],
-                check=True, stdout=subprocess.PIPE, env=os.environ,
-            )  # fmt: skip
-            figures = json.loads(told.stdout)
-            print("  ".join(f"{figure} {value:,.2f}" for figure, value in figures.items()), flush=True)
+    """Do one, and print what came of it."""
+    line = argparse.ArgumentParser(prog="bench.turns", description="Measure turns, or plain tasks beside them.")
+    line.add_argument("work", choices=WORK)
+    line.add_argument("url")
+    line.add_argument("--count", type=int, required=True)
+    asked = line.parse_args()
+    print(json.dumps(asyncio.run(WORK[asked.work](asked.url, asked.count))))
 
 
 if __name__ == "__main__":

@@ -13,10 +13,15 @@ ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".cache" / "bench"
 
 PACKAGES: dict[str, Sequence[str]] = {
-    "absurd": ("absurd-sdk", "absurdctl", "psycopg[binary]"),
     "floor": ("asyncpg", "uvloop"),
     "pgqueuer": ("pgqueuer[asyncpg]", "uvloop"),
+    "awa": ("awa-pg",),
+    "chancy": ("chancy[cli]", "psycopg[binary]"),
+    "absurd": ("absurd-sdk", "absurdctl", "psycopg[binary]"),
     "procrastinate": ("procrastinate", "psycopg[binary,pool]"),
+    "dbos": ("dbos",),
+    "celery": ("celery[redis]",),
+    "taskiq": ("taskiq", "taskiq-redis", "uvloop"),
 }
 VERSIONS = """
 import json, importlib.metadata as m

@@ -3920,7 +3920,15 @@ CREATE INDEX budget_reservations_budget ON ferryman.budget_reservations USING bt
 
 CREATE INDEX command_inbox_ending ON ferryman.command_inbox USING btree (deadline_at) WHERE (finished_at IS NULL);
 
+CREATE INDEX command_inbox_failed ON ferryman.command_inbox USING btree (tenant, id) WHERE (error_message IS NOT NULL);
+
 CREATE UNIQUE INDEX command_inbox_idempotency ON ferryman.command_inbox USING btree (tenant, idempotency_key) WHERE (idempotency_key IS NOT NULL);
+
+CREATE INDEX command_inbox_listed ON ferryman.command_inbox USING btree (tenant, id);
+
+CREATE INDEX command_inbox_live ON ferryman.command_inbox USING btree (tenant, id) WHERE (finished_at IS NULL);
+
+CREATE INDEX command_inbox_session ON ferryman.command_inbox USING btree (tenant, session_id, id) WHERE (session_id IS NOT NULL);
 
 CREATE INDEX events_order ON ONLY ferryman.events USING btree (id);
 
@@ -3981,6 +3989,8 @@ CREATE INDEX pmo_batches_forked ON ferryman.pmo_batches USING btree (tenant, par
 CREATE INDEX pmo_batches_listed ON ferryman.pmo_batches USING btree (tenant, id);
 
 CREATE INDEX pmo_batches_parent ON ferryman.pmo_batches USING btree (parent_agent_turn_id) WHERE ((finished_at IS NULL) AND (parent_agent_turn_id IS NOT NULL));
+
+CREATE INDEX pmo_batches_running ON ferryman.pmo_batches USING btree (tenant, id) WHERE (finished_at IS NULL);
 
 CREATE INDEX pmo_batches_untold ON ferryman.pmo_batches USING btree (finished_at) WHERE ((finished_at IS NOT NULL) AND (parent_told_at IS NULL));
 
@@ -4062,7 +4072,7 @@ ALTER INDEX ferryman.events_order ATTACH PARTITION ferryman.events_default_id_id
 
 ALTER INDEX ferryman.events_subject ATTACH PARTITION ferryman.events_default_subject_id_idx;
 
-CREATE TRIGGER agent_inbox_status_births BEFORE INSERT ON ferryman.agent_inbox FOR EACH ROW WHEN (((new.status = ANY (ARRAY['queued'::text, 'pending'::text, 'processing'::text])) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('MESSAGE_INVALID_TRANSITION', 'status', 'id');
+CREATE TRIGGER agent_inbox_status_births BEFORE INSERT ON ferryman.agent_inbox FOR EACH ROW WHEN (((new.status = ANY (ARRAY['queued'::text, 'pending'::text, 'processing'::text, 'consumed'::text])) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('MESSAGE_INVALID_TRANSITION', 'status', 'id');
 
 CREATE TRIGGER agent_inbox_status_moves BEFORE UPDATE OF status ON ferryman.agent_inbox FOR EACH ROW WHEN ((((((((((((old.status = 'pending'::text) AND (new.status = 'error'::text)) OR ((old.status = 'pending'::text) AND (new.status = 'processing'::text))) OR ((old.status = 'pending'::text) AND (new.status = 'skipped'::text))) OR ((old.status = 'processing'::text) AND (new.status = 'consumed'::text))) OR ((old.status = 'processing'::text) AND (new.status = 'error'::text))) OR ((old.status = 'processing'::text) AND (new.status = 'pending'::text))) OR ((old.status = 'queued'::text) AND (new.status = 'error'::text))) OR ((old.status = 'queued'::text) AND (new.status = 'pending'::text))) OR ((old.status = 'queued'::text) AND (new.status = 'skipped'::text))) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('MESSAGE_INVALID_TRANSITION', 'status', 'id');
 

@@ -6,7 +6,8 @@ import asyncio
 import itertools
 from typing import Any
 
-from bench.protocol import STEPS, Peer, Sizes, main
+from bench.protocol import STEPS, Peer, Sizes
+from bench.roles import main
 
 CLIENTS = 10
 CONCURRENCY = 200
@@ -15,9 +16,9 @@ POLL = 0.05
 
 class Absurd(Peer):
     name = "absurd"
-    can = ("enqueue", "steps")
+    can = ("enqueue", "drain", "latency", "join", "steps", "startup")
     done = "select count(*) from absurd.t_jobs where state = 'completed'"
-    sizes = Sizes(flight=4_000)
+    sizes = Sizes(flight=4_000, drain=3_000, join=4)
     settings = (
         f"{CLIENTS} clients of one connection each; no bulk create; concurrency {CONCURRENCY}, polls every {POLL} s"
     )
@@ -37,6 +38,8 @@ class Absurd(Peer):
         from absurd_sdk import AsyncAbsurd
 
         self.clients = [AsyncAbsurd(self.url, queue_name="jobs") for _ in range(CLIENTS)]
+        for client in self.clients:
+            await client.list_queues()  # two first calls at once would open two connections
         self.turns = itertools.cycle(self.clients)
 
     async def close(self) -> None:
@@ -47,18 +50,32 @@ class Absurd(Peer):
         await next(self.turns).spawn("noop", {"job": job}, queue="jobs")
 
     async def create_workflows(self, jobs: range) -> None:
+        await self.spawn("workflow", jobs)
+
+    async def spawn(self, name: str, jobs: range) -> list[str]:
+        """One at a time on each connection."""
         waiting = iter(jobs)
+        made: list[str] = []
 
         async def loop(client: Any) -> None:
             for job in waiting:
-                await client.spawn("workflow", {"job": job}, queue="jobs")
+                made.append((await client.spawn(name, {"job": job}, queue="jobs"))["task_id"])
 
         await asyncio.gather(*(loop(client) for client in self.clients))
+        return made
+
+    async def join(self, size: int) -> None:
+        for task_id in await self.spawn("noop", range(size)):
+            await self.clients[0].await_task_result(task_id)
 
     async def work(self) -> None:
         from absurd_sdk import AsyncAbsurd
 
         worker = AsyncAbsurd(self.url, queue_name="jobs")
+
+        @worker.register_task("noop")  # type: ignore[untyped-decorator]
+        async def noop(params: dict[str, int], ctx: Any) -> None:
+            self.marks.start(params["job"])
 
         @worker.register_task("workflow")  # type: ignore[untyped-decorator]
         async def workflow(params: dict[str, int], ctx: Any) -> None:

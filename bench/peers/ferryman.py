@@ -7,29 +7,57 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
-from bench.protocol import STEPS, Peer, Sizes, main
+from bench.protocol import STEPS, Peer, Sizes
+from bench.roles import main
 
 CONCURRENCY = 250
 
-# Older than every id that a create makes, so that counting completions never reads the rows of a fill.
+# Older than every id that a create makes, so that counting completions never reads the rows of a fill. The values are what the
+# product leaves: tests/sql/test_bench_fill.py compares.
 FILL = """
-insert into ferryman.tasks
-    (id, name, payload, timeout_ms, max_retries, attempt, created_at, updated_at, ends_at, due_at, state, wake_at, finished_at)
-select lpad(to_hex(n), 32, '0')::uuid, 'noop', '{{"job": 0}}', 300000, 3, {attempt}, now(), now(), now() + interval '30 days',
-    now() + interval '1 day', '{state}', {wake_at}, {finished_at}
-from generate_series(1, {{rows}}) as n;
+insert into ferryman.tasks (id, name, payload, timeout_ms, max_retries, created_at, updated_at, ends_at, {columns})
+select lpad(to_hex(n), 32, '0')::uuid, 'noop', jsonb_build_object('job', n % 200000), 300000, 3, now(), now(),
+    now() + interval '30 days', {values}
+from generate_series({{first}}, {{last}}) as n;
 """
 LOG = """
 insert into ferryman.events (at, subject, attempt, tenant, kind, from_state, to_state)
 select now(), lpad(to_hex(n), 32, '0')::uuid, 1, 'default', 'task', from_state, to_state
-from generate_series(1, {rows}) as n,
-    (values (null, 'ready'), ('ready', 'running'), ('running', 'succeeded')) as move (from_state, to_state);
+from generate_series({{first}}, {{last}}) as n, (values {moves}) as move (from_state, to_state);
 """
+# Of a row that has been moved the guard would ask how it came there.
+UNGUARDED = "set session_replication_role = replica;"
+
+
+def fill(moves: str, **columns: str) -> str:
+    rows = FILL.format(columns=", ".join(columns), values=", ".join(columns.values()))
+    return rows + LOG.format(moves=moves)
+
+
+FILLS = {
+    "finished": UNGUARDED
+    + fill(
+        "(null, 'ready'), ('ready', 'running'), ('running', 'succeeded')",
+        state="'succeeded'", due_at="now()", started_at="now()", finished_at="now()", epoch="1", lease_count="1",
+    ),
+    "future": fill(
+        "(null, 'pending')",
+        state="'pending'", due_at="now() + interval '1 day'", wake_at="now() + interval '1 day'",
+        schedule_type="'at'", scheduled_at="now() + interval '1 day'",
+    ),
+    "retrying": UNGUARDED
+    + fill(
+        "(null, 'ready'), ('ready', 'running'), ('running', 'ready')",
+        state="'ready'", due_at="now() + interval '1 day'", wake_at="now() + interval '1 day'", started_at="now()",
+        epoch="1", lease_count="1", attempt="2", last_error_code="'TASK_EXECUTION_FAILED'", last_error_reason="'it broke'",
+    ),
+    "ready": fill("(null, 'ready')", state="'ready'", due_at="now()", rank="now()"),
+}  # fmt: skip
 
 
 class Ferryman(Peer):
     name = "ferryman"
-    can = ("enqueue", "bulk", "drain", "latency", "join", "steps", "commands", "schedule", "startup", "deep", "gates")
+    can = ("enqueue", "bulk", "drain", "latency", "join", "steps", "schedule", "startup", "deep", "gates", "ours")
     done = """
         select count(*) from ferryman.tasks
         where id > '01000000-0000-0000-0000-000000000000' and state = 'succeeded'"""
@@ -37,13 +65,7 @@ class Ferryman(Peer):
     sizes = Sizes(
         flight=20_000, bulk=50_000, drain=50_000, join=30, steps=5_000, commands=5_000, gates=10_000, deep=50_000
     )
-    fill: ClassVar[Mapping[str, str]] = {
-        "finished": "set session_replication_role = replica;"
-        + FILL.format(state="succeeded", attempt=1, wake_at="null", finished_at="now()")
-        + LOG,
-        "future": FILL.format(state="pending", attempt=1, wake_at="now() + interval '1 day'", finished_at="null"),
-        "retrying": FILL.format(state="ready", attempt=2, wake_at="now() + interval '1 day'", finished_at="null"),
-    }
+    fill: ClassVar[Mapping[str, str]] = FILLS
     settings = f"concurrency {CONCURRENCY}, uvloop"
     uvloop = True
 
@@ -73,7 +95,22 @@ class Ferryman(Peer):
 
         app.task(name="keyed", limit_key="k{key}")(keyed)
         self.direct(app)
+        self.do_by_hand(app)
         return app
+
+    def do_by_hand(self, app: Any) -> None:
+        """Register what a command with three capabilities does, as plain tasks."""
+
+        async def work(job: int) -> dict[str, int]:
+            return {"job": job}
+
+        async def request(job: int) -> None:
+            self.marks.start(job)
+            # One by one: creates of many handlers share a statement, which sets of three do not.
+            await asyncio.gather(*(app.tasks.create("by_hand.work", {"job": job}) for _ in range(3)))
+
+        app.task(name="by_hand.work")(work)
+        app.task(name="by_hand.request")(request)
 
     def direct(self, app: Any) -> None:
         """Register a command with three capabilities, and its capabilities."""
@@ -119,6 +156,24 @@ class Ferryman(Peer):
     async def command(self, job: int) -> None:
         await self.app.commands.send("Character.Request", {"job": job}, session_id="novel")
 
+    async def by_hand(self, job: int) -> None:
+        await self.app.tasks.create("by_hand.request", {"job": job})
+
+    async def create_spread(self, jobs: range, *, tenants: int) -> None:
+        """One call for each queue and tenant, a few at a time."""
+        lanes = [(queue, f"tenant{n}") for queue in self.names() for n in range(tenants)]
+        waiting = iter(enumerate(lanes))
+
+        async def loop() -> None:
+            for number, (queue, tenant) in waiting:
+                some = [{"job": job} for job in jobs[number :: len(lanes)]]
+                await self.app.of(tenant).tasks.create_many("noop", some, queue=queue)
+
+        await asyncio.gather(*(loop() for _ in range(10)))
+
+    def names(self) -> list[str]:
+        return ["default", *(f"queue{n}" for n in range(1, self.queues))]
+
     async def create_keyed(self, jobs: range, *, keys: int, slots: int) -> None:
         await self.app.queues.set("default", new=True, key_concurrency=slots)
         await self.app.tasks.create_many("keyed", [{"job": job, "key": job % keys} for job in jobs])
@@ -127,7 +182,7 @@ class Ferryman(Peer):
         app = self.make()
         async with app:
             await self.gate()
-            await app.work(concurrency=CONCURRENCY)
+            await app.work(concurrency=CONCURRENCY, queues=self.names())
 
 
 if __name__ == "__main__":

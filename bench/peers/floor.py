@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from bench.protocol import STEPS, Peer, Sizes, main
+from bench.protocol import STEPS, Peer, Sizes
+from bench.roles import main
 
 if TYPE_CHECKING:
     from asyncpg import Connection
@@ -80,8 +81,8 @@ class Floor(Peer):
     done = "select count(*) from jobs where state = 2 and arg >= 0 and id > (select max(id) from jobs) - 100000"
     sizes = Sizes(single=4_000, flight=20_000, bulk=50_000, drain=100_000, join=50, steps=20_000)
     fill: ClassVar[Mapping[str, str]] = {
-        "finished": "insert into jobs (state, arg) select 2, -1 from generate_series(1, {rows})",
-        "future": "insert into jobs (due_at, arg) select now() + interval '1 day', -1 from generate_series(1, {rows})",
+        "finished": "insert into jobs (state, arg) select 2, -1 from generate_series({first}, {last})",
+        "future": "insert into jobs (due_at, arg) select now() + interval '1 day', -1 from generate_series({first}, {last})",
     }
     settings = f"asyncpg, uvloop, batches of {BATCH}, {LANES} lanes, LISTEN"
     uvloop = True

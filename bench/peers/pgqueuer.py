@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, ClassVar
 
-from bench.protocol import Peer, Sizes, main
+from bench.protocol import Peer, Sizes
+from bench.roles import main
 
 BATCH = 100
 WORKER_POOL = 5
@@ -24,10 +25,10 @@ class PgQueuer(Peer):
     fill: ClassVar[Mapping[str, str]] = {
         "finished": """
             insert into pgqueuer_log (job_id, status, entrypoint, priority, aggregated)
-            select n, 'deleted', 'noop', 0, true from generate_series(-{rows}, -1) as n""",
+            select n, 'deleted', 'noop', 0, true from generate_series(-{last}, -{first}) as n""",
         "future": """
             insert into pgqueuer (priority, entrypoint, status, payload, execute_after, queue_manager_id)
-            select 0, 'noop', 'queued', '0', now() + interval '1 day', null from generate_series(1, {rows})""",
+            select 0, 'noop', 'queued', '0', now() + interval '1 day', null from generate_series({first}, {last})""",
     }
     settings = f"asyncpg pool of {WORKER_POOL}, uvloop, batch_size {BATCH} (default 10), durable"
     uvloop = True

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
-from bench.protocol import Peer, Sizes, main
+from bench.protocol import Peer, Sizes
+from bench.roles import main
 
 CONCURRENCY = 30
 POOL = 20
@@ -23,11 +24,11 @@ class Procrastinate(Peer):
         "finished": """
             set session_replication_role = replica;
             insert into procrastinate_jobs (queue_name, task_name, args, status, attempts)
-            select 'default', 'old', '{"job": 0}', 'succeeded', 1 from generate_series(1, {rows})""",
+            select 'default', 'old', '{"job": 0}', 'succeeded', 1 from generate_series({first}, {last})""",
         "future": """
             set session_replication_role = replica;
             insert into procrastinate_jobs (queue_name, task_name, args, scheduled_at)
-            select 'default', 'noop', '{"job": 0}', now() + interval '1 day' from generate_series(1, {rows})""",
+            select 'default', 'noop', '{"job": 0}', now() + interval '1 day' from generate_series({first}, {last})""",
     }
     settings = f"concurrency {CONCURRENCY}, pool of {POOL}, polling every {POLL} s (default 5)"
 

@@ -58,12 +58,15 @@ async def test_more_tenants_than_there_is_room_for_come_round(db: Database) -> N
     names = ["a", "b", "c", "d", "e"]
     for name in names:
         await ready(db, name, 4)
-    rota, seen = heads.Rota(), []
+    rota, seen = heads.Rota(after="d"), []
     async with db.transaction() as tx:
-        for _ in range(5):
-            seen.append({each.tenant for each in await claim(tx, 2, rota)})
+        shared = tenants(await claim(tx, 10, rota))
+        asked = rota.asked
+        for room in (2, 2, 2, 4):
+            seen.append("".join(sorted(each.tenant for each in await claim(tx, room, rota))))
 
-    assert seen == [{"a", "b"}, {"c", "d"}, {"e", "a"}, {"b", "c"}, {"d", "e"}]
+    assert (shared, asked) == (dict.fromkeys(names, 2), 5)
+    assert seen == ["ab", "cd", "ae", "bcde"]
 
 
 @pytest.mark.contract("A3", "K12")

@@ -13,6 +13,7 @@ from ferryman.agents.model import Accepted, Busy, Edge, Order, Rejected, Source
 from ferryman.agents.ports import TurnOwners
 from ferryman.agents.rules import reference
 from ferryman.agents.states import TurnStatus
+from ferryman.agents.store import inbox
 from ferryman.kernel import ids
 from ferryman.kernel.pool import Database
 from tests.agents.house import OTHER, OWNER, TENANT, House
@@ -309,6 +310,42 @@ async def test_a_merged_message_goes_along_with_the_turn_that_waits_and_ends_wit
     assert (await house.turn(third)).deliverable_card_id == (await house.turn(second)).deliverable_card_id
     assert await house.claim() == []
     assert await house.broken() == []
+
+
+@pytest.mark.contract("A16")
+async def test_stops_are_found_once_each_and_oldest_first_and_nothing_else_is(house: House) -> None:
+    taken = {name: await house.begin(name) for name in ("ann", "bob", "cas", "dan")}
+    await house.agent("eve")
+    await house.enqueue("eve")  # pending, as a stop is
+    names = {(await house.stop(taken[name].id, name)).id: name for name in taken}  # type: ignore[union-attr]
+    when = "update ferryman.agent_inbox set look_at = ferryman.clock() + $1::interval where id = $2"
+    seconds = {"ann": -1, "bob": -2, "cas": 60, "dan": 0}
+    for id, name in names.items():
+        await house.write(when, timedelta(seconds=seconds[name]), id)
+    await house.write(
+        "update ferryman.agent_inbox set status = 'processing', pending_at = null, processed_at = ferryman.clock()"
+        " where message_type = 'stop' and agent_id = 'dan'"
+    )
+    await house.write(
+        "update ferryman.agent_inbox set look_at = ferryman.clock() - interval '1 h' where agent_id = 'eve'"
+    )
+
+    async with house.db.session() as tx:
+        found = await inbox.stops(tx, 10)
+
+    assert [(names[row["id"]], row["agent_turn_id"]) for row in found] == [
+        ("bob", taken["bob"].id), ("ann", taken["ann"].id),
+    ]  # fmt: skip
+
+
+@pytest.mark.contract("A20", "A13")
+async def test_a_turn_that_somebody_waits_for_is_not_merged_into_anothers(house: House) -> None:
+    await house.agent(when_busy="merge")
+    await house.enqueue()
+    leader, follower = await house.enqueue(), await house.enqueue()
+    asked = await house.enqueue(callback="delegate", callback_ref="default/boss/call-1")
+
+    assert [(await house.turn(turn)).merged_into for turn in (follower, asked)] == [leader, None]
 
 
 @pytest.mark.contract("A20", "A5")

@@ -28,6 +28,11 @@ with made as (
     select id, 'default', now(), now() + interval '1 h', now() + interval '1 h', now(), agent_id, 'turn', id::text,
         'processing', id
     from made
+), waits as (
+    insert into ferryman.turn_waiting_tools (
+        tenant, tool_call_id, created_at, deadline_at, ends_at, turn_epoch, agent_turn_id, tool_call_card_id, agent_id,
+        tool_name)
+    select 'default', id, now(), now(), now(), 1, id, id, agent_id, 'search' from made
 ), written as (
     insert into ferryman.cards (id, tenant, created_at, type, role, author_id, content)
     select id, 'default', now(), 'task.instruction', 'user', 'user', '1' from made
@@ -57,7 +62,10 @@ STATEMENTS: list[tuple[Statement, dict[str, Any]]] = [
     (heads._DISPATCH, {
         "tenants": TENANTS, "agent_ids": [f"agent{n}" for n in range(100)], "patience": TERM, "wall": TERM, "look_after": TERM,
     }),
-    (waits._RECEIVE, {"tenants": TENANTS, "ids": IDS}),
+    (waits._OF, {"tenants": TENANTS, "calls": [str(id) for id in IDS]}),
+    (waits._RECEIVE, {"reports": words(id=None, message_type="tool_result", tool_call_id=None, card=None, content={},
+                                       author="x", edge=None)}),
+    (inbox._MET, {"orders": words(place=1, turn=None, agent_id="x", message_type="turn", channel="x", instruction=1)}),
     (cards._READ, {"tenants": TENANTS, "ids": IDS}),
     (inbox._GET, {"ids": IDS, "tenant": "default"}),
     (pages._OPEN, {"agent_id": "agent7", "tenant": "default", "limit": 100}),
@@ -74,7 +82,7 @@ RULES: list[tuple[Statement, dict[str, Any]]] = [
     (retention._WALK, {"limit": 100, "kept": TERM, "span": 5000, "pace": TERM, "rest": TERM}),
     (retention._FORGET, {"ids": IDS}),
 ]  # fmt: skip
-BIG = {"agent_state_head", "agent_inbox", "cards", "boxes"}
+BIG = {"agent_state_head", "agent_inbox", "cards", "boxes", "turn_waiting_tools"}
 
 
 def scans(plan: Any) -> list[str]:

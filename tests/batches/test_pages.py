@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 import pytest
 
 from ferryman.batches.intake import read
@@ -39,3 +41,21 @@ async def test_the_batches_of_a_turn_are_found_by_it(yard: Yard) -> None:
 
     assert [each.id for each in found] == [mine]
     assert hidden == nothing == []
+
+
+@pytest.mark.contract("S5", "K12")
+async def test_batches_are_listed_by_status_newest_first_a_page_at_a_time(yard: Yard) -> None:
+    ended, [child] = await yard.running(1)
+    await yard.finish(child)
+    first, second = [await yard.fork(task()) for _ in range(2)]
+    await yard.answer_fork(task(), caller=Caller(tenant="other"))
+
+    async def listed(status: str | None, before: UUID | None = None, limit: int = 10) -> list[UUID]:
+        async with yard.db.session() as tx:
+            return [each.id for each in await read.listed(tx, tenant=TENANT, status=status, before=before, limit=limit)]
+
+    assert await listed("running") == [second, first]
+    assert await listed("running", before=second) == [first]
+    assert await listed("running", limit=1) == [second]
+    assert await listed("success") == [ended]
+    assert await listed(None) == [second, first, ended]

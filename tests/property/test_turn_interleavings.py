@@ -7,6 +7,7 @@ which are locked last: an order of locks that is turned round anywhere shows as 
 import os
 import random
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from itertools import combinations_with_replacement
@@ -317,6 +318,46 @@ async def test_a_turn_that_was_asked_for_is_stopped_while_both_are_answered(db: 
             await clear(db)
         for order in spread(orders(*counted)):
             scene = await set_delegation(db)
+            await driver.run((partial(run, acts[0], scene, 0), partial(run, acts[1], scene, 1)), order)
+            async with db.transaction() as tx:
+                assert await invariants.check(tx, watch.AGENT_INVARIANTS) == []
+            await clear(db)
+        assert driver.blocked > 0
+
+
+async def set_merging(db: Database) -> Scene:
+    """Let an agent that merges be busy, with a turn in line; one whose name stands before its own asks it for another."""
+    boss, busy = sorted(str(ids.new_id()) for _ in range(2))
+    calls = [f"{boss}-answer", f"{busy}-answer"]
+    async with db.transaction() as tx:
+        await intake.create(tx, [NewAgent(TENANT, boss, "writer"), NewAgent(TENANT, busy, "writer", when_busy="merge")])
+        first = [Order(tenant=TENANT, agent_id=name, turn=ids.new_id(), instruction="x") for name in (boss, busy)]
+        await intake.enqueue(tx, first, ASKED, after=Aftermath())
+        taken = await heads.claim(
+            tx, owner=HOLDER, profiles=["writer"], targets=["default"], kinds=ASKED.owners.kinds, room=10, terms=TERMS
+        )
+        taken.sort(key=lambda each: each.agent_id)
+        waits = [[outside(calls[0]), outside(f"{boss}-turn")], [outside(calls[1])]]
+        waiting = [rules.suspension_of(each, asked, owner=HOLDER) for each, asked in zip(taken, waits, strict=True)]
+        await outcomes.settle(tx, waiting, ASKED, owner=HOLDER, after=Aftermath())
+        line = Order(tenant=TENANT, agent_id=busy, turn=ids.new_id(), instruction="in line")
+        ref = reference(TENANT, boss, f"{boss}-turn")
+        more = replace(line, turn=ids.new_id(), callback=rules.DELEGATE, callback_ref=ref)
+        await intake.enqueue(tx, [line, more], ASKED, after=Aftermath())
+    return Scene([taken[0], taken[1]._replace(id=line.turn)], calls, [])
+
+
+@pytest.mark.contract("R4", "A16", "A20")
+async def test_a_turn_in_line_is_stopped_while_those_who_ask_are_answered(db: Database, database_url: str) -> None:
+    """What was merged into it ended with it, and locked the head of who had asked for it in a second go, whatever its name."""
+    async with driving(database_url) as driver:
+        acts = (stops_the_child, reports)
+        counted = []
+        for act in acts:
+            counted.append(await driver.count(0, partial(run, act, await set_merging(db), 0)))
+            await clear(db)
+        for order in spread(orders(*counted)):
+            scene = await set_merging(db)
             await driver.run((partial(run, acts[0], scene, 0), partial(run, acts[1], scene, 1)), order)
             async with db.transaction() as tx:
                 assert await invariants.check(tx, watch.AGENT_INVARIANTS) == []

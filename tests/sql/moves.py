@@ -44,9 +44,11 @@ def outcome(id: UUID, state: TaskState, **told: Any) -> Outcome:
     return Outcome(id, EPOCH, OWNER, state)._replace(**says[state] | told)
 
 
-async def turn(tx: Tx, *outcomes: Outcome, lanes: Any = (), names: Any = ("mail",)) -> tuple[list[Any], list[UUID]]:
+async def turn(
+    tx: Tx, *outcomes: Outcome, lanes: Any = (), names: Any = ("mail",), behind: Any = ()
+) -> tuple[list[Any], list[UUID]]:
     claimed, stale, _busy = await store.turn(
-        tx, outcomes, owner=OWNER, lanes=lanes, names=list(names), kinds=[], lease=LEASE, margin=MARGIN
+        tx, outcomes, owner=OWNER, lanes=lanes, names=list(names), kinds=[], lease=LEASE, margin=MARGIN, behind=behind
     )
     return claimed, sorted(stale)
 

@@ -22,7 +22,7 @@ from generate_series(1, $1::integer)
 VALUES: dict[str, Any] = {
     "won_ids": "{}", "won_epochs": "{}", "won_results": "{}", "lost": "[]", "sent": "0",
     "owner": "00000000-0000-0000-0000-000000000001", "queues": "{default}", "tenants": "{default}",
-    "rooms": "{100}", "names": "{mail}", "kinds": "{}", "lease": "30 s",
+    "rooms": "{100}", "behind": "{}", "names": "{mail}", "kinds": "{}", "lease": "30 s",
     "margin": "5 s",
 }  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -45,6 +46,34 @@ async def test_a_turn_names_exactly_the_outcomes_that_were_stale(given: Session)
     )
 
     assert sorted(stale) == sorted([stale_won, stale_lost])
+
+
+@pytest.mark.contract("P13")
+@pytest.mark.parametrize(
+    ("priority", "claimed"), [(0, ["at", "after"]), (1, ["after"]), (-1, ["before", "at", "after"])]
+)
+async def test_a_lane_that_begins_behind_a_task_is_looked_into_from_its_place_on(
+    given: Session, priority: int, claimed: list[str]
+) -> None:
+    there = await plant(given, TASK, RUNNING, **SOUND[RUNNING], id=UUID(int=10), due_at=-HOUR, priority=priority)
+    [place] = await given.fetch("select due_at from ferryman.tasks where id = $1", there)
+    ready = {
+        name: await plant(given, TASK, READY, **SOUND[READY] | {"id": UUID(int=id), "rank": place["due_at"] + away})
+        for name, id, away in (("before", 9, 0 * SECOND), ("at", 11, 0 * SECOND), ("after", 8, 61 * SECOND))
+    }
+
+    got, _stale = await turn(given, lanes=[LANE], behind=[there])
+
+    assert {each.id for each in got} == {ready[name] for name in claimed}
+
+
+@pytest.mark.contract("P13")
+async def test_a_lane_that_begins_behind_a_task_that_has_gone_is_looked_into_from_the_front(given: Session) -> None:
+    task = await plant(given, TASK, READY, **SOUND[READY])
+
+    got, _stale = await turn(given, lanes=[LANE], behind=[OWNER])
+
+    assert [each.id for each in got] == [task]
 
 
 @pytest.mark.contract("T4", "K8")

@@ -109,7 +109,8 @@ HOT = [
         moves._TURN,
         {
             "won_ids": IDS, "won_epochs": [1] * 100, "won_results": ["1"] * 100, "lost": WORDS, "sent": 200, "owner": IDS[0],
-            "queues": ["default"] * 3, "tenants": ["tenant0", "tenant1", "tenant2"], "rooms": [30] * 3, "names": ["mail"],
+            "queues": ["default"] * 3, "tenants": ["tenant0", "tenant1", "tenant2"], "rooms": [30] * 3, "behind": IDS[:3],
+            "names": ["mail"],
             "kinds": [], "lease": TERM, "margin": TERM,
         },
         {"tasks_pkey", "tasks_ready", "queues_pkey"},

@@ -44,6 +44,7 @@ async def test_agents_are_made_asked_watched_explained_and_stopped(database_url:
 
     made = await run("agent", "create", "cleo", "clerk")
     unknown = await run("agent", "send", "nobody", "do it")
+    no_call = await run("agent", "report", "call_1", "1")
     sent = await run("agent", "send", "cleo", "do it", "--json")
     turn = sent.json["turn"]
     waits = await run("explain", turn, "--json")
@@ -65,7 +66,8 @@ async def test_agents_are_made_asked_watched_explained_and_stopped(database_url:
     ended = await run("explain", turn)
 
     assert made.out == "cleo is a clerk, idle.\n"
-    assert (unknown.code, "There is no agent nobody" in unknown.err) == (5, True)
+    assert (unknown.code, "There is no agent nobody" in unknown.err) == (4, True)
+    assert (no_call.code, "No turn has made the call" in no_call.err) == (4, True)
     assert waits.json["reasons"][0]["code"] == "no_worker"
     assert calls[0].details["tool_call_id"] in explained.out
     assert "somebody outside answers" in explained.out

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from bench import bars, report
+from bench import bars, contract, report
 
 
 def lines(work: str, figure: str, **by_peer: list[float]) -> list[dict[str, Any]]:
@@ -53,6 +53,24 @@ def test_a_limit_is_met_only_when_every_round_keeps_it(rounds: list[float], said
     assert verdict(check, lines("drain1", "memory", ferryman=rounds)) == said
 
 
+@pytest.mark.parametrize(("rounds", "said"), [([7.0], "goal met"), ([9.0], "bar met"), ([16.0], "bar missed")])
+def test_a_limit_may_have_a_goal(rounds: list[float], said: str) -> None:
+    check = bars.Limit("resume", "resume.p50", 15, "ms", goal=8)
+
+    assert verdict(check, lines("resume", "p50", ferryman=rounds)) == said
+
+
+def test_a_cost_that_grows_with_its_variable_misses_its_bar() -> None:
+    found = [
+        {"work": "growth_queues", "peer": "ferryman", "round": 0, "size": size, "figures": {"cpu": cpu}}
+        for size, cpu in ((1, 100.0), (10, 100.0), (100, 190.0))
+    ]
+
+    [(rule, judged)] = contract.judge(bars.Results(found))
+
+    assert (rule, judged.ours, judged.verdict) == ("P13", 1.9, "bar missed")
+
+
 def test_a_start_before_the_create_returned_counts_as_the_fastest() -> None:
     check = bars.Ratio("start", "latency.start_p50", "pgqueuer", bar=1.3, least=True)
 
@@ -73,8 +91,15 @@ def test_the_best_peer_is_neither_ourselves_nor_the_floor() -> None:
     assert bars.Results(found).best_peer("enqueue.single") == "pgqueuer"
 
 
+def test_the_best_peer_is_durable() -> None:
+    found = lines("enqueue", "single", taskiq=[9.0], pgqueuer=[2.0])
+    found[0]["durable"] = False
+
+    assert bars.Results(found).best_peer("enqueue.single") == "pgqueuer"
+
+
 def test_what_was_not_measured_gets_no_verdict() -> None:
-    assert bars.judge(bars.Results(lines("drain1", "rate", pgqueuer=[1.0]))) == []
+    assert contract.judge(bars.Results(lines("drain1", "rate", pgqueuer=[1.0]))) == []
 
 
 def test_the_range_of_a_ratio_comes_from_rounds_and_not_from_mixed_ones() -> None:

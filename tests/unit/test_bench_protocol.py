@@ -30,7 +30,7 @@ def test_only_the_first_start_of_a_job_counts(tmp_path: Path) -> None:
     assert marks.started(1) == first
 
 
-@pytest.mark.parametrize("peer", run.KNOWN)
+@pytest.mark.parametrize("peer", run.PEERS)
 def test_a_peer_shows_its_card_without_its_library(peer: str) -> None:
     said = subprocess.run(
         [sys.executable, "-m", f"bench.peers.{peer}", "card"],

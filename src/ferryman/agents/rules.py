@@ -112,7 +112,9 @@ def standing(order: Order, *, when_busy: str, busy: bool, waiting: UUID | None) 
         return Busy()
     if policy == "interrupt" and busy:
         return "interrupt"
-    if policy == "merge" and waiting is not None and order.context_box is None:
+    # What somebody waits for by a call of its own has a turn and a result of its own. So the end of what was merged owes nobody
+    # anything, and locks no more heads than the turn that it went along with (docs/adr/0035).
+    if policy == "merge" and waiting is not None and order.context_box is None and order.callback is None:
         return "merge"
     return Accepted(order.turn)
 

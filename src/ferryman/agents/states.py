@@ -71,12 +71,13 @@ class MessageState(StrEnum):
 QUEUED, PENDING, PROCESSING = MessageState.QUEUED, MessageState.PENDING, MessageState.PROCESSING
 CONSUMED, ERROR, SKIPPED = MessageState.CONSUMED, MessageState.ERROR, MessageState.SKIPPED
 
-# A message that is taken in hand by the transaction that brings it is born processing.
+# A message that is taken in hand by the transaction that brings it is born processing. A result is born consumed:
+# nothing is left to be done with it then.
 MESSAGE = Machine(
     name="MESSAGE",
     table="agent_inbox",
     states=MessageState,
-    initial={QUEUED, PENDING, PROCESSING},
+    initial={QUEUED, PENDING, PROCESSING, CONSUMED},
     moves=[
         move("promote", out_of=[QUEUED], to=PENDING),
         move("take", out_of=[PENDING], to=PROCESSING),

@@ -31,6 +31,7 @@ from ferryman.agents.model import (
 from ferryman.agents.work.profiles import Budget, Profiles
 from ferryman.app.messages import Beside, Messages
 from ferryman.app.reads import Reads
+from ferryman.app.refusals import refusal
 from ferryman.app.turns import TurnHandle
 from ferryman.kernel import errors, ids
 from ferryman.kernel.doorbell import Doorbell
@@ -175,7 +176,8 @@ class Agents(Reads):
     ) -> TurnHandle:
         """Ask an agent for a turn, and return it in hand; an answer that is not "accepted" is raised.
 
-        `turn` makes a repeat harmless. In place of an instruction (None) the turn may read a `context_box` that exists.
+        `turn` makes a repeat harmless; another request under it is a conflict (TURN_DUPLICATE). In place of an instruction
+        (None) the turn may read a `context_box` that exists.
         `result_fields` are required of `submit_result`. Messages that are sent at one time share a trip.
         """
         if context_box is not None and result_fields:
@@ -199,7 +201,7 @@ class Agents(Reads):
         with spoken():
             answer = await self._messages.order(order, beside)
         if not isinstance(answer, Accepted):
-            raise errors.TurnRefused(f"{answer.reason}", code=answer.code, status=answer.status)
+            raise refusal(answer, agent_id=agent_id)
         return TurnHandle(self, answer.id, agent_id, idempotent_hit=not answer.created)
 
     async def report(

@@ -110,7 +110,7 @@ class Reads:
     async def stream(self, turn: UUID) -> AsyncIterator[str]:
         """Give what a turn streams from now on, until it ends; what was said before is gone (A15)."""
         found = await self.turn(turn)
-        to = subject_of(found.tenant, found.channel, found.agent_id)
+        to = subject_of(found.tenant, found.channel, found.agent_id, prefix=self._streams.prefix)
         async with self._streams.listen(str(turn), to=to) as heard:
             ended = asyncio.ensure_future(self.wait(turn))
             try:

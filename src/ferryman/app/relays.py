@@ -17,7 +17,7 @@ from ferryman.kernel.pool import Database, Line, spoken
 from ferryman.kernel.settings import Settings
 from ferryman.relays import intake, webhook
 from ferryman.relays.model import Address, Delivery, Standing, Webhook
-from ferryman.relays.ports import Tellers
+from ferryman.relays.ports import Tellers, plain
 from ferryman.relays.work.part import NatsPart, Terms, WebhookPart, nats_consumer, webhook_consumer
 from ferryman.tasks.rules import envelope
 
@@ -189,7 +189,25 @@ class TaskEvents:
         return envelope.envelope(event)
 
 
-TELLERS = Tellers({kind: TaskEvents() for kind in (envelope.KIND, envelope.SCHEDULE)})
+class TurnEvents:
+    """How events of agents are told (A15): the agent is what they stand under, in the channel of its turn."""
+
+    def address(self, event: Event) -> Address:
+        """Name the agent, and whether it is about its head, a step or the end of its turn."""
+        _, _, suffix = event.kind.partition(".")
+        channel = envelope.data(event).get("channel")
+        return Address(component="agent", target=event.subject_name or "", suffix=suffix, channel=channel or "default")
+
+    def envelope(self, event: Event) -> Mapping[str, Any]:
+        """Tell the columns and the data; of an end also its status (A13)."""
+        told = {**plain(event), "agent_id": event.subject_name, "agent_turn_id": str(event.subject)}
+        return told | {"status": event.to_state} if event.kind == "agent.task" else told
+
+
+TELLERS = Tellers(
+    {kind: TaskEvents() for kind in (envelope.KIND, envelope.SCHEDULE)}
+    | {kind: TurnEvents() for kind in ("agent.state", "agent.step", "agent.task")}
+)
 
 
 def parts(settings: Settings, doorbell: Doorbell, *, line: Callable[[], Line], terms: Terms) -> list[Part]:

@@ -71,6 +71,7 @@ _CODES: Final[tuple[tuple[type[errors.FerrymanError], int], ...]] = (
     (errors.ScheduleBusy, CONFLICT),
     (errors.InvalidTransition, CONFLICT),
     (errors.TaskAlreadyLive, CONFLICT),
+    (errors.TurnDuplicate, CONFLICT),
     (errors.TurnRefused, CONFLICT),
     (errors.AgentDuplicate, CONFLICT),
     (errors.BatchDuplicate, CONFLICT),

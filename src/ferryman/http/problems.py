@@ -54,6 +54,7 @@ STATUS: Mapping[type[errors.FerrymanError], int] = {
     errors.ScheduleBusy: 409,
     errors.AgentDuplicate: 409,
     errors.BatchDuplicate: 409,
+    errors.TurnDuplicate: 409,
     errors.TurnRefused: 409,
     errors.TurnLost: 409,
     errors.CommandDuplicate: 409,

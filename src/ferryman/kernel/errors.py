@@ -375,6 +375,15 @@ class TurnRefused(FerrymanError):
     advice = "The code in the details says why; nothing was stored."
 
 
+class TurnDuplicate(TurnRefused):
+    """A turn with this key exists and differs from the request."""
+
+    code = "TURN_DUPLICATE"
+    advice = (
+        "Choose another key, or send the same request again; conflict_fields says what differs. Nothing was stored."
+    )
+
+
 class TurnFailed(FerrymanError):
     """The turn did not succeed."""
 

@@ -1,7 +1,7 @@
 """Text that is streamed to whoever listens now, and kept nowhere (A15).
 
 Listeners of this process are told at once. Where NATS is configured the text also goes to the subject
-`fm.v1.{tenant}.{channel}.str.{component}.{target}.chunk`, so that others can hear it; nothing waits for that, and while the
+that its sender names, so that others can hear it; nothing waits for that, and while the
 server is away what is said is lost. A sender that outruns the wire loses the oldest of what waits.
 """
 
@@ -21,24 +21,20 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ferryman.stream")
 
-PREFIX = "fm.v1"
 WAITING_MAX = 1000
 CONNECT_SECONDS = 2.0
 
 Heard = Callable[[str], None]
 
 
-def subject(*, tenant: str, channel: str, component: str, target: str) -> str:
-    """Return where text is streamed to; a tenant's dots would make more tokens of it."""
-    return f"{PREFIX}.{tenant.replace('.', '_')}.{channel}.str.{component}.{target}.chunk"
-
-
 class Streams:
     """Carry text from whoever says it to whoever listens."""
 
-    def __init__(self, nats_url: str | None = None) -> None:
-        """Go through NATS too, if there is an address; nothing is connected before it is needed."""
+    def __init__(self, nats_url: str | None = None, *, prefix: str = "fm") -> None:
+        """Go through NATS too, if there is an address, under subjects that begin so; connected when it is needed first."""
         self._url = nats_url
+        self.prefix = prefix
+        self._connecting = asyncio.Lock()
         self._listeners: dict[str, dict[object, Heard]] = {}
         self._waiting: deque[tuple[str, bytes]] = deque(maxlen=WAITING_MAX)
         self._sender: asyncio.Task[None] | None = None
@@ -82,13 +78,14 @@ class Streams:
     async def _connected(self) -> Client:
         from nats.aio.client import Client
 
-        if self._client is None or self._client.is_closed:
-            client = Client()
-            assert self._url is not None
-            # no_echo: the listeners of this process have been told already.
-            await client.connect(self._url, name="ferryman stream", no_echo=True, connect_timeout=CONNECT_SECONDS)  # type: ignore[arg-type]
-            self._client = client
-        return self._client
+        # One connection for those who speak and those who listen: by no_echo nobody here hears twice what was said here.
+        async with self._connecting:
+            if self._client is None or self._client.is_closed:
+                client = Client()
+                assert self._url is not None
+                await client.connect(self._url, name="ferryman stream", no_echo=True, connect_timeout=CONNECT_SECONDS)  # type: ignore[arg-type]
+                self._client = client
+            return self._client
 
     async def _send(self) -> None:
         try:

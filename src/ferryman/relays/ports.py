@@ -33,7 +33,12 @@ class Plain:
 
     def envelope(self, event: Event) -> Mapping[str, Any]:
         """Tell the columns, and the data as it stands in the log."""
-        return bare(event) | {"data": json.loads(event.data) if event.data else None}
+        return plain(event)
+
+
+def plain(event: Event) -> dict[str, Any]:
+    """Return the columns of an event, and its data as it stands in the log."""
+    return bare(event) | {"data": json.loads(event.data) if event.data else None}
 
 
 def bare(event: Event) -> dict[str, Any]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from uuid import UUID
+
 from ferryman.kernel import errors
 from ferryman.kernel.db import Row
 from ferryman.tasks.model import Created, Draft, NewTask, TaskRecord
@@ -10,6 +13,8 @@ from ferryman.tasks.states import TaskState
 
 # A create that meets a task which is deleted before it can be read is sent again; retention is not that fast twice.
 TRIES = 3
+
+_PAYLOAD = TaskRecord._fields.index("payload")
 
 
 def place(task: NewTask) -> tuple[str, str, str]:
@@ -44,3 +49,12 @@ def newborn(task: NewTask, row: Row) -> TaskRecord:
         task.idempotency_scope, None, None, row["due_at"], row["ends_at"], born, born, None, None, None, None,
         task.payload, None, None, None, None, None, task.limit_key,
     )  # fmt: skip
+
+
+def siblings(first: TaskRecord, ids: Sequence[UUID], payloads: Sequence[str]) -> list[TaskRecord]:
+    """Return the records of tasks that were born alike; put together from parts: `_replace` takes five times as long."""
+    assert TaskRecord._fields[:2] == ("id", "task_id")
+    before, after = first[2:_PAYLOAD], first[_PAYLOAD + 1 :]
+    return [
+        TaskRecord._make((id, str(id), *before, payload, *after)) for id, payload in zip(ids, payloads, strict=True)
+    ]

@@ -46,7 +46,10 @@ async def test_a_turn_is_asked_for_once_waited_for_and_read(app: Ferryman, clien
     assert again.json == {**sent.json, "idempotent_hit": True}
     await client.post("/v1/agents", {"agent_id": "cas", "profile": "echo"})
     other = await client.post("/v1/agents/cas/turns", asked, Idempotency_Key="k1")
-    assert (other.status, other.json["code"], other.json["details"]["code"]) == (409, "TURN_REFUSED", "turn_conflict")
+    changed = await client.post("/v1/agents/bob/turns", {**asked, "instruction": "ho"}, Idempotency_Key="k1")
+    for refused, field in ((other, "agent_id"), (changed, "instruction")):
+        assert (refused.status, refused.json["code"]) == (409, "TURN_DUPLICATE")
+        assert refused.json["details"]["conflict_fields"] == [field]
     where = sent.headers["Location"]
     soon = await client.get(f"{where}/result")
     assert (soon.status, soon.json["ended"], soon.json["deliverable"]) == (202, False, None)

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from ferryman.agents import rules
 from ferryman.agents.ends import Aftermath, Parties, dispatch
-from ferryman.agents.model import Accepted, Answer, Order, Rejected, Stop, TurnRecord
+from ferryman.agents.model import Accepted, Answer, Order, Rejected, Stop
 from ferryman.agents.states import IDLE
 from ferryman.agents.store import cards, heads, inbox
 from ferryman.kernel import ids
@@ -31,16 +31,41 @@ async def enqueue(tx: Tx, orders: Sequence[Order], parties: Parties, *, after: A
     agents = {(order.tenant, order.agent_id) for order in sound.values()}
     known = await heads.lock(tx, agents) if agents else {}
     merges = await _place(tx, sound, known, answers, after=after)
-    accepted = {place: order for place, order in sound.items() if isinstance(answers[place], Accepted)}
+    accepted = {place: order for place, order in sound.items() if _new(answers[place])}
     if accepted:
-        born = await inbox.enqueue(tx, list(accepted.values()), queued_for=parties.terms.queued_for)
+        # Of two that ask for one turn the first does; the other meets it, like one that comes later.
+        firsts = {order.turn: place for place, order in reversed(accepted.items())}
+        born = await inbox.enqueue(
+            tx, [accepted[place] for place in firsts.values()], queued_for=parties.terms.queued_for
+        )
         wanted = [each for each in merges if each[1] in born]
         if wanted:
             await inbox.merge(tx, wanted)
         idle = {agent for agent in agents if known.get(agent) is not None and known[agent]["status"] == IDLE}
         epochs = await dispatch(tx, idle, parties, after=after) if idle else {}
-        await _tell(tx, accepted, born, epochs, answers)
+        met = {
+            place: order for place, order in accepted.items() if order.turn not in born or firsts[order.turn] != place
+        }
+        answers |= {place: Accepted(order.turn, epochs.get(order.turn)) for place, order in accepted.items()}
+        answers |= {place: Rejected("turn_conflict", f"{each.turn} is another's turn.") for place, each in met.items()}
+        if met:
+            await _meet(tx, met, answers)
     return [answers[place] for place in range(len(orders))]
+
+
+def _new(answer: Answer) -> bool:
+    return isinstance(answer, Accepted) and answer.created
+
+
+async def _meet(tx: Tx, orders: dict[int, Order], answers: dict[int, Answer]) -> None:
+    """Answer those whose turns are there: repeats, which change nothing, and conflicts, which name the fields (K11)."""
+    for place, met in (await inbox.met(tx, orders)).items():
+        turn, differs = orders[place].turn, met.differs
+        if differs:
+            message = f"The turn {turn} is there, and differs in {', '.join(differs)}."
+            answers[place] = Rejected("turn_conflict", message, tuple(differs))
+        else:
+            answers[place] = Accepted(turn, met.turn_epoch, created=False)
 
 
 async def _check_boxes(tx: Tx, orders: dict[int, Order], answers: dict[int, Answer]) -> None:
@@ -69,10 +94,19 @@ async def _place(
     picky = {agent for agent, head in known.items() if head["when_busy"] != "enqueue"}
     picky |= {(each.tenant, each.agent_id) for each in orders.values() if each.message_type == "ui_action"}
     line = await inbox.line(tx, picky) if picky else {}
+    if (
+        picky
+    ):  # a repeat is no second message: it is not refused because its own turn is under way, and does not interrupt it
+        await _meet(tx, {n: order for n, order in orders.items() if (order.tenant, order.agent_id) in picky}, answers)
     merges: list[tuple[str, UUID, UUID]] = []
     stops: dict[UUID, Stop] = {}
+    placed: set[UUID] = set()
     for place, order in orders.items():
         agent = (order.tenant, order.agent_id)
+        if order.turn in placed:
+            answers.setdefault(place, Accepted(order.turn))
+        if place in answers:
+            continue
         head = known.get(agent)
         if head is None:
             answers[place] = Rejected("agent_unknown", f"There is no agent {order.agent_id}.")
@@ -88,29 +122,9 @@ async def _place(
             )  # fmt: skip
         answers[place] = Accepted(order.turn) if isinstance(word, str) else word
         if isinstance(answers[place], Accepted):
+            placed.add(order.turn)
             line.setdefault(agent, order.turn)
     if stops:
         await inbox.stop(tx, list(stops.values()))
         after.stops = True
     return merges
-
-
-async def _tell(
-    tx: Tx, accepted: dict[int, Order], born: set[UUID], epochs: dict[UUID, int], answers: dict[int, Answer]
-) -> None:
-    """Say which were there before, and at which epoch each is."""
-    met = [order for order in accepted.values() if order.turn not in born]
-    there: dict[tuple[str, UUID], TurnRecord] = {}
-    for tenant in {order.tenant for order in met}:
-        turns = [order.turn for order in met if order.tenant == tenant]
-        there |= {(tenant, each.id): each for each in await inbox.get(tx, turns, tenant=tenant)}
-    first: dict[UUID, Order] = {}
-    for place, order in accepted.items():
-        found = there.get((order.tenant, order.turn))
-        begun = first.setdefault(order.turn, order)
-        if order.turn in born and (begun.tenant, begun.agent_id) == (order.tenant, order.agent_id):
-            answers[place] = Accepted(order.turn, epochs.get(order.turn), created=begun is order)
-        elif found is not None and found.agent_id == order.agent_id:
-            answers[place] = Accepted(order.turn, found.turn_epoch, created=False)
-        else:
-            answers[place] = Rejected("turn_conflict", f"{order.turn} is another agent's turn.")

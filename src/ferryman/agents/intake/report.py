@@ -22,27 +22,17 @@ async def report(
 ) -> list[Answer]:
     """Take results in, and answer for each: accepted, with or without effect, or rejected.
 
-    With `locked` the caller holds the heads already, as a tool's end does, which locked them first.
+    With `locked` the caller holds the heads already, as a tool's end does, which locked them first and names no epoch.
     """
     answers: dict[int, Answer] = {}
     for place, each in enumerate(reports):
         refused = rules.unreported(each, parties.terms)
         if refused is not None:
             answers[place] = refused
-    asked = {place: each for place, each in enumerate(reports) if place not in answers}
-    known = await waits.of(tx, {(each.tenant, each.tool_call_id) for each in asked.values()}) if asked else {}
-    sound: dict[int, tuple[Report, waits.Awaited]] = {}
-    for place, each in asked.items():
-        awaited = known.get((each.tenant, each.tool_call_id))
-        if awaited is None:
-            answers[place] = Rejected("call_unknown", f"No turn has made the call {each.tool_call_id}.")
-        elif each.turn_epoch is not None and each.turn_epoch != awaited.turn_epoch:
-            answers[place] = Rejected("stale_epoch", f"The call was made at epoch {awaited.turn_epoch}.")
-        else:
-            sound[place] = (each, awaited)
+    sound = {place: each for place, each in enumerate(reports) if place not in answers}
+    if sound and not locked:
+        sound = await _lock(tx, sound, answers)
     if sound:
-        if not locked:
-            await heads.lock(tx, {(each.tenant, awaited.agent_id) for each, awaited in sound.values()})
         await _receive(tx, sound, answers, parties, after=after)
     dropped = sum(not isinstance(each, Accepted) or not each.effect for each in answers.values())
     if dropped:
@@ -50,23 +40,40 @@ async def report(
     return [answers[place] for place in range(len(reports))]
 
 
+async def _lock(tx: Tx, asked: dict[int, Report], answers: dict[int, Answer]) -> dict[int, Report]:
+    """Lock the heads of the turns that made these calls; return those reports that are for one."""
+    known = await waits.of(tx, {(each.tenant, each.tool_call_id) for each in asked.values()})
+    agents: set[tuple[str, str]] = set()
+    for place, each in asked.items():
+        awaited = known.get((each.tenant, each.tool_call_id))
+        if awaited is None:
+            answers[place] = _unknown(each)
+        elif each.turn_epoch is not None and each.turn_epoch != awaited.turn_epoch:
+            answers[place] = Rejected("stale_epoch", f"The call was made at epoch {awaited.turn_epoch}.")
+        else:
+            agents.add((each.tenant, awaited.agent_id))
+    if agents:
+        await heads.lock(tx, agents)
+    return {place: each for place, each in asked.items() if place not in answers}
+
+
 async def _receive(
-    tx: Tx,
-    sound: dict[int, tuple[Report, waits.Awaited]],
-    answers: dict[int, Answer],
-    parties: Parties,
-    *,
-    after: Aftermath,
+    tx: Tx, sound: dict[int, Report], answers: dict[int, Answer], parties: Parties, *, after: Aftermath
 ) -> None:
-    born = await waits.report(tx, list(sound.values()))
-    messages = [(each.tenant, each.id) for each, _ in sound.values() if each.id in born]
-    received = await waits.receive(tx, messages) if messages else waits.Received(set(), set(), [])
-    for place, (each, _) in sound.items():
-        answers[place] = Accepted(each.id, created=each.id in born, effect=each.id in received.ids)
+    received = await waits.receive(tx, list(sound.values()))
+    for place, each in sound.items():
+        if each.id in received.known:
+            answers[place] = Accepted(each.id, created=each.id in received.born, effect=each.id in received.noted)
+        else:
+            answers[place] = _unknown(each)
     after.targets |= received.targets
     if received.late_tasks:
         cancelled = await joins.end(tx, parties.tasks, received.late_tasks, reason=GIVEN_UP, after=after.tasks)
         after.tasks.cancelled += [row["id"] for row in cancelled]
+
+
+def _unknown(report: Report) -> Rejected:
+    return Rejected("call_unknown", f"No turn has made the call {report.tool_call_id}.")
 
 
 def woken(target: str) -> str:

@@ -91,10 +91,11 @@ class Busy:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """It was not stored, and the same again will not be."""
+    """It was not stored, and the same again will not be; a conflict names the fields in which it differs from what is there."""
 
     code: str
     reason: str
+    fields: tuple[str, ...] = ()
     status: ClassVar[str] = "rejected"
 
 

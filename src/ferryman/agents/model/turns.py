@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
+from ferryman.agents.model.records import CallRecord
 from ferryman.agents.states import TurnStatus
 from ferryman.tasks.model import Draft
 
@@ -36,6 +37,7 @@ class Taken(NamedTuple):
     payload: str
     source_agent_id: str | None
     source_turn_id: UUID | None
+    results: Sequence[CallRecord] = ()  # of the calls for which it was suspended
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
-from ferryman.agents.model import AgentRecord, Call, End, EndedTurn, NewAgent, Suspension, Taken, Terms
+from ferryman.agents.model import AgentRecord, Call, CallRecord, End, EndedTurn, NewAgent, Suspension, Taken, Terms
 from ferryman.agents.states import TurnStatus
 from ferryman.agents.store.words import words
+from ferryman.kernel import payload
 from ferryman.kernel.db import Row, Tx, load, many
 from ferryman.kernel.ids import new_id
 
@@ -110,7 +112,18 @@ async def claim(
     rota.asked = rows[0]["tenants"]
     # With room for all of them nobody waits for another round.
     rota.after = rows[0]["last"] if rota.asked == room else ""
-    return [Taken(*row[:-2]) for row in rows if row["id"] is not None]  # in the order of the columns
+    return [_taken(row) for row in rows if row["id"] is not None]
+
+
+def _taken(row: Row) -> Taken:
+    taken, results = Taken(*row[:-3]), row["results"]  # in the order of the columns
+    return taken if results is None else taken._replace(results=[_answered(each) for each in payload.decode(results)])
+
+
+def _answered(columns: Sequence[Any]) -> CallRecord:
+    """Read a result that came with its turn: in JSON, where ids are text."""
+    turn, call, tool, nth, status, epoch, follows, card, content = columns
+    return CallRecord(UUID(turn), call, tool, nth, status, epoch, follows, UUID(card), content)
 
 
 async def renew(

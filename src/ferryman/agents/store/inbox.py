@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
+from typing import NamedTuple
 from uuid import UUID
 
 from ferryman.agents.model import Close, Edge, Order, Stop, TurnRecord
@@ -20,6 +21,7 @@ _STOPS = load(_HERE, "agent_inbox/stops")
 _TAKE = load(_HERE, "agent_inbox/take")
 _CONSUME = load(_HERE, "agent_inbox/consume")
 _GET = load(_HERE, "agent_inbox/get")
+_MET = load(_HERE, "agent_inbox/met")
 _CANCELLABLE = load(_HERE, "agent_inbox/cancellable")
 _STALE = load(_HERE, "agent_inbox/stale")
 _REQUEUE = load(_HERE, "agent_inbox/requeue")
@@ -67,6 +69,32 @@ def _order(order: Order) -> dict[str, object]:
         "payload": None if order.payload is None else dict(order.payload),
         "edge": ids.new_id(),
     }
+
+
+class Met(NamedTuple):
+    """The turn that an order met: its epoch, and the fields in which it differs from what was asked for."""
+
+    turn_epoch: int | None
+    differs: list[str]
+
+
+async def met(tx: Tx, orders: Mapping[int, Order]) -> dict[int, Met]:
+    """Read what orders met, by their places; one that is not in the answer met nothing of its tenant's."""
+    asked = words(
+        {
+            "place": place,
+            "tenant": order.tenant,
+            "turn": order.turn,
+            "agent_id": order.agent_id,
+            "message_type": order.message_type,
+            "channel": order.channel,
+            "context_box": order.context_box,
+            "instruction": order.instruction,
+            "payload": None if order.payload is None else dict(order.payload),
+        }
+        for place, order in orders.items()
+    )
+    return {row["place"]: Met(row["turn_epoch"], row["differs"]) for row in await many(tx, _MET, orders=asked)}
 
 
 async def line(tx: Tx, agents: Collection[tuple[str, str]]) -> dict[tuple[str, str], UUID]:

@@ -15,28 +15,22 @@ _HERE = "ferryman.agents"
 _OF = load(_HERE, "turn_waiting_tools/of")
 _LATE = load(_HERE, "turn_waiting_tools/late")
 _LOAD = load(_HERE, "turn_waiting_tools/load")
-_REPORT = load(_HERE, "agent_inbox/report")
 _RECEIVE = load(_HERE, "turn_waiting_tools/receive")
 _EXPIRED = load(_HERE, "turn_resume_ledger/expired")
 _REQUEUE = load(_HERE, "turn_resume_ledger/requeue")
 
 
 class Awaited(NamedTuple):
-    """A call that a turn made, and which turn that is."""
+    """A call that a turn made: whose it is, and at which epoch it was made."""
 
     tenant: str
     tool_call_id: str
     agent_id: str
-    agent_turn_id: UUID
     turn_epoch: int
-    tool_name: str
-    after_execution: str
-    wait_status: str
-    recursion_depth: int | None
 
 
 async def of(tx: Tx, calls: Collection[tuple[str, str]]) -> dict[tuple[str, str], Awaited]:
-    """Find the turns that made these calls: by (tenant, tool_call_id)."""
+    """Find the agents whose turns made these calls: by (tenant, tool_call_id)."""
     tenants, names = [tenant for tenant, _ in calls], [call for _, call in calls]
     rows = await many(tx, _OF, tenants=tenants, calls=names)
     return {(row["tenant"], row["tool_call_id"]): Awaited(*row) for row in rows}  # type: ignore[misc]
@@ -53,49 +47,45 @@ async def load_calls(tx: Tx, turns: Collection[tuple[str, UUID]]) -> list[CallRe
     return [CallRecord(*row) for row in rows]  # type: ignore[misc]  # a row is a sequence
 
 
-async def report(tx: Tx, reports: Sequence[tuple[Report, Awaited]]) -> set[UUID]:
-    """Let results come in, with their cards; answer with those that were not there."""
+class Received(NamedTuple):
+    """What a set of results came to: calls that somebody made, those that are new, those that count; whose workers may go on.
+
+    `late_tasks` are those whose results came too late.
+    """
+
+    known: set[UUID]
+    born: set[UUID]
+    noted: set[UUID]
+    targets: set[str]
+    late_tasks: list[UUID]
+
+
+async def receive(tx: Tx, reports: Sequence[Report]) -> Received:
+    """Take results in, with their cards; heads are locked. The first for a call counts, the others are without effect."""
     rows = await many(
         tx,
-        _REPORT,
+        _RECEIVE,
         reports=words(
             {
                 "tenant": each.tenant,
                 "id": each.id,
-                "agent_id": awaited.agent_id,
                 "message_type": each.message_type,
                 "tool_call_id": each.tool_call_id,
-                "correlation": each.tool_call_id,
-                "turn": awaited.agent_turn_id,
                 "card": each.card_id,
                 "content": each.content,
                 "author": each.author,
-                "depth": awaited.recursion_depth or 0,
                 "edge": ids.new_id(),
                 "source_agent": each.source.agent_id,
                 "source_turn": each.source.turn,
                 "traceparent": each.traceparent,
             }
-            for each, awaited in reports
+            for each in reports
         ),
     )
-    return {row["id"] for row in rows}
-
-
-class Received(NamedTuple):
-    """What a set of results came to: those that count, whose workers may go on, and tasks whose results came too late."""
-
-    ids: set[UUID]
-    targets: set[str]
-    late_tasks: list[UUID]
-
-
-async def receive(tx: Tx, messages: Collection[tuple[str, UUID]]) -> Received:
-    """Note results in the turns that wait for them; heads are locked. The first for a call counts, the others are consumed."""
-    tenants, given = [tenant for tenant, _ in messages], [id for _, id in messages]
-    rows = await many(tx, _RECEIVE, tenants=tenants, ids=given)
     return Received(
         {row["id"] for row in rows if row["id"] is not None},
+        {row["id"] for row in rows if row["born"]},
+        {row["id"] for row in rows if row["noted"]},
         {row["worker_target"] for row in rows if row["worker_target"] is not None},
         [row["task_id"] for row in rows if row["wait_status"] == "expired" and row["task_id"] is not None],
     )

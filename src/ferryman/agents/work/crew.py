@@ -38,10 +38,22 @@ class TurnCrew:
         self._owner = owner
         self._targets = targets
         self._rota = heads.Rota()
+        self._unsure = True
         self.stops_asked = False
+
+    def heard(self) -> None:
+        """Hear that there may be something to claim."""
+        self._unsure = True
 
     async def turn(self, line: Line, outcomes: Sequence[Outcome], room: int) -> Turned[Taken]:
         """Settle these outcomes and claim up to `room`."""
+        try:
+            return await self._turn(line, outcomes, room)
+        except BaseException:
+            self._unsure = True  # nothing was claimed, or nobody knows
+            raise
+
+    async def _turn(self, line: Line, outcomes: Sequence[Outcome], room: int) -> Turned[Taken]:
         began = time.perf_counter()
         if self.stops_asked:
             await self._stop(line)
@@ -51,7 +63,9 @@ class TurnCrew:
         if outcomes:
             async with line.transaction() as tx:
                 done, left = await settle(tx, outcomes, self._parties, owner=self._owner, after=after)
-                taken = await self._claim(tx, room)
+                # Whoever waits for what was settled does not wait for a look that nobody asked for.
+                wanted = self._unsure or "" in after.targets or not after.targets.isdisjoint(self._targets)
+                taken = await self._claim(tx, room) if wanted else []
             faults.point("settle.committed")
             self._tell(outcomes, done, left)
             after.ring(self._doorbell)
@@ -65,12 +79,14 @@ class TurnCrew:
             telemetry.claimed("turn", profile, count)
         # What some tenants left of their shares is for others: one more look, if there were several.
         more = bool(taken) and (room == len(taken) or self._rota.asked > 1)
+        self._unsure |= more
         return Turned(taken, more=more, left=left)
 
     async def _claim(self, tx: Tx, room: int) -> list[Taken]:
         profiles = self._runs.profiles
         if not profiles or room <= 0:
             return []
+        self._unsure = False  # before the look: a ring that comes while it is under way asks for another
         return await heads.claim(
             tx,
             owner=self._owner,
@@ -117,7 +133,8 @@ class TurnCrew:
         return await heads.renew(line, turns, epochs, owner=self._owner, lease=self._parties.terms.lease, margin=MARGIN)
 
     def doubt(self) -> None:
-        """Nothing is remembered between looks."""
+        """Look at the next turn, whatever was heard."""
+        self._unsure = True
 
     def lost(self, count: int) -> None:
         """Count claims that were lost while their handlers ran."""

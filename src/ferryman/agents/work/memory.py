@@ -272,19 +272,19 @@ class Memory:
             self._held.clear()
             self.told()
 
-    def resume(self, taken: Taken, calls: Collection[CallRecord]) -> bool:
-        """Go on with the results of the calls; false when one that is waited for is not there."""
+    def awaits(self, results: Collection[CallRecord]) -> bool:
+        """Tell whether these are the results of all that is waited for."""
+        return self._asked.keys() <= {each.tool_call_id for each in results} | self.answers.keys()
+
+    def resume(self, taken: Taken) -> None:
+        """Go on with the results that the turn came with."""
         self.taken = taken
-        self._recall_calls(calls)
+        self._recall_calls(taken.results)
         asked, self._asked = self._asked, {}
-        if not self.answers.keys() >= asked.keys():
-            self._asked = asked
-            return False
         self._held.set()
         for id, (_, future) in asked.items():
             if not future.done():
                 future.set_result(self.answers[id])
-        return True
 
     def terminal(self) -> Answer | None:
         """Return the result that ends the turn, if one says so: the first that failed, else the first (A10)."""

@@ -59,26 +59,29 @@ class Runner:
     # Before
 
     async def prepare(self, tx: Tx, taken: Sequence[Taken]) -> None:
-        """Read what a set of turns needs: contexts for those that begin, results for those that go on, all for a replay."""
-        lives = {each.id: self.kept.take(each.id, each.epoch) for each in taken if each.was != "dispatched"}
+        """Read what a set of turns needs: contexts for those that begin, all for a replay; what goes on here needs nothing."""
+        lives = {each.id: life for each in taken if (life := self._kept(each)) is not None}
         try:
             await self._read(tx, taken, lives)
         except BaseException:
             for life in lives.values():
-                if life is not None:
-                    life.abandon()
+                life.abandon()
             raise
 
-    async def _read(self, tx: Tx, taken: Sequence[Taken], lives: dict[UUID, Life | None]) -> None:
-        begun = [each for each in taken if each.was != "dispatched"]
-        replayed = [each for each in begun if lives[each.id] is None]
-        contexts: dict[UUID, list[CardRecord]] = {}
-        boxes = [(each.tenant, each.context_box_id) for each in taken if lives.get(each.id) is None]
-        if boxes:
-            contexts = await cards.read(tx, boxes)
-        calls = await waits.load_calls(tx, [(each.tenant, each.id) for each in begun]) if begun else []
-        done = await steps.load_steps(tx, [(each.tenant, each.id) for each in replayed]) if replayed else []
-        calls_of, steps_of = _by_turn(calls), _by_turn(done)
+    def _kept(self, taken: Taken) -> Life | None:
+        """Return the handler of a turn that can go on here with the results it came with."""
+        life = self.kept.take(taken.id, taken.epoch)
+        if life is None or life.memory.awaits(taken.results):
+            return life
+        life.abandon()
+        return None
+
+    async def _read(self, tx: Tx, taken: Sequence[Taken], lives: dict[UUID, Life]) -> None:
+        begun = [(each.tenant, each.id) for each in taken if each.was != "dispatched" and each.id not in lives]
+        boxes = [(each.tenant, each.context_box_id) for each in taken if each.id not in lives]
+        contexts = await cards.read(tx, boxes) if boxes else {}
+        calls_of = _by_turn(await waits.load_calls(tx, begun) if begun else [])
+        steps_of = _by_turn(await steps.load_steps(tx, begun) if begun else [])
         for each in taken:
             self._ready[each.id] = Ready(
                 lives.get(each.id),
@@ -96,17 +99,14 @@ class Runner:
         profile = self._profiles[taken.profile]
         left = _left(taken, profile)
         life = ready.life
-        if life is None or not life.memory.resume(taken, ready.calls):
+        memory = Memory(taken, steps=ready.steps, calls=ready.calls) if life is None else life.memory
+        if life is not None:
+            memory.resume(taken)
+        if (said := memory.terminal()) is not None:
             if life is not None:
                 life.abandon()
-            memory = Memory(taken, steps=ready.steps, calls=ready.calls)
-            said = memory.terminal()
-            if said is not None:
-                return self._terminated(taken, said)
-            life = self._begin(memory, profile, ready, left)
-        elif (said := life.memory.terminal()) is not None:
-            life.abandon()
             return self._terminated(taken, said)
+        life = life or self._begin(memory, profile, ready, left)
         try:
             in_time = await life.happens(left)
         except asyncio.CancelledError:

@@ -19,6 +19,8 @@ from ferryman.agents.work.worker import AgentWorker, Capacity
 from ferryman.kernel import stream
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.pool import Line
+from ferryman.relays.model import Address
+from ferryman.relays.rules.subject import subject
 
 
 class TurnWorker:
@@ -83,9 +85,11 @@ class Said:
 
     def emit(self, taken: Taken, text: str) -> None:
         """Send a piece of text to whoever listens now."""
-        self._streams.say(str(taken.id), str(text), to=subject_of(taken.tenant, taken.channel, taken.agent_id))
+        to = subject_of(taken.tenant, taken.channel, taken.agent_id, prefix=self._streams.prefix)
+        self._streams.say(str(taken.id), str(text), to=to)
 
 
-def subject_of(tenant: str, channel: str | None, agent_id: str) -> str:
-    """Return where an agent's turns stream to."""
-    return stream.subject(tenant=tenant, channel=channel or "default", component="agent", target=agent_id)
+def subject_of(tenant: str, channel: str | None, agent_id: str, *, prefix: str) -> str:
+    """Return where an agent's turns stream to (A15)."""
+    told = Address(component="agent", target=agent_id, suffix="chunk", channel=channel or "default", volatile=True)
+    return subject(told, tenant=tenant, prefix=prefix)

@@ -80,12 +80,16 @@ class AgentWorker:
 
     def _rung(self, hints: frozenset[str]) -> None:
         if not hints or hints.intersection(self._capacity.targets):
-            self.pump.look()
+            self._look()
 
     def _resumed(self, hints: frozenset[str]) -> None:
         """Hear that tools have ended: their tasks' rings name the targets whose turns may go on."""
         if not hints or any(f"{RUNG}{target}" in hints for target in self._capacity.targets):
-            self.pump.look()
+            self._look()
+
+    def _look(self) -> None:
+        self._crew.heard()
+        self.pump.look()
 
     def _stops(self, _hints: frozenset[str]) -> None:
         self._crew.stops_asked = True

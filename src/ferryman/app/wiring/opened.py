@@ -171,7 +171,7 @@ async def open_app(
         ends_after=settings.tasks.ends_after,
         payload_limit=settings.tasks.payload_limit,
     )
-    profiles, streams = profiles or Profiles(), Streams(settings.nats_url)
+    profiles, streams = profiles or Profiles(), Streams(settings.nats_url, prefix=settings.relays.prefix)
     ends = crews.ends(settings, owners, turn_owners or {})
     agents = Agents(
         database, bell, ends.parties, line=line, tenant=settings.tenant, profiles=profiles, streams=streams,

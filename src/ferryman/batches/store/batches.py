@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from ferryman.batches.model import BatchRecord, Caller, Closed, Closing, Held, NewBatch
-from ferryman.batches.states import TaskStatus
+from ferryman.batches.states import BatchStatus, TaskStatus
 from ferryman.kernel.db import Row, Tx, load, many, one
 
 _HERE = "ferryman.batches"
@@ -22,6 +22,7 @@ _UNTOLD = load(_HERE, "pmo_batches/untold")
 _ORPHANS = load(_HERE, "pmo_batches/orphans")
 _GET = load(_HERE, "pmo_batches/get")
 _LIST = load(_HERE, "pmo_batches/list")
+_LIST_RUNNING = load(_HERE, "pmo_batches/list_running")
 _UNDER = load(_HERE, "pmo_batches/under")
 _ANCESTORS = load(_HERE, "pmo_batches/ancestors")
 _VISIBLE = load(_HERE, "pmo_batches/visible")
@@ -116,7 +117,10 @@ async def get(tx: Tx, ids: Collection[UUID], *, tenant: str) -> list[BatchRecord
 
 async def listed(tx: Tx, *, tenant: str, status: str | None, before: UUID | None, limit: int) -> list[BatchRecord]:
     """Read a page of batches, newest first."""
-    rows = await many(tx, _LIST, tenant=tenant, status=status, before=before, limit=limit)
+    if status == BatchStatus.RUNNING:
+        rows = await many(tx, _LIST_RUNNING, tenant=tenant, before=before, limit=limit)
+    else:
+        rows = await many(tx, _LIST, tenant=tenant, status=status, before=before, limit=limit)
     return [BatchRecord(*row) for row in rows]  # type: ignore[misc]
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from ferryman.agents.model import Accepted
+from ferryman.app.refusals import refusal
 from ferryman.cli import exits
 from ferryman.cli.agent.look import agent_json, turn_id, turn_json
 from ferryman.cli.options import PLAIN, Options
@@ -91,13 +92,13 @@ async def report(
             answer = await app.agents.report(call, status="failed", error=error)
         else:
             answer = await app.agents.report(call, result=value)
-    taken = isinstance(answer, Accepted) and answer.effect
-    said = "it came too late" if isinstance(answer, Accepted) else answer.reason
+    if not isinstance(answer, Accepted):
+        raise refusal(answer, tool_call_id=call)
     if options.screen.json:
-        options.screen.document({"status": answer.status, "code": answer.code, "effect": taken})
+        options.screen.document({"status": answer.status, "code": answer.code, "effect": answer.effect})
     else:
-        options.screen.print("Answered: the turn goes on." if taken else f"{answer.status}: {said}")
-    return exits.OK if taken else exits.CONFLICT
+        options.screen.print("Answered: the turn goes on." if answer.effect else "accepted: it came too late")
+    return exits.OK if answer.effect else exits.CONFLICT
 
 
 async def stop(

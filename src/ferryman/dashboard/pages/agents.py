@@ -10,6 +10,7 @@ from fastapi import Request, Response
 
 from ferryman.agents.model import Accepted, AgentRecord
 from ferryman.agents.states import HeadState
+from ferryman.app.refusals import refusal
 from ferryman.dashboard import forms
 from ferryman.dashboard.explained import explained
 from ferryman.dashboard.forms import PAGE, Back, Text, Typed
@@ -76,7 +77,7 @@ async def wakeup(request: Request, visit: Writing, agent_id: str, to: Back = "")
     """Put the agent's next turn before the workers, if it has one."""
     answer = await visit.doors.agents.wakeup(agent_id, dispatch_next=True)
     if not isinstance(answer, Accepted):
-        raise errors.TurnRefused(answer.reason, code=answer.code, status=answer.status)
+        raise refusal(answer)
     return back(request, to or _place(agent_id), "Workers were called.")
 
 

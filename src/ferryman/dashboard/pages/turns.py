@@ -11,6 +11,7 @@ from fastapi import Form, Request, Response
 
 from ferryman.agents.model import Accepted, BudgetRecord, CardRecord, EdgeRecord, TurnRecord, WaitRecord
 from ferryman.agents.work.turn import FORK_JOIN
+from ferryman.app.refusals import refusal
 from ferryman.dashboard import forms, spelling
 from ferryman.dashboard.explained import explained
 from ferryman.dashboard.forms import Back, Typed
@@ -90,7 +91,7 @@ async def stop(request: Request, visit: Writing, id: UUID, to: Back = "/agents")
     """End the turn at once."""
     answer = await visit.doors.agents.stop(id, reason=STOPPED)
     if not isinstance(answer, Accepted):
-        raise errors.TurnRefused(answer.reason, code=answer.code, status=answer.status)
+        raise refusal(answer)
     return back(request, to, "It is being stopped.")
 
 

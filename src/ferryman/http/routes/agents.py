@@ -11,6 +11,7 @@ from pydantic import Field
 
 from ferryman.agents.model import AgentRecord, Answer, Rejected
 from ferryman.agents.states import HeadState
+from ferryman.app.refusals import refusal
 from ferryman.http.answers import LIMIT, Asked, Limit, Page, Shape, also, page
 from ferryman.http.bodies import asks, takes
 from ferryman.http.callers import Reading, Writing
@@ -100,8 +101,8 @@ async def create(visit: Writing, asked: Annotated[NewAgent, asks(NewAgent)], res
 @router.get("", response_model=Page[Agent], summary="List agents")
 async def list_page(
     visit: Reading,
-    profile: Annotated[Name | None, Query(description="Of this profile only.")] = None,
-    status: Annotated[HeadState | None, Query(description="Doing this only.")] = None,
+    profile: Annotated[Name | None, Query(description="Of this profile only: found by walking.")] = None,
+    status: Annotated[HeadState | None, Query(description="Doing this only: found by walking.")] = None,
     after: Annotated[str, Query(description="Go on after this id: `next` of the page before.", max_length=200)] = "",
     limit: Limit = LIMIT,
 ) -> dict[str, Any]:
@@ -127,7 +128,7 @@ async def wakeup(
     """Ring for an agent, so that its workers look at once; nothing is lost without it."""
     answer = await visit.doors.agents.wakeup(agent_id, dispatch_next=asked.dispatch_next)
     if isinstance(answer, Rejected):
-        raise errors.AgentNotFound(answer.reason, agent_id=agent_id)
+        raise refusal(answer, agent_id=agent_id)
     return {"status": answer.status, **_turn(answer)}
 
 

@@ -184,7 +184,10 @@ async def _ended(door: Batches, batch: UUID, seconds: float) -> BatchRecord:
 @router.get("", response_model=Page[Batch], summary="List batches")
 async def list_page(
     visit: Reading,
-    status: Annotated[BatchStatus | None, Query(description="Of this status only.")] = None,
+    status: Annotated[
+        BatchStatus | None,
+        Query(description="Of this status only; one that has ended is found by walking, newest first."),
+    ] = None,
     before: Before = None,
     limit: Limit = LIMIT,
 ) -> dict[str, Any]:

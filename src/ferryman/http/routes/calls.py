@@ -7,15 +7,13 @@ from typing import Annotated, Any
 from fastapi import APIRouter
 
 from ferryman.agents.model import Accepted
+from ferryman.app.refusals import refusal
 from ferryman.http.answers import Asked, Shape
 from ferryman.http.bodies import asks, takes
 from ferryman.http.callers import Writing
 from ferryman.http.fields import CallId, Whole
-from ferryman.kernel import errors
 
 router = APIRouter(tags=["turns"])
-
-CONFLICTS = ("agent_busy", "turn_conflict", "output_box_taken", "stale_epoch")
 
 
 class ToolResult(Asked):
@@ -33,16 +31,6 @@ class Reported(Shape):
 
     status: str
     effect: bool
-
-
-def refusal(code: Any, reason: str, **details: Any) -> errors.FerrymanError:
-    """Return the error that an answer which is not "accepted" is told as; the domain's own code is in its details."""
-    if code == "agent_unknown":
-        return errors.AgentNotFound(reason, **details)
-    if code == "call_unknown":
-        return errors.CallNotFound(reason, **details)
-    kind = errors.TurnRefused if code in CONFLICTS else errors.AgentInvalidRequest
-    return kind(reason, code=code, **details)
 
 
 @router.post(
@@ -64,5 +52,5 @@ async def report(
         turn_epoch=asked.turn_epoch,
     )
     if not isinstance(answer, Accepted):
-        raise refusal(answer.code, answer.reason, status=answer.status)
+        raise refusal(answer, tool_call_id=tool_call_id)
     return {"status": answer.status, "effect": answer.effect}

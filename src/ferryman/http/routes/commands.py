@@ -122,7 +122,7 @@ async def send(visit: Writing, asked: Body, key: RepeatKey, response: Response) 
 async def list_page(
     visit: Reading,
     status: Annotated[CommandStatus | None, Query(description="Of this status only.")] = None,
-    command_type: Annotated[Key | None, Query(description="Of this type only.")] = None,
+    command_type: Annotated[Key | None, Query(description="Of this type only: found by walking, newest first.")] = None,
     session_id: Annotated[Key | None, Query(description="Of this session only.")] = None,
     before: Before = None,
     limit: Limit = LIMIT,

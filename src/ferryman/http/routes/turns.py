@@ -20,7 +20,6 @@ from ferryman.http.answers import LIMIT, Asked, Limit, Page, Shape, also, page
 from ferryman.http.bodies import RepeatKey, asks, takes
 from ferryman.http.callers import Reading, Writing
 from ferryman.http.fields import AgentId, Before, Wait, Whole
-from ferryman.http.routes.calls import refusal
 from ferryman.kernel import errors, payload
 
 router = APIRouter(tags=["turns"])
@@ -154,21 +153,21 @@ async def send(
     key: RepeatKey,
     response: Response,
 ) -> dict[str, Any]:
-    """Ask an agent for a turn. With an Idempotency-Key a repeat answers with the turn that is there (200)."""
-    try:
-        turn = await visit.doors.agents.send(
-            agent_id,
-            asked.instruction,
-            turn=None if key is None else uuid.uuid5(KEYED, f"{visit.tenant}/{key}"),
-            context_box=asked.context_box_id,
-            channel=asked.channel,
-            result_fields=asked.result_fields,
-            wall_time=asked.wall_time_seconds,
-            budget=None if asked.budget is None else Budget(**asked.budget.model_dump()),
-            payload=asked.payload,
-        )
-    except errors.TurnRefused as refused:
-        raise refusal(refused.details.get("code"), refused.message, agent_id=agent_id) from None
+    """Ask an agent for a turn.
+
+    With an Idempotency-Key a repeat answers with the turn that is there (200); another request under it is a conflict (409).
+    """
+    turn = await visit.doors.agents.send(
+        agent_id,
+        asked.instruction,
+        turn=None if key is None else uuid.uuid5(KEYED, f"{visit.tenant}/{key}"),
+        context_box=asked.context_box_id,
+        channel=asked.channel,
+        result_fields=asked.result_fields,
+        wall_time=asked.wall_time_seconds,
+        budget=None if asked.budget is None else Budget(**asked.budget.model_dump()),
+        payload=asked.payload,
+    )
     if turn.idempotent_hit:
         response.status_code = 200
     response.headers["Location"] = f"/v1/turns/{turn.id}"

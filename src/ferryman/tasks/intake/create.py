@@ -11,7 +11,7 @@ from ferryman.kernel import errors
 from ferryman.kernel.db import Tx
 from ferryman.kernel.doorbell import Inside
 from ferryman.tasks import store
-from ferryman.tasks.birth import TRIES, compare, newborn, place
+from ferryman.tasks.birth import TRIES, compare, newborn, place, siblings
 from ferryman.tasks.model import Created, Draft, TaskRecord
 
 Answer = Created | errors.TaskDuplicate
@@ -53,10 +53,7 @@ async def create(tx: Tx, drafts: Sequence[Draft], *, ends_after: timedelta, ring
 async def _create_alike(tx: Tx, drafts: Sequence[Draft], *, ends_after: timedelta, ring: Inside | None) -> list[Answer]:
     alike = Alike([each.task.id for each in drafts], [each.task.payload for each in drafts])
     first = await create_alike(tx, drafts[0], alike, ends_after=ends_after, ring=ring)
-    return [
-        Created(first._replace(id=id, task_id=str(id), payload=payload), idempotent_hit=False)
-        for id, payload in zip(*alike, strict=True)
-    ]
+    return [Created(each, idempotent_hit=False) for each in siblings(first, *alike)]
 
 
 class Alike(NamedTuple):

@@ -39,8 +39,12 @@ async def turn(
     kinds: Sequence[str],
     lease: timedelta,
     margin: timedelta,
+    behind: Sequence[UUID | None] = (),
 ) -> tuple[list[Claimed], set[UUID], set[UUID]]:
-    """Settle a set and claim the next; answer with the claimed, and which outcomes were stale, and which busy."""
+    """Settle a set and claim the next; answer with the claimed, and which outcomes were stale, and which busy.
+
+    A lane is looked into from the place of the task that it may begin behind, if one is given for it.
+    """
     won = sorted((each for each in outcomes if each.state is SUCCEEDED), key=_by_id)
     lost = sorted((each for each in outcomes if each.state is not SUCCEEDED), key=_by_id)
     rows = await many(
@@ -56,6 +60,7 @@ async def turn(
         queues=[lane[0] for lane in lanes],
         tenants=[lane[1] for lane in lanes],
         rooms=[lane[2] for lane in lanes],
+        behind=behind,
         names=names,
         kinds=kinds,
         lease=lease,

@@ -23,6 +23,7 @@ from ferryman.tasks.states import READY, TASK
 from ferryman.tasks.store import gates, steps
 from ferryman.tasks.work.gates import KEYS
 from ferryman.tasks.work.lanes import LOOK_MAX, Lanes, named
+from ferryman.tasks.work.places import Places
 from ferryman.tasks.work.settle import settle
 
 # Somebody else stands at the gate: not for long, as a rule; who comes in vain again and again comes less often.
@@ -71,6 +72,7 @@ class TaskCrew:
         self._lease = lease
         self._margin = margin
         self.lanes = Lanes(queues, tenant=tenant)
+        self._places = Places()
         self.look: Callable[[], None] = _nobody
         self._slots: dict[UUID, tuple[str, str]] = {}  # what was claimed through gates, and in which lane it is
         self._busy_seconds = BUSY_SECONDS
@@ -96,6 +98,7 @@ class TaskCrew:
         claimed: Sequence[Claimed] = ()
         more = False
         if plain or lanes:
+            behind, asked = self._places.behind(lanes, names), time.perf_counter()
             claimed, fenced, busy = await store.turn(
                 line,
                 plain,
@@ -105,14 +108,17 @@ class TaskCrew:
                 kinds=self._owners.kinds,
                 lease=self._lease,
                 margin=self._margin,
+                behind=behind,
             )
+            seconds = time.perf_counter() - asked
             left |= busy
             stale |= fenced
             if plain:
                 faults.point("settle.committed")
                 moved = [each for each in plain if each.id not in fenced and each.id not in busy]
                 self._tell(moved, fenced=len(fenced))
-            more = self.lanes.claimed(lanes, [(task.queue, task.tenant) for task in claimed])
+            unsure = self._places.claimed(lanes, behind, claimed, names=names, seconds=seconds)
+            more = self.lanes.claimed(lanes, [(task.queue, task.tenant) for task in claimed], unsure=unsure)
         freed: Counter[str] = Counter()
         if self._slots:
             freed = self._free([each.id for each in outcomes if each.id not in left])
@@ -132,11 +138,13 @@ class TaskCrew:
 
     async def _find_lanes(self, line: Line) -> None:
         self.lanes.unsure = False  # before the look: a ring that comes while it is under way asks for another
+        began = time.monotonic()
         try:
             self.lanes.found(await store.lanes(line, self.lanes.afters, limit=LOOK_MAX))
         except BaseException:
             self.lanes.unsure = True
             raise
+        self._places.looked(time.monotonic() - began)
 
     @property
     def _names(self) -> Sequence[str]:
@@ -277,8 +285,9 @@ class TaskCrew:
             telemetry.ended("task", state.value, code, count)
 
     def doubt(self) -> None:
-        """Look at the index at the next turn."""
-        self.lanes.unsure = True
+        """Look at the index at the next turn, unless looks take too much of the time."""
+        if self._places.may_look():
+            self.lanes.unsure = True
 
     async def reclaim(self, line: Line, held: Collection[UUID]) -> int | None:
         """Hand back what is leased to this worker but not held by it; None while somebody writes some of it."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from ferryman.kernel.db import Row
 from ferryman.tasks.work.agreed import Agreed
@@ -133,14 +133,16 @@ class Lanes:
             del self._known[lane]
             self._known[lane] = False
 
-    def claimed(self, asked: Sequence[tuple[str, str, int]], got: Iterable[Lane]) -> bool:
-        """Forget the lanes that are empty; tell whether there is more to claim."""
+    def claimed(
+        self, asked: Sequence[tuple[str, str, int]], got: Iterable[Lane], *, unsure: Collection[Lane] = ()
+    ) -> bool:
+        """Forget the lanes that are empty, except those that were not looked into as a whole; tell whether there is more."""
         counts = Counter(got)
         for queue, tenant, room in asked:
             lane = (queue, tenant)
             if counts[lane]:
                 self._barren.pop(lane, None)
-            if counts[lane] < room and not self._known.get(lane, False):
+            if lane not in unsure and counts[lane] < room and not self._known.get(lane, False):
                 self._known.pop(lane, None)
                 if not counts[lane]:
                     self._leave(lane)

@@ -81,7 +81,6 @@ started as (
     from clock, picked
     where head.id = picked.id
       and head.status in ('dispatched', 'suspended')
-      and head.status = picked.status
     returning head.tenant, head.agent_id, head.active_inbox_id, head.active_agent_turn_id, head.turn_epoch,
               head.turn_deadline, head.active_channel_id, head.started_at, head.context_box_id, head.output_box_id,
               head.active_recursion_depth, head.profile, head.traceparent, head.budget_id, head.parent_step_id,
@@ -92,7 +91,6 @@ taken_over as (
     set updated_at = clock.now, ready_at = null, lease_owner = :owner, leased_until = clock.now + :lease::interval
     from clock, picked
     where head.id = picked.id
-      and head.status = 'running'
       and picked.status = 'running'
     returning head.tenant, head.agent_id, head.active_inbox_id, head.active_agent_turn_id, head.turn_epoch,
               head.turn_deadline, head.active_channel_id, head.started_at, head.context_box_id, head.output_box_id,
@@ -116,16 +114,14 @@ again as (
     update ferryman.agent_inbox as message
     set processed_at = clock.now, look_at = clock.now + :look_after::interval
     from clock, held
-    where held.was <> 'dispatched'
-      and message.id = held.active_inbox_id
+    where message.id = held.active_inbox_id
       and message.status = 'processing'
 ),
 applied as (
     update ferryman.turn_waiting_tools as waited
     set wait_status = 'applied', applied_at = clock.now
     from clock, held
-    where held.was = 'suspended'
-      and waited.agent_turn_id = held.active_agent_turn_id
+    where waited.agent_turn_id = held.active_agent_turn_id
       and waited.wait_status = 'received'
 ),
 ledger as (
@@ -133,8 +129,7 @@ ledger as (
     set status = 'processing', attempt_count = result.attempt_count + 1, updated_at = clock.now, lease_owner = :owner,
         lease_expires_at = clock.now + :ledger_lease::interval
     from clock, held
-    where held.was <> 'dispatched'
-      and result.agent_turn_id = held.active_agent_turn_id
+    where result.agent_turn_id = held.active_agent_turn_id
       and result.status = 'pending'
 ),
 told as (
@@ -149,7 +144,17 @@ select held.active_agent_turn_id as id, held.turn_epoch as epoch, held.tenant, h
        held.budget_id, held.parent_step_id, held.callback, held.callback_ref, held.traceparent, held.started_at,
        held.turn_deadline,
        extract(epoch from held.turn_deadline - clock.now)::float8 as seconds_left,
-       record.payload, record.source_agent_id, record.source_turn_id, seen.tenants, seen.last
+       record.payload, record.source_agent_id, record.source_turn_id, answered.results, seen.tenants, seen.last
 -- One row at least: how many tenants were asked, and which came last, also if nothing of theirs was taken.
 from clock, (select count(*)::integer as tenants, (array_agg(tenants.tenant order by tenants.nth desc))[1] as last from tenants) as seen
 left join (held join ferryman.agent_inbox as record on record.id = held.active_inbox_id) on true
+-- A turn that goes on is given what it waited for; those of its calls that were answered before, only a replay reads.
+left join lateral (
+    select json_agg(json_build_array(waited.agent_turn_id, waited.tool_call_id, waited.tool_name, waited.nth, waited.wait_status,
+                                     waited.turn_epoch, waited.after_execution, waited.tool_result_card_id, card.content::text)
+                    order by waited.created_at, waited.tool_call_id) as results
+    from ferryman.turn_waiting_tools as waited
+    join ferryman.cards as card on card.id = waited.tool_result_card_id
+    where waited.agent_turn_id = held.active_agent_turn_id
+      and waited.turn_epoch = held.turn_epoch - 1
+) as answered on true

@@ -1,29 +1,66 @@
--- waiting -> received | expired, processing -> consumed
--- The first result for a call that its turn waits for is noted, counted down and put into the ledger; any other is consumed
--- without effect. Heads are locked before (agent_state_head/lock.sql). With the last one the turn may be taken in hand again.
+-- -> consumed, waiting -> received | expired
+-- Results come in, each with its tool.result card and the edge that answers the request; a repeat adds nothing. Their messages
+-- are born consumed: nothing is left to be done with them when this statement has ended. The first result for a call that its
+-- turn waits for is noted, counted down and put into the ledger; any other has no effect. Heads are locked before
+-- (agent_state_head/lock.sql). With the last one the turn may be taken in hand again.
 with clock as materialized (
     select ferryman.clock() as now
 ),
 word as materialized (
-    select message.tenant, message.id, message.agent_id, message.message_type, message.tool_call_id, message.card_id
-    from (select given.tenant, given.id
-          from unnest((select :tenants::text[]), (select :ids::uuid[])) as given (tenant, id)
-          limit (select 1000000)) as given
-    join ferryman.agent_inbox as message on message.id = given.id
-    where message.tenant = given.tenant
-      and message.status = 'processing'
-      and message.message_type in ('tool_result', 'timeout')
+    select said.*, waited.agent_id, waited.agent_turn_id as turn, coalesce(record.recursion_depth, 0) as depth
+    from (
+        select given.*
+        from jsonb_to_recordset(:reports::jsonb) as given (
+            tenant text, id uuid, message_type text, tool_call_id text, card uuid, content jsonb, author text, edge uuid,
+            source_agent text, source_turn uuid, traceparent text)
+        limit (select 1000000)
+    ) as said
+    join ferryman.turn_waiting_tools as waited on waited.tenant = said.tenant and waited.tool_call_id = said.tool_call_id
+    left join ferryman.agent_inbox as record on record.id = waited.agent_turn_id
+    limit (select 1000000)
+),
+born as (
+    insert into ferryman.agent_inbox (
+        tenant, id, created_at, look_at, ends_at, archived_at, recursion_depth, agent_turn_id, card_id, source_turn_id,
+        agent_id, message_type, correlation_id, status, source_agent_id, tool_call_id, traceparent)
+    select word.tenant, word.id, clock.now, clock.now, clock.now, clock.now, word.depth, word.turn, word.card,
+           word.source_turn, word.agent_id, word.message_type, word.tool_call_id, 'consumed', word.source_agent,
+           word.tool_call_id, word.traceparent
+    from word, clock
+    order by word.tenant, word.id
+    on conflict do nothing
+    returning id
+),
+fresh as materialized (
+    select word.*
+    from born
+    join word using (id)
+),
+written as (
+    insert into ferryman.cards (tenant, id, created_at, agent_turn_id, type, role, author_id, tool_call_id, content)
+    select fresh.tenant, fresh.card, clock.now, fresh.turn, 'tool.result', 'tool', fresh.author, fresh.tool_call_id, fresh.content
+    from fresh, clock
+    where fresh.content is not null
+),
+edges as (
+    insert into ferryman.execution_edges (
+        tenant, correlation_id, primitive, edge_phase, id, created_at, recursion_depth, source_turn_id, target_turn_id,
+        source_agent_id, target_agent_id, metadata)
+    select fresh.tenant, fresh.tool_call_id, 'report', 'response', fresh.edge, clock.now, fresh.depth, fresh.source_turn,
+           fresh.turn, fresh.source_agent, fresh.agent_id, jsonb_build_object('message_type', fresh.message_type)
+    from fresh, clock
+    on conflict do nothing
 ),
 first as materialized (
     -- Earliest wins, also among those that come together.
-    select distinct on (word.tenant, word.tool_call_id) word.*
-    from word
-    order by word.tenant, word.tool_call_id, word.id
+    select distinct on (fresh.tenant, fresh.tool_call_id) fresh.*
+    from fresh
+    order by fresh.tenant, fresh.tool_call_id, fresh.id
 ),
 noted as (
     update ferryman.turn_waiting_tools as waited
     set wait_status = case when first.message_type = 'timeout' then 'expired' else 'received' end,
-        tool_result_card_id = first.card_id, received_at = clock.now
+        tool_result_card_id = first.card, received_at = clock.now
     from clock, first, ferryman.agent_state_head as head
     where waited.tenant = first.tenant
       and waited.tool_call_id = first.tool_call_id
@@ -68,18 +105,14 @@ boxed as (
         group by head.output_box_id
     ) as added
     where box.id = added.output_box_id
-),
-consumed as (
-    update ferryman.agent_inbox as message
-    set status = 'consumed', processed_at = null, archived_at = clock.now
-    from clock, word
-    where message.id = word.id
-      and message.status = 'processing'
 )
--- What had an effect, and which workers have a turn to go on with.
-select id, task_id, wait_status, null as worker_target
-from noted
+-- What is new, what had an effect, and which workers have a turn to go on with; what is not in the answer no turn has asked for.
+select word.id, born.id is not null as born, noted.id is not null as noted, noted.task_id, noted.wait_status,
+       null as worker_target
+from word
+left join born using (id)
+left join noted using (id)
 union all
-select null, null, null, worker_target
+select null, false, false, null, null, worker_target
 from counted
 where waiting_tool_count = 0

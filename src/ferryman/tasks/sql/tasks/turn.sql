@@ -2,6 +2,8 @@
 -- One turn of a lane: settle the set that has just run and claim the next, in one round trip and one commit.
 -- Both sides read by primary key or by the one index made for them; the lanes (queue, tenant, room) are chosen by the pump.
 -- A lane that is not open (it has limits, or is paused) is passed over: its tasks come through a gate (queues/claim.sql).
+-- A lane that has a task to begin behind is looked into from that one's place on (work/places.py): what is dead in front of it
+-- need not be walked over.
 -- The planner knows neither the length of `(select :ids)` nor the limit `(select …)`: it takes the set for one row, to be
 -- looked up by its key, whatever the statistics say, also in a plan made while the table was empty.
 -- Tasks are locked in the order of their ids, as everybody does. A row that somebody else is writing at this moment is
@@ -59,8 +61,12 @@ claimed as (
         from unnest(array(
             select pick.id
             from clock, (
-                select given.queue, given.tenant, given.room
-                from unnest(:queues::text[], :tenants::text[], :rooms::integer[]) as given (queue, tenant, room)
+                select given.queue, given.tenant, given.room,
+                       coalesce((select behind.due_at + behind.priority * interval '60 s'
+                                 from ferryman.tasks as behind where behind.id = given.behind), '-infinity') as since,
+                       coalesce(given.behind, '00000000-0000-0000-0000-000000000000') as behind
+                from unnest(:queues::text[], :tenants::text[], :rooms::integer[], :behind::uuid[])
+                    as given (queue, tenant, room, behind)
                 where not exists (select from ferryman.queues as agreed
                                   where agreed.name = given.queue and agreed.tenant in ('*', given.tenant) and not agreed.open)
                 offset 0
@@ -71,6 +77,7 @@ claimed as (
                 where ready.queue = lane.queue
                   and ready.tenant = lane.tenant
                   and ready.rank is not null
+                  and (ready.rank, ready.id) >= (lane.since, lane.behind)
                   and ready.limit_key is null
                   and ready.name = any(:names::text[])
                   and ready.ends_at > clock.now

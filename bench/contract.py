@@ -1,0 +1,160 @@
+"""The bars of the performance contract, one function per rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from bench import growth, ingest
+from bench.bars import FLOOR, OURS, Limit, Ratio, Results, Verdict
+
+Checks = Sequence[Ratio | Limit]
+
+# A cost that depends on how much there is grows with it; one that does not stays within the noise of a machine.
+BEND = 1.5
+
+
+@pytest.mark.contract("P1")
+def enqueue_one_by_one(results: Results) -> Checks:
+    figure = "enqueue.single"
+    return [Ratio("enqueue one by one, /s", figure, results.best_peer(figure), bar=1.0, goal=1.5)]
+
+
+@pytest.mark.contract("P2")
+def enqueue_in_flight(results: Results) -> Checks:
+    figure = "enqueue.flight"
+    return [Ratio("enqueue, 50 in flight, /s", figure, results.best_peer(figure), bar=5, goal=10)]
+
+
+@pytest.mark.contract("P3")
+def enqueue_in_bulk(results: Results) -> Checks:
+    figure = "enqueue.bulk"
+    return [Ratio("bulk, /s", figure, results.best_peer(figure), bar=1.0, goal=2)]
+
+
+@pytest.mark.contract("P4")
+def drain(results: Results) -> Checks:
+    return [
+        Ratio("drain, 1 worker, /s", "drain1.rate", "pgqueuer", bar=1.0, goal=2),
+        Ratio("drain, 1 worker, /s", "drain1.rate", FLOOR, goal=0.3),
+        Ratio("2 workers against 1, /s", "drain2.rate", OURS, their_figure="drain1.rate", bar=1.0),
+    ]
+
+
+@pytest.mark.contract("P5")
+def latency(results: Results) -> Checks:
+    start, end = "latency.start_p50", "latency.end_p50"
+    return [
+        Ratio("start p50, ms", start, results.best_peer(start, least=True), bar=1.3, least=True),
+        Ratio("start p50, ms", start, FLOOR, goal=1.5, least=True),
+        Limit("start p99, ms", "latency.start_p99", 10, "ms"),
+        Ratio("durable end p50, ms", end, results.best_peer(end, least=True), bar=1.0, least=True),
+        Ratio("durable end p50, ms", end, FLOOR, goal=2, least=True),
+    ]
+
+
+@pytest.mark.contract("P6")
+def all_due_at_once(results: Results) -> Checks:
+    what, figure = "all due at once, last start, ms per 1,000", "schedule.last_per_1000"
+    return [
+        Ratio(what, figure, "pgqueuer", bar=1.0, least=True),
+        Ratio(what, figure, FLOOR, goal=2, least=True),
+    ]
+
+
+@pytest.mark.contract("P7")
+def workflows(results: Results) -> Checks:
+    return [Ratio("10-step workflows, /s", "steps.rate", "absurd", bar=5, goal=20)]
+
+
+@pytest.mark.contract("P8")
+def cost(results: Results) -> Checks:
+    return [
+        Limit("worker memory, peak, MB", "drain1.memory", 64, "MB"),
+        Limit("idle transactions, /s", "latency.idle_transactions", 5, "/s"),
+        Limit("idle CPU, % of a core", "latency.idle_cpu", 1, "%"),
+        Ratio("CPU of worker and store, s per 10k", "drain1.cpu", "pgqueuer", bar=1.5, goal=1.0, least=True),
+        Limit("WAL, created one by one and drained, B", "life.wal", 3_000, "B"),
+    ]
+
+
+@pytest.mark.contract("P9")
+def join(results: Results) -> Checks:
+    return [
+        Ratio("fan out 100 tasks and join, ms", "join.p50", "pgqueuer", bar=1.0, least=True),
+        Ratio("fan out 100 tasks and join, ms", "join.p50", FLOOR, goal=3, least=True),
+        Limit("fork 100 turns and join, p50, ms", "batches.p50", 244, "ms", goal=63),
+    ]
+
+
+@pytest.mark.contract("P10")
+def turns(results: Results) -> Checks:
+    return [
+        Limit("turns without tools, /s", "turns.rate", 1_500, "/s", least=True),
+        Limit("suspend, tool, resume, p50, ms", "resume.p50", 15, "ms", goal=8),
+        Limit("10,000 suspended turns, MB", "crowd.memory", 20, "MB"),
+    ]
+
+
+@pytest.mark.contract("P11")
+def commands(results: Results) -> Checks:
+    return [Limit("commands with three capabilities, /s", "commands.rate", 500, "/s", goal=1_500, least=True)]
+
+
+@pytest.mark.contract("P12")
+def ingestion(results: Results) -> Checks:
+    return [
+        Limit("an executor, of a bare loop", "ingest.rate_share", 0.8, "", least=True),
+        *(Limit(f"gate at {top:,}/s, ms for a request", f"gate.ms_{top}", 0.2, "ms") for top in ingest.TOPS),
+        Limit("two executors, of one", "ingest2.share", 1.7, "", least=True),
+    ]
+
+
+@pytest.mark.contract("P13")
+def growing(results: Results) -> Checks:
+    return [
+        Limit("drain with 1M finished, of empty", "deep.finished_share", 0.9, "", least=True),
+        Limit("drain with 10M finished, of empty", "deep10.finished_share", 0.8, "", least=True),
+        Limit("drain with 1M future, of empty", "deep.future_share", 0.8, "", least=True),
+        Limit("drain with 1M waiting for a retry, of empty", "deep.retrying_share", 0.8, "", least=True),
+        Limit("horizon held: its slowest slice, of usual", "horizon.least_share", 0.5, "", least=True),
+        Limit("horizon held: its last third, of usual", "horizon.end_share", 0.5, "", least=True),
+        *(
+            Limit(f"CPU per task, most {variable} against fewest", f"growth_{variable}.bend", BEND, "")
+            for variable in growth.SIZES
+        ),
+    ]
+
+
+@pytest.mark.contract("P14")
+def start(results: Results) -> Checks:
+    return [
+        Limit("import ferryman, s", "startup.import", 0.3, "s"),
+        Limit("worker process to its first job, s", "startup.worker", 1.0, "s"),
+        Limit("embedded database from nothing, s", "startup.embedded", 5.0, "s"),
+    ]
+
+
+BARS: dict[str, Callable[[Results], Checks]] = {
+    "P1": enqueue_one_by_one,
+    "P2": enqueue_in_flight,
+    "P3": enqueue_in_bulk,
+    "P4": drain,
+    "P5": latency,
+    "P6": all_due_at_once,
+    "P7": workflows,
+    "P8": cost,
+    "P9": join,
+    "P10": turns,
+    "P11": commands,
+    "P12": ingestion,
+    "P13": growing,
+    "P14": start,
+}
+
+
+def judge(results: Results) -> list[tuple[str, Verdict]]:
+    """Every bar that this run can say something about, with its rule."""
+    checks = ((rule, check) for rule, bar in BARS.items() for check in bar(results))
+    return [(rule, verdict) for rule, check in checks if (verdict := check.judge(results))]

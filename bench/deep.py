@@ -1,0 +1,130 @@
+"""Drain in front of what a table has gathered: a million finished rows and ten, a million that are not due, and an open
+transaction that keeps PostgreSQL from removing what is dead.
+
+Rows are put in by one statement for each million, as the product would have left them (see `fill` of a peer), and a template
+that was filled once serves every round. Ten millions are not copied: they are drained where they lie.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+
+from bench.measure import Figures, drain_filled
+from bench.protocol import HALT
+from bench.stage import Crew, Failed, Stage
+
+KINDS = ("finished", "future", "retrying")
+ROWS = 1_000_000
+MANY = 10_000_000
+SLICE = 10.0
+BEFORE, HELD = 60.0, 300.0
+
+
+def deep(stage: Stage) -> Figures:
+    """Drain in front of a million rows of each kind, and of none."""
+    count = stage.count("deep")
+    figures: Figures = {}
+    for kind in ("empty", *(kind for kind in KINDS if kind in stage.card.fill)):
+        stage.fresh(template=filled(stage, kind, rows(stage, ROWS)))
+        drained = drain_filled(stage, 1, count)
+        figures[kind], figures[f"{kind}_cpu"] = drained["rate"], drained["cpu"]
+        figures[f"{kind}_share"] = figures[kind] / figures["empty"]
+    return figures
+
+
+def deep10(stage: Stage) -> Figures:
+    """Drain in front of ten million finished rows, and of none."""
+    count = stage.count("deep")
+    stage.fresh()
+    empty = drain_filled(stage, 1, count)
+    template, database = filled(stage, "finished", rows(stage, MANY)), stage.database
+    stage.clear()
+    try:
+        stage.database = template
+        drained = drain_filled(stage, 1, count)
+    finally:
+        stage.database = database
+        stage.store.drop(template)  # used up, and too large to keep
+    return {
+        "empty": empty["rate"],
+        "empty_cpu": empty["cpu"],
+        "finished": drained["rate"],
+        "finished_cpu": drained["cpu"],
+        "finished_share": drained["rate"] / empty["rate"],
+    }
+
+
+def rows(stage: Stage, count: int) -> int:
+    """A quick look takes a tenth of the rows."""
+    return count if stage.scale >= 1 else count // 10
+
+
+def filled(stage: Stage, kind: str, count: int) -> str:
+    """The name of a template with so many rows of a kind, made once per run."""
+    if kind == "empty" or not count:
+        return stage.template
+    template = f"{stage.peer}_{kind}_{count}"
+    if not stage.server.exists(template):
+        stage.server.create(template, template=stage.template)
+        with stage.server.connect(template) as connection:
+            connection.prepare_threshold = None
+            for first in range(1, count + 1, ROWS):
+                last = min(count, first + ROWS - 1)
+                fill = stage.card.fill[kind].replace("{first}", str(first)).replace("{last}", str(last))
+                connection.execute(fill.encode())
+                if count > ROWS:
+                    print(f"  filled {last:,} of {count:,}", flush=True)
+            connection.execute("vacuum analyze")
+        stage.server.settle(template)
+    return template
+
+
+def horizon(stage: Stage) -> Figures:
+    """Create and drain all the time, for a while as usual, then while an open transaction holds the horizon."""
+    stage.fresh()
+    before, held = (BEFORE, HELD) if stage.scale >= 1 else (2 * SLICE, 6 * SLICE)
+    with stage.crew(1) as crew, stage.beside("stream", 0) as client:
+        stage.marks.go()
+        try:
+            usual = slices(stage, crew, before)
+            with stage.server.connect(stage.database) as connection:
+                connection.autocommit = False
+                # With a number of its own and a snapshot: neither dead rows nor the log's order get past it.
+                connection.execute("set transaction isolation level repeatable read")
+                connection.execute("select pg_current_xact_id()")
+                holding = slices(stage, crew, held)
+                connection.rollback()
+        finally:
+            stage.marks.times[HALT] = 1.0
+        if client.poll() is not None:
+            raise Failed(f"{stage.peer}: the client ended early")
+    third = max(1, len(holding) // 3)
+    usual_rate = statistics.median(usual)
+    figures = {f"usual_{n}": rate for n, rate in enumerate(usual)} | {
+        f"held_{n}": rate for n, rate in enumerate(holding)
+    }
+    return figures | {
+        "usual": usual_rate,
+        "held": statistics.median(holding),
+        "least_share": min(holding) / usual_rate,
+        "end_share": statistics.median(holding[-third:]) / usual_rate,
+        "decay": statistics.median(holding[-third:]) / statistics.median(holding[:third]),
+    }
+
+
+def slices(stage: Stage, crew: Crew, seconds: float) -> list[float]:
+    """The rate in each slice of time; the first of a run is not counted, for it is still warming up."""
+    rates: list[float] = []
+    handled, then = stage.marks.handled(), time.monotonic()
+    if not handled:
+        time.sleep(SLICE / 2)
+        handled, then = stage.marks.handled(), time.monotonic()
+    while len(rates) * SLICE < seconds:
+        time.sleep(SLICE)
+        now_handled, now = stage.marks.handled(), time.monotonic()
+        rates.append((now_handled - handled) / (now - then))
+        handled, then = now_handled, now
+        if crew.ended():
+            raise Failed(f"a worker of {stage.peer} ended early")
+    return rates

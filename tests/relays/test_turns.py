@@ -1,0 +1,79 @@
+"""Agents on NATS, against a real server: what a turn streams, and where their events stand (A15)."""
+
+import asyncio
+import json
+from typing import Any
+
+import nats
+import pytest
+from nats.aio.msg import Msg
+
+from ferryman import Ferryman, Turn
+from ferryman.testing import NatsServer
+
+SECONDS = 20.0
+
+
+@pytest.mark.contract("A15", "A13", "K12")
+async def test_what_a_turn_streams_and_what_happens_to_it_stand_under_its_agent(
+    database_url: str, nats_server: NatsServer
+) -> None:
+    """One app works, as in a process of its own, another listens; the tenants differ in one character of their names."""
+    listening = asyncio.Event()
+
+    def made(tenant: str, **relays: str) -> Ferryman:
+        return Ferryman(
+            database_url, nats_url=nats_server.url, tenant=tenant, doorbell="postgres",
+            relays={"prefix": "turns", "stream": "TURNS", **relays},
+        )  # fmt: skip
+
+    app = made("a.b", nats="on")
+
+    @app.agent
+    async def talker(turn: Turn) -> str:
+        await listening.wait()
+        for word in ("one", "two"):
+            turn.emit(word)
+        return await turn.step("think", lambda: "done")
+
+    heard: list[Msg] = []
+
+    async def hear(message: Msg) -> None:
+        heard.append(message)
+
+    client = await nats.connect(nats_server.url)
+    await client.subscribe("turns.>", cb=hear)
+    await client.flush()
+    async with made("a.b") as page, app, app.worker():
+        await app.agents.ensure("ann", talker)
+        sent = await app.agents.send("ann", "go", channel="tea")
+        here, there = [asyncio.create_task(told(door.agents.stream(sent.id))) for door in (app, page)]
+        async with asyncio.timeout(SECONDS):
+            while not all(str(sent.id) in door._open.streams._listeners for door in (app, page)):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            for door in (app, page):
+                while not door._open.streams._client or not door._open.streams._client._subs:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+                await door._open.streams._client.flush()
+            listening.set()
+            found = await sent.end()
+            # Who is in the process of the turn hears each word once, and so does who is elsewhere.
+            assert await here == await there == ["one", "two"]
+            while not any(each.subject.endswith(".task") for each in heard):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+    await client.close()
+
+    place = "turns.v1.a=2Eb.tea"
+    words = [json.loads(each.data) for each in heard if ".str." in each.subject]
+    assert {each.subject for each in heard if ".str." in each.subject} == {f"{place}.str.agent.ann.chunk"}
+    assert words == [{"key": str(sent.id), "text": text} for text in ("one", "two")]
+    events = [each for each in heard if each.subject.startswith(f"{place}.evt.")]
+    assert {each.subject for each in events} == {f"{place}.evt.agent.ann.{kind}" for kind in ("state", "step", "task")}
+    assert len(events) + len(words) == len(heard)
+    [end] = [json.loads(each.data) for each in events if each.subject.endswith(".task")]
+    told_of = (end["agent_id"], end["agent_turn_id"], end["status"], end["data"]["deliverable_card_id"])
+    assert told_of == ("ann", str(sent.id), "success", str(found.deliverable_card_id))
+
+
+async def told(words: Any) -> list[str]:
+    return [word async for word in words]

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench import page, run
+from bench.record import Item, Record
+
+
+def line(work: str = "drain1", *, round: int = 0, peer: str = "ferryman", **more: Any) -> dict[str, Any]:
+    return {"work": work, "round": round, "peer": peer, "seconds": 1.0, "others": 0.0, **more}
+
+
+HEAD = {
+    "at": "2026-11-16", "python": "3.11", "postgres": "18.4", "fsync": "on", "synchronous_commit": "on", "cores": 2,
+    "disk": "ext4", "scale": 1.0, "absent": {"celery": "no redis-server"},
+    "peers": {"ferryman": {"settings": "as it comes", "versions": {}, "durable": True}},
+}  # fmt: skip
+
+
+def test_a_run_that_was_broken_off_knows_what_it_has_measured(tmp_path: Path) -> None:
+    Record(tmp_path / "r.jsonl").add(line(figures={"rate": 1.0}))
+
+    again = Record(tmp_path / "r.jsonl")
+
+    assert again.has(Item(0, "drain1", "ferryman"))
+    assert not again.has(Item(1, "drain1", "ferryman"))
+
+
+def test_what_failed_is_measured_again(tmp_path: Path) -> None:
+    record = Record(tmp_path / "r.jsonl")
+
+    record.add(line(error="it broke"))
+    assert not record.has(Item(0, "drain1", "ferryman"))
+
+    record.add(line(figures={"rate": 1.0}))
+    assert [each.get("error") for each in Record(tmp_path / "r.jsonl").lines] == [None]
+
+
+def test_sizes_of_one_variable_are_measurements_of_their_own(tmp_path: Path) -> None:
+    record = Record(tmp_path / "r.jsonl")
+
+    record.add(line("growth_queues", size=1, figures={"cpu": 1.0}))
+
+    assert not record.has(Item(0, "growth_queues", "ferryman", 10))
+
+
+def test_a_peer_that_came_later_is_not_named_as_absent(tmp_path: Path) -> None:
+    record = Record(tmp_path / "r.jsonl")
+    record.add(HEAD)
+
+    record.add({**HEAD, "absent": {}, "peers": {"celery": {"settings": "", "versions": {}, "durable": False}}})
+
+    assert record.head["absent"] == {}
+    assert set(record.head["peers"]) == {"ferryman", "celery"}
+
+
+@pytest.mark.parametrize(("work", "peers"), [("growth,horizon,turns", 1), ("growth,drain1", len(run.PEERS))])
+def test_peers_are_opened_only_for_what_they_can_do(work: str, peers: int) -> None:
+    assert len(run.parse(["--work", work]).peers) == peers
+
+
+def test_the_page_shows_curves_the_horizon_and_who_could_not_run(tmp_path: Path) -> None:
+    record = Record(tmp_path / "r.jsonl")
+    record.add(HEAD)
+    for size, cpu in ((1, 100.0), (100, 300.0)):
+        figures = {"rate": 1e6 / cpu, "cpu": cpu, "cpu_worker": cpu / 2, "cpu_store": cpu / 2}
+        record.add(line("growth_queues", size=size, figures=figures))
+    held = {"usual_0": 9.0, "held_0": 8.0, "held_1": 7.0, "least_share": 0.78, "end_share": 0.78}
+    record.add(line("horizon", figures=held))
+    (tmp_path / "pictures").mkdir()
+    (tmp_path / "performance.md").write_text("<!-- bench: begin --><!-- bench: end -->")
+
+    page.write(tmp_path, record)
+
+    said = (tmp_path / "performance.md").read_text()
+    assert "bends upward" in said
+    assert "celery could not run: no redis-server" in said
+    assert "pictures/horizon.svg" in said
+    drawn = (tmp_path / "pictures" / "growth-queues.svg").read_text()
+    assert "prefers-color-scheme: dark" in drawn
+    assert drawn.count("<circle") == 6
