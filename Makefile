@@ -12,7 +12,7 @@ READY := $(VENV)/.ready
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dashboard test browser check fmt contracts bite planted chaos soak bench pictures docs site clean
+.PHONY: help demo dashboard test browser check fmt contracts bite planted proof orders chaos soak bench pictures docs site clean
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,6 +53,12 @@ bite: $(READY) ## Delete each guard of each SQL statement; the suite must notice
 
 planted: $(READY) ## Put known bugs in, one at a time; the tests that each names must fail
 	@$(BIN)/python -m tools.planted $(ARGS)
+
+proof: $(READY) ## What takes longer than a test may: a full disk, a standby, a pooler, versions side by side
+	@$(BIN)/python -m pytest -q tests/proof $(ARGS)
+
+orders: $(READY) ## Every pair of moves in all orders of their statements; tells how many
+	@ALL_ORDERS=1 $(BIN)/python -m pytest -q -n "$$($(BIN)/python -c 'import os; print(os.cpu_count() or 2)')" --timeout=1800 tests/property $(ARGS)
 
 chaos: $(READY) ## Everything at once, while the world breaks (ARGS="--seed 7 --minutes 3")
 	@$(BIN)/python -m chaos $(ARGS)

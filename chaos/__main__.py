@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import sys
 import tempfile
@@ -12,14 +13,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from chaos import checker, plan, report, soak, storm
+from chaos.bell import Bell
 from chaos.checker import figures
 from chaos.checker.evidence import Evidence
 from chaos.fleet import Fleet
 from chaos.history import History, gather
+from chaos.lookout import Lookout
 from chaos.pooler import Pooler
 from chaos.sea import Sea
 
-SHORT_SECONDS = 60.0
+SHORT_SECONDS = 150.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -29,6 +32,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for fault in plan.draw(asked.seed, asked.minutes * 60, lease=asked.lease):
             print(json.dumps(fault.told()))
         return 0
+    if os.getloadavg()[0] > (os.cpu_count() or 1):
+        _say(
+            f"the machine is busy (load {os.getloadavg()[0]:.0f}): a life may end before it has begun to work, rows may be late"
+            " for want of the processor, and figures of recovery mean nothing; --lease 6 helps a little"
+        )
     place = Path(tempfile.mkdtemp(prefix="ferryman-chaos-"))
     place.chmod(0o711)  # the server of root runs as somebody else, who must get to its files
     found, wrong = _run(asked, place)
@@ -66,25 +74,36 @@ def _read(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
+def _say(words: str) -> None:
+    """Tell how far it is, beside the answer."""
+    print(words, file=sys.stderr, flush=True)
+
+
 def _run(asked: argparse.Namespace, place: Path) -> tuple[report.Found, list[str]]:
     from ferryman.kernel import migrate
 
     seconds = asked.minutes * 60
     folder = storm.folder_of(place)
-    sea, pooler = Sea(place / "sea"), Pooler(place / "pooler")
+    sea, pooler, bell = Sea(place / "sea"), Pooler(place / "pooler"), Bell(place / "nats")
     try:
         sea.begin()
+        bell.start()
         storm.migrated(sea.url, migrate.migrate)
         storm.prepare(sea)
         told = History(folder / "storm.history")
+        told.write(
+            "clock", wall=time.time()
+        )  # what the log of the database says can be put beside the histories by this
         pace = asked.pace * 2 if asked.soak else asked.pace
         slots = storm.crew(
             workers=asked.workers, dogs=asked.dogs, producers=asked.producers, pace=pace, load=asked.load
         )
         url = pooler.start(sea.url) if asked.pooler else sea.url
-        fleet = Fleet(slots, told, url=url, listen=sea.url, seed=asked.seed, folder=folder, lease=asked.lease)
+        bells = {"FERRYMAN_LISTEN_URL": sea.url, "FERRYMAN_NATS_URL": bell.url}
+        fleet = Fleet(slots, told, url=url, bells=bells, seed=asked.seed, folder=folder, lease=asked.lease)
         fleet.calm = asked.soak
-        run = storm.Storm(sea, fleet, told, seed=asked.seed, lease=asked.lease)
+        lookout = Lookout(sea, fleet, told, lease=asked.lease, folder=folder)
+        run = storm.Storm(sea, bell, fleet, told, lookout, seed=asked.seed, say=_say)
         gauge = soak.Gauge(sea, fleet, seconds) if asked.soak else None
         began = time.monotonic()
         try:
@@ -95,18 +114,22 @@ def _run(asked: argparse.Namespace, place: Path) -> tuple[report.Found, list[str
             run.settle()
         finally:
             fleet.end()
+        _say("all is quiet: histories and tables are compared")
         with sea.connect() as connection:
             seen = Evidence(gather(folder), connection)
-            wrong = [*run.outcome.wrong, *checker.check(seen)]
+            said, counted = checker.check(seen)
+            wrong = [*run.outcome.wrong, *said]
             measured = figures.measure(seen, folder)
-        found = report.found(asked, run.outcome, measured, time.monotonic() - began)
-        if run.outcome.overdue:
-            wrong.append(f"{run.outcome.overdue} rows were overdue during the run: {dict(run.outcome.late)}")
+        late = lookout.seen
+        found = report.found(asked, run.outcome, late, measured, counted=counted, seconds=time.monotonic() - began)
+        if late.overdue:
+            wrong.append(f"{late.overdue} rows were overdue during the run: {dict(late.late)}")
         if gauge is not None:
             found["soak"] = gauge.told()
             return found, [*wrong, *gauge.grown()]
         return found, [*wrong, *figures.missing(measured, short=seconds < SHORT_SECONDS)]
     finally:
+        bell.stop()
         pooler.stop()
         sea.end()
 

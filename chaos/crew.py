@@ -20,6 +20,7 @@ from ferryman import Command, Context, Fact, Ferryman, Message, Result, Turn
 from ferryman.ingest.ports import Item, Page, Request, Written
 from ferryman.kernel.db import Tx
 from ferryman.kernel.doorbell import Doorbell, NoDoorbell
+from ferryman.kernel.doorbell_nats import NatsDoorbell
 from ferryman.kernel.doorbell_pg import PostgresDoorbell
 from ferryman.tasks.model import Ended
 from ferryman.testing import Doubled, Late, Lossy
@@ -31,6 +32,8 @@ LEGS = ("Leg.Load", "Leg.Cross", "Leg.Unload")
 def bell(kind: str, url: str, seed: int) -> Doorbell:
     """Make the doorbell of one life."""
     match kind:
+        case "nats":
+            return NatsDoorbell(os.environ["FERRYMAN_NATS_URL"])
         case "none":
             return NoDoorbell()
         case "lossy":

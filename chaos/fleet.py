@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ class Slot:
     nth: int = 0
     pid: int = 0
     frozen_until: float | None = None
+    working: int = 0  # which of its lives was seen to have begun to work
     born_at: float = 0.0
 
     @property
@@ -46,13 +47,21 @@ class Fleet:
     """All processes."""
 
     def __init__(
-        self, slots: Sequence[Slot], told: History, *, url: str, listen: str, seed: int, folder: Path, lease: float
+        self,
+        slots: Sequence[Slot],
+        told: History,
+        *,
+        url: str,
+        bells: Mapping[str, str],
+        seed: int,
+        folder: Path,
+        lease: float,
     ) -> None:
         """Take charge; nobody is born yet."""
         self.slots = list(slots)
         self._told = told
         self._url = url
-        self._listen = listen
+        self._bells = dict(bells)
         self._lease = lease
         self._seed = seed
         self._folder = folder
@@ -95,7 +104,7 @@ class Fleet:
             os.dup2(output, 2)
             for name in [each for each in os.environ if each.startswith("FERRYMAN_")]:
                 del os.environ[name]
-            os.environ.update(terms.leased(self._lease), FERRYMAN_LISTEN_URL=self._listen)
+            os.environ.update(terms.leased(self._lease) | self._bells)
             told = History(self._folder / f"{stem}.history")
             roles.live(
                 slot.role, life, told,
@@ -142,8 +151,17 @@ class Fleet:
         """Say whether everybody has come so far as to do something."""
         return all(slot.alive and self.works(slot) for slot in self.slots)
 
+    def watched(self) -> bool:
+        """Say whether somebody lives, is not frozen and has begun to work, who watches and fires."""
+        return any(self.works(slot) for slot in self.of("worker", "dog"))
+
     def works(self, slot: Slot) -> bool:
         """Say whether the process that bears a name now has come so far as to do something."""
+        if slot.working != slot.nth and self._has_begun(slot):
+            slot.working = slot.nth
+        return slot.working == slot.nth
+
+    def _has_begun(self, slot: Slot) -> bool:
         file = self._folder / f"{slot.name}.{slot.nth:04}.history"
         return file.exists() and any(line["what"] == "working" for line in read(file))
 

@@ -11,19 +11,21 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 LEASE_SECONDS = 2.0
+FREEZE_SECONDS = 3.0  # beyond the lease, at most
 
 # Faults a minute, from outside of the processes.
 RATES = {
-    "kill": 40.0,  # SIGKILL to a worker
-    "freeze": 34.0,  # SIGSTOP to a worker, for longer than its lease
-    "pause": 10.0,  # SIGSTOP to a worker, for less than its lease
+    "kill": 36.0,  # SIGKILL to a worker
+    "freeze": 24.0,  # SIGSTOP to a worker, for longer than its lease
+    "pause": 20.0,  # SIGSTOP to a worker, for less than its lease
     "strike": 14.0,  # SIGKILL to a producer or a reader of the log
     "watch": 8.0,  # SIGKILL or SIGSTOP to a process that only watches and fires
-    "cut": 20.0,  # connections of the product are ended, one or all
+    "cut": 36.0,  # connections of the product are ended, one or all
     "hold": 6.0,  # somebody else's transaction stays open, with a lock on rows of ours
     "hog": 6.0,  # handlers take every connection of their worker's pool
     "crash": 1.2,  # SIGKILL to one backend: PostgreSQL throws everybody out and recovers
     "outage": 1.2,  # SIGKILL to PostgreSQL; started again a moment later
+    "hush": 2.0,  # SIGKILL to NATS, the doorbell of some lives; started again a moment later
 }
 # An hour of ordinary days, in some minutes: what a soak meets.
 MILD = {"kill": 1.0, "cut": 1.0, "hold": 0.5, "outage": 0.05}
@@ -62,7 +64,7 @@ PRODUCER_BUGS = (
     "command.sent=away%0.05",
     "ingest.planned=away%0.05",
 )
-DOORBELLS = ("postgres", "postgres", "lossy", "doubled", "late", "none")
+DOORBELLS = ("postgres", "postgres", "nats", "nats", "lossy", "doubled", "late", "none")
 
 
 @dataclass(frozen=True)
@@ -94,22 +96,28 @@ def draw(seed: int, seconds: float, *, rates: dict[str, float] = RATES, lease: f
     found = []
     for kind, rate in rates.items():
         dice = random.Random(f"{seed} {kind}")
+        often = rate * _share(kind, lease)
         # At least one of each: what did not occur shows nothing.
-        for _ in range(max(1, round(rate * seconds / 60))):
+        for _ in range(max(1, round(often * seconds / 60))):
             at = dice.uniform(min(2.0, seconds / 10), seconds * 0.97)
             found.append(Fault(at, kind, dice.random(), _length(kind, dice, lease)))
     return sorted(found, key=lambda fault: fault.at)
 
 
+def _share(kind: str, lease: float) -> float:
+    """Say how much seldomer a fault is where leases are longer: whoever is frozen past his lease does nothing for so long."""
+    return (LEASE_SECONDS + FREEZE_SECONDS) / (lease + FREEZE_SECONDS) if kind == "freeze" else 1.0
+
+
 def _length(kind: str, dice: random.Random, lease: float) -> float:
     match kind:
         case "freeze":
-            return dice.uniform(lease + 0.6, lease + 3.0)
+            return dice.uniform(lease + 0.6, lease + FREEZE_SECONDS)
         case "pause":
             return dice.uniform(0.05, lease / 2)
         case "outage":
             return dice.uniform(0.0, 1.5)
-        case "hold":
+        case "hold" | "hush":
             return dice.uniform(0.2, 2.0)
         case "hog":
             return dice.uniform(0.3, 1.5)

@@ -130,12 +130,20 @@ async def produce(
                 if slot != "producer-0":  # windows follow each other: one producer asks for them
                     continue
                 past.windows += 1
+            await _room(folder, stop)
             answer = await _act(app, told, f"{told.path.stem}:{number}", act, arguments)
             recent = (recent + list(answer.get("tasks", {}).values()))[-40:]
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), dice.uniform(0, 2 * pace))
     finally:
         await app.close()
+
+
+async def _room(folder: Path, stop: asyncio.Event) -> None:
+    """Wait while too much stands in line."""
+    while (folder / terms.CROWDED).exists() and not stop.is_set():
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), LOOK_SECONDS)
 
 
 async def _act(

@@ -17,6 +17,8 @@ from psycopg.rows import dict_row
 from ferryman.app.embedded import Embedded
 
 Connection = psycopg.Connection[dict[str, Any]]
+CONNECTIONS = 400
+ALL = 0.06
 
 
 class Sea:
@@ -31,11 +33,14 @@ class Sea:
         self.url = ""
 
     def begin(self) -> None:
-        """Start it for the first time."""
+        """Start it for the first time, with room for everybody: who finds none waits, and so would whoever looks."""
         self.start()
         with self.connect() as connection:
             [row] = connection.execute("select current_setting('data_directory') as place").fetchall()
             self._data = Path(row["place"])
+            connection.execute(f"alter system set max_connections = {CONNECTIONS}".encode())
+        self.kill()
+        self.start()
 
     def start(self) -> None:
         """Start it, and return when it answers."""
@@ -83,9 +88,9 @@ class Sea:
         return None
 
     def cut(self, dice: random.Random) -> int:
-        """End connections of the product: one, or all; say how many."""
+        """End connections of the product: a few, seldom all, which takes everybody seconds to make up for; say how many."""
         found = self._backends()
-        ended = found if dice.random() < 0.3 else dice.sample(found, min(1, len(found)))
+        ended = found if dice.random() < ALL else dice.sample(found, min(dice.randint(1, 3), len(found)))
         told = self.ask("select pg_terminate_backend(pid) as done from unnest(%s::int[]) as pid", list(ended))
         return sum(bool(row["done"]) for row in told)
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import time
-from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,49 +13,26 @@ from typing import Any
 import psycopg
 from psycopg.types.json import Jsonb
 
-from chaos import terms
+from chaos.bell import Bell
 from chaos.fleet import Fleet, Slot
 from chaos.history import History
+from chaos.lookout import Lookout
 from chaos.plan import Fault
 from chaos.sea import Sea
 from chaos.soak import Gauge
 
 TICK_SECONDS = 0.01
-LOOK_SECONDS = 1.0
-# After the last fault: a lease, the grace after an outage, the retries, and what is still in line.
+# After the last fault: a lease, the grace after an outage, the retries. What is still in line takes as long as it takes, but
+# in so many seconds some of it must have ended.
 QUIET_SECONDS = 90.0
 LEAVE_SECONDS = 20.0
 BIRTH_SECONDS = 60.0
+AT_BIRTH = 0.15  # of the strikes: anybody, also who has only just been born
 HOPELESS = 10  # so many deaths of nobody's making: no use to go on
-# So many leases long somebody must have watched without a break before anything counts as late.
-JUDGED_LEASES = 2
-
-# For whoever must find out why a run did not come to rest.
-ACTIVITY = """
-    select pid, state, wait_event_type || ' ' || wait_event as waits, pg_blocking_pids(pid) as behind,
-           round(extract(epoch from clock_timestamp() - xact_start)::numeric, 1)::float8 as age, left(query, 120) as query
-    from pg_stat_activity
-    where datname = current_database() and state <> 'idle' and pid <> pg_backend_pid()
-    order by xact_start
-    limit 20
-"""
 SAID_SECONDS = 10.0
-# Whether somebody watches: a tick within three intervals, and no grace after an outage.
-TICKED = """
-    select from ferryman.watchdog
-    where ticked_at > clock_timestamp() - make_interval(secs => %s) and grace_until < clock_timestamp()
-"""
-# Everything that lives, by the checker's own reckoning.
-LIVE = """
-    select 'task' as kind, count(*) as n from ferryman.tasks where finished_at is null
-    union all select 'command', count(*) from ferryman.command_inbox where finished_at is null
-    union all select 'async_task', count(*) from ferryman.async_tasks where completed_at is null
-    union all select 'message', count(*) from ferryman.agent_inbox where archived_at is null
-    union all select 'batch', count(*) from ferryman.pmo_batches where finished_at is null
-    union all select 'ingest', count(*) from ferryman.ingest_task where finished_at is null
-    union all select 'unread', (select coalesce(max(id), 0) from ferryman.events)
-        - (select coalesce(max(event), 0) from public.witnessed)
-"""
+PROGRESS_SECONDS = 15.0
+
+Say = Callable[[str], object]
 
 
 @dataclass
@@ -66,9 +41,6 @@ class Outcome:
 
     struck: list[tuple[float, str]] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
-    overdue: int = 0
-    late: Counter[str] = field(default_factory=Counter)
-    looks: int = 0
     quiet_seconds: float = 0.0
     seconds: float = 0.0
 
@@ -86,15 +58,18 @@ def crew(*, workers: int, dogs: int, producers: int, pace: float, load: float) -
 class Storm:
     """The run of one plan."""
 
-    def __init__(self, sea: Sea, fleet: Fleet, told: History, *, seed: int, lease: float) -> None:
-        """Bring together who breaks and who is broken."""
+    def __init__(
+        self, sea: Sea, bell: Bell, fleet: Fleet, told: History, lookout: Lookout, *, seed: int, say: Say = print
+    ) -> None:
+        """Bring together who breaks and who is broken; `say` tells a person how far it is."""
         self._sea = sea
+        self._bell = bell
         self._fleet = fleet
         self._told = told
+        self._lookout = lookout
         self._dice = random.Random(f"{seed} strikes")
-        self._looked = 0.0
-        self._lease = lease
-        self._unwatched = time.monotonic()
+        self._say = say
+        self._said = 0.0
         self.outcome = Outcome()
 
     def rage(self, faults: list[Fault], seconds: float, gauge: Gauge | None = None) -> None:
@@ -107,28 +82,18 @@ class Storm:
                 self._strike(coming.pop(0))
             if gauge is not None:
                 gauge.look(now)
+            if now >= self._said + PROGRESS_SECONDS:
+                self._said = now
+                struck = f"{len(self.outcome.struck):,} faults from outside"
+                self._say(f"{now - began:.0f} of {seconds:.0f} s: {struck}; {self._lookout.progress()}")
             time.sleep(TICK_SECONDS)
         self.outcome.seconds = time.monotonic() - began
 
     def _step(self, now: float) -> None:
         self._sea.release(now)
+        self._bell.heal(now)
         self._fleet.tend(now)
-        if now >= self._looked + LOOK_SECONDS:
-            self._looked = now
-            self._look(now)
-
-    def _look(self, now: float) -> None:
-        """Nothing may be late; a promise that holds while the database answers and somebody watches."""
-        if not self._sea.ask(TICKED, self._lease * terms.INTERVAL_OF_LEASE * 3):
-            self._unwatched = now
-        if now < self._unwatched + self._lease * JUDGED_LEASES:
-            return
-        found = self._sea.ask("select domain, id::text, state, rule, ends_by::text from ferryman.overdue limit 20")
-        self.outcome.looks += 1
-        if found:
-            self.outcome.overdue += len(found)
-            self.outcome.late.update(f"{row['domain']} {row['state']} by {row['rule']}" for row in found)
-            self._told.write("overdue", rows=found)
+        self._lookout.step(now)
 
     def _strike(self, fault: Fault) -> None:
         """Break something; a fault that met nobody is not counted."""
@@ -159,10 +124,14 @@ class Storm:
                 return None if pid is None else {"child": pid}
             case "outage":
                 return self._outage(fault)
+            case "hush":
+                pid = self._bell.kill(until)
+                return None if pid is None else {"child": pid}
         raise LookupError(fault.kind)
 
     def _hit(self, fault: Fault, until: float, *roles: str) -> dict[str, Any] | None:
-        found = self._fleet.of(*roles)
+        # Few are struck before they have begun: on a busy machine nobody would ever come to do anything.
+        found = [slot for slot in self._fleet.of(*roles) if fault.whom < AT_BIRTH or self._fleet.works(slot)]
         if not found:
             return None
         slot = found[int(fault.whom * len(found))]
@@ -193,7 +162,7 @@ class Storm:
         killed = time.monotonic()
         time.sleep(fault.seconds)
         self._sea.start()
-        self._unwatched = time.monotonic()
+        self._lookout.excuse()
         self._told.write("back", killed=killed)
         return {"child": pid, "killed": killed}
 
@@ -213,6 +182,9 @@ class Storm:
 
     def settle(self) -> None:
         """Let the storm pass: nobody is hampered any more, producers finish, and all that lives comes to its end."""
+        self._say(
+            "the storm is over: everybody is born again unhampered, producers finish, what lives comes to its end"
+        )
         fleet = self._fleet
         fleet.calm = True
         self._sea.release(float("inf"))
@@ -232,19 +204,22 @@ class Storm:
         self.outcome.wrong += fleet.errand("auditor")
 
     def _await_quiet(self) -> None:
-        began = said = time.monotonic()
-        live: Mapping[str, int] = {"unknown": 1}
-        while live and time.monotonic() < began + QUIET_SECONDS and len(self._fleet.unexpected) < HOPELESS:
-            self._step(time.monotonic())
-            rows = self._sea.ask(LIVE)
-            live = {row["kind"]: row["n"] for row in rows if row["n"]} if rows else {"unknown": 1}
-            if time.monotonic() > said + SAID_SECONDS:
-                said = time.monotonic()
-                self._told.write("waits", live=live, load=os.getloadavg(), activity=self._sea.ask(ACTIVITY))
+        began = said = moved = time.monotonic()
+        live, least = self._lookout.live(), 0
+        while live and time.monotonic() < moved + QUIET_SECONDS and len(self._fleet.unexpected) < HOPELESS:
+            now = time.monotonic()
+            self._step(now)
+            live = self._lookout.live()
+            if least == 0 or sum(live.values()) < least:
+                moved, least = now, sum(live.values())
+            if now > said + SAID_SECONDS:
+                said = now
+                self._told.write("waits", live=live, **self._lookout.circumstances())
+                self._say(f"{now - began:.0f} s of calm: there lives {dict(live)}")
             time.sleep(0.1)
         self.outcome.quiet_seconds = time.monotonic() - began
         if live:
-            self.outcome.wrong.append(f"{QUIET_SECONDS:g} s after the last fault there lives {dict(live)}")
+            self.outcome.wrong.append(f"for {QUIET_SECONDS:g} s nothing came to its end, and there lives {dict(live)}")
 
 
 def migrated(url: str, migrate: Callable[..., Coroutine[Any, Any, object]]) -> None:

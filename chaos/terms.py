@@ -34,6 +34,8 @@ def leased(seconds: float) -> dict[str, str]:
     }
 
 
+# Where this file is, producers wait.
+CROWDED = "crowded"
 SOURCE = "depot"
 RECORDS_OF_A_WINDOW = 120
 PAGE = 10

@@ -1976,8 +1976,11 @@ $$;
 CREATE FUNCTION ferryman.slack() RETURNS interval
     LANGUAGE sql STABLE
     AS $$
-    select 3 * make_interval(secs => coalesce(
-        (select value::text::float8 from ferryman.settings where name = 'watchdog.interval_seconds'), 5))
+    select greatest(3 * known.interval, known.interval + interval '3 s')
+    from (
+        select make_interval(secs => coalesce(
+            (select value::text::float8 from ferryman.settings where name = 'watchdog.interval_seconds'), 5)) as interval
+    ) as known
 $$;
 
 CREATE FUNCTION ferryman.spelled(moment timestamp with time zone) RETURNS text

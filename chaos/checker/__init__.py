@@ -6,21 +6,24 @@ promise and gives what breaks it.
 
 from __future__ import annotations
 
+from collections import Counter
+
 from chaos.checker import domains, tasks
 from chaos.checker.evidence import Evidence
 
 SHOWN = 6
 
 
-def check(seen: Evidence) -> list[str]:
-    """Return what is wrong; of each kind the first few."""
-    said = []
+def check(seen: Evidence) -> tuple[list[str], Counter[str]]:
+    """Return what is wrong, of each kind the first few; and how much each check found."""
+    said, counted = [], Counter[str]()
     for each in (*tasks.CHECKS, *domains.CHECKS):
         found = list(each(seen))
+        counted[each.__name__] = len(found)
         said += [f"{each.__name__}: {what}" for what in found[:SHOWN]]
         if len(found) > SHOWN:
             said.append(f"{each.__name__}: and {len(found) - SHOWN} more")
-    return said
+    return said, counted
 
 
 def names() -> list[str]:

@@ -23,7 +23,8 @@ class Evidence:
             " schedule::text, fire_time, finished_at from ferryman.tasks"
         )}  # fmt: skip
         self.events = self.ask(
-            "select id, subject::text as subject, kind, from_state, to_state from ferryman.events order by id"
+            "select id, extract(epoch from at)::float8 as at, subject::text as subject, kind, from_state, to_state"
+            " from ferryman.events order by id"
         )
 
     def ask(self, question: str, *values: object) -> list[Row]:

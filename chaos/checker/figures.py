@@ -13,6 +13,7 @@ from chaos.checker.evidence import Evidence
 
 # What even a run of seconds meets, however busy the machine is.
 SURE = ("a life had a doorbell that fails", "the database was killed")
+WHOLE = ("postgres", "nats")
 
 
 @dataclass(frozen=True)
@@ -28,8 +29,9 @@ class Figures:
     starts_per_task: float
     faults: dict[str, int]
     zombies_fenced: int
-    recovery: tuple[int, float, float, float]  # how many, median, p99, worst
-    first_success: tuple[int, float]  # how many outages, worst
+    taken_back: tuple[int, float, float, float]  # how many, median, p99, worst
+    recovery: tuple[int, float, float, float]
+    first_success: tuple[int, float, float]  # how many outages, worst since it was back, and since it was killed
     cases: dict[str, int]
 
     @property
@@ -54,6 +56,7 @@ def measure(seen: Evidence, folder: Path) -> Figures:
         starts_per_task=round(sum(started.values()) / max(1, len(started)), 4),
         faults=_faults(seen, folder),
         zombies_fenced=_fenced(seen),
+        taken_back=_taken_back(seen),
         recovery=_recoveries(seen),
         first_success=_first_successes(seen),
         cases=_cases(seen, folder),
@@ -69,7 +72,7 @@ def _faults(seen: Evidence, folder: Path) -> dict[str, int]:
     found = Counter(str(line["kind"]) for line in seen.of("struck"))
     found.update(f"{point} {action}" for point, action in _inside(folder))
     lives = [line for line in seen.of("born") if line["role"] in ("worker", "dog", "producer")]
-    found.update(f"doorbell {line['doorbell']}" for line in lives if line["doorbell"] != "postgres")
+    found.update(f"doorbell {line['doorbell']}" for line in lives if line["doorbell"] not in WHOLE)
     found["clock"] = sum(line["clock"] != 0 for line in lives)
     return dict(found)
 
@@ -94,6 +97,30 @@ def _outages(seen: Evidence) -> list[tuple[float, float]]:
     away = [(line["killed"], line["at"]) for line in seen.of("back")]
     away += [(line["at"], line["at"] + 1.0) for line in seen.of("struck") if line["kind"] == "crash"]
     return sorted(away)
+
+
+def _taken_back(seen: Evidence) -> tuple[int, float, float, float]:
+    """How long after its holder's SIGKILL each unfinished start was taken back, whether or not anybody had room for it."""
+    offset = next(line["wall"] - line["at"] for line in seen.of("clock"))
+    back: dict[str, list[float]] = defaultdict(list)
+    for event in seen.events:
+        if event["kind"] == "task" and event["from_state"] == "running":
+            back[event["subject"]].append(event["at"] - offset)
+    died = {line["child"]: line["at"] for line in seen.of("died")}
+    done = {(line["task"], line["epoch"]) for line in seen.of("effect")}
+    outages = _outages(seen)
+    found = []
+    for line in seen.of("start"):
+        death = died.get(line["pid"])
+        if death is None or (line["task"], line["epoch"]) in done:
+            continue
+        place = bisect_right(back[line["task"]], death)
+        held = bisect_right(back[line["task"]], line["at"]) == place  # it had not been taken from him before
+        if held and place < len(back[line["task"]]):
+            at = back[line["task"]][place]
+            if not any(begin < at and death < end + 5.0 for begin, end in outages):
+                found.append(at - death)
+    return _spread(found)
 
 
 def _recoveries(seen: Evidence) -> tuple[int, float, float, float]:
@@ -123,15 +150,16 @@ def _spread(found: Sequence[float]) -> tuple[int, float, float, float]:
     return len(ordered), round(at[0], 2), round(at[1], 2), round(ordered[-1], 2)
 
 
-def _first_successes(seen: Evidence) -> tuple[int, float]:
-    """How long after the database was there again the first producer was acknowledged."""
+def _first_successes(seen: Evidence) -> tuple[int, float, float]:
+    """How long after the database was there again, and after it was killed, the first producer was acknowledged."""
     oks = sorted(line["at"] for line in seen.of("ok"))
     waits = []
     for line in seen.of("back"):
         place = bisect_right(oks, line["at"])
         if place < len(oks):
-            waits.append(oks[place] - line["at"])
-    return len(waits), round(max(waits, default=0.0), 2)
+            waits.append((oks[place] - line["at"], oks[place] - line["killed"]))
+    worst = [round(max((wait[n] for wait in waits), default=0.0), 2) for n in (0, 1)]
+    return len(waits), worst[0], worst[1]
 
 
 def _cases(seen: Evidence, folder: Path) -> dict[str, int]:
@@ -165,7 +193,9 @@ def _cases(seen: Evidence, folder: Path) -> dict[str, int]:
         "connections were cut": struck["cut"],
         "a stranger held rows": struck["hold"],
         "handlers held every connection": sum(1 for _ in seen.of("hogs")),
-        "a life had a doorbell that fails": sum(line["doorbell"] != "postgres" for line in seen.of("born")),
+        "a life had a doorbell that fails": sum(line["doorbell"] not in WHOLE for line in seen.of("born")),
+        "a life had NATS for its doorbell": sum(line["doorbell"] == "nats" for line in seen.of("born")),
+        "the NATS server was killed": struck["hush"],
         "a life had a wrong clock": sum(line["clock"] != 0 for line in seen.of("born")),
         "an answer was lost after its commit": sum(
             point.endswith((".committed", ".sent", ".ended", ".claimed")) and action == "away"

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ferryman import Ferryman, Turn
+from ferryman.kernel import faults
 from tests.agents.crew import at_work, end, fresh, send, until
 
 NEVER_KEPT = {"agents.kept_handlers": 0}
@@ -55,6 +56,20 @@ async def test_a_replay_does_nothing_twice(database_url: str) -> None:
         assert count == {"handler": 3, "step": 2, "branch": 2, "tool": 2}
         kinds = [each.name for each in await turn.timeline() if each.kind == "card"]
         assert kinds == ["agent.thought"]
+
+
+@pytest.mark.contract("A9", "K24")
+async def test_what_a_turn_wrote_is_written_once_though_the_answer_was_lost(database_url: str) -> None:
+    app = fresh(database_url)
+    count = counting(app)
+
+    with faults.armed("step.committed=away@2;step.committed=away@5"):
+        async with at_work(app):
+            turn = await send(app, "worker")
+            assert await turn.result(timeout=10) == [1, 2, 2, 2, 2]
+            assert [each.name for each in await turn.timeline() if each.kind == "card"] == ["agent.thought"]
+
+    assert (count["step"], count["branch"], count["tool"]) == (2, 2, 2)
 
 
 @pytest.mark.contract("A9")

@@ -21,6 +21,8 @@ SETTINGS = {"deadlock_timeout": "20ms", "idle_in_transaction_session_timeout": "
 
 Program = Callable[[Session], Awaitable[Any]]
 
+ran = 0  # orders, in this process
+
 
 class Stepped(Session):
     """A session that asks before every statement."""
@@ -119,6 +121,8 @@ class Driver:
 
     async def run(self, programs: tuple[Program, Program], order: Sequence[int]) -> tuple[Any, Any]:
         """Run both in this order of steps; return what each answered."""
+        global ran  # noqa: PLW0603 - a count of the process
+        ran += 1
         async with asyncio.timeout(PATIENCE_SECONDS):
             for actor, program in zip(self._actors, programs, strict=True):
                 await actor.begin(program)
@@ -147,14 +151,14 @@ class Driver:
         return True
 
 
-# Of each pair of moves so many orders are tried in the usual run, spread evenly; with FERRYMAN_ALL_ORDERS set, all of them.
+# Of each pair of moves so many orders are tried in the usual run, spread evenly; with ALL_ORDERS set, all of them.
 MOST_ORDERS = 10
 
 
 def some(possible: Iterable[tuple[int, ...]]) -> list[tuple[int, ...]]:
     """Choose the orders that are tried."""
     every = list(possible)
-    if os.environ.get("FERRYMAN_ALL_ORDERS") or len(every) <= MOST_ORDERS:
+    if os.environ.get("ALL_ORDERS") or len(every) <= MOST_ORDERS:
         return every
     return [every[nth * (len(every) - 1) // (MOST_ORDERS - 1)] for nth in range(MOST_ORDERS)]
 

@@ -41,7 +41,7 @@ SECOND = timedelta(seconds=1)
 TENANT = "default"
 HOLDER, NEWCOMERS = ids.boot_id(), (ids.boot_id(), ids.boot_id())
 # Of all orders of a pair's statements some are tried, chosen by its name, the more the fewer steps they have; with
-# FERRYMAN_ALL_ORDERS set a hundred.
+# ALL_ORDERS set a hundred.
 STEPS, LEAST, MOST = 24, 2, 6
 
 
@@ -368,7 +368,7 @@ async def test_a_turn_in_line_is_stopped_while_those_who_ask_are_answered(db: Da
 def some(first: int, second: int, *, seed: str) -> list[list[int]]:
     """Choose some orders of so many steps of each."""
     chance = random.Random(seed)
-    count = 100 if os.environ.get("FERRYMAN_ALL_ORDERS") else max(LEAST, min(MOST, STEPS // (first + second)))
+    count = 100 if os.environ.get("ALL_ORDERS") else max(LEAST, min(MOST, STEPS // (first + second)))
     drawn = [tuple(chance.sample([0] * first + [1] * second, first + second)) for _ in range(count)]
     return [list(order) for order in dict.fromkeys(drawn)]
 

@@ -164,6 +164,32 @@ async def test_a_rule_is_never_looked_at_later_than_its_time(ward: Database, lin
     assert max(later - earlier for earlier, later in itertools.pairwise(looked)) <= 1.0
 
 
+@pytest.mark.contract("W20", "W13")
+async def test_where_looks_are_slow_the_most_frequent_does_not_wait_for_all_others(ward: Database, line: Line) -> None:
+    now: float = 1000.0
+    looked: dict[str, list[float]] = {}
+
+    def slowly(name: str, every: timedelta) -> watchdog.Rule:
+        async def note(_tx: Tx, _limit: int) -> Sequence[Row]:
+            nonlocal now
+            now += 0.2
+            looked.setdefault(name, []).append(now)
+            return ()
+
+        return replace(HEAL, name=name, every=every, find=note)
+
+    others = [slowly(f"other {n}", timedelta(seconds=20 + n / 3)) for n in range(40)]
+    dog = Watchdog(line, [*others, slowly("sweep", SECOND)], clock=lambda: now)
+    while now < 1060:
+        await dog.tick()
+        now = max(now, dog.due)
+
+    gaps = {name: max(b - a for a, b in itertools.pairwise([1000.0, *times])) for name, times in looked.items()}
+    assert gaps.pop("sweep") <= 2.5
+    assert len(gaps) == 40
+    assert max(gaps.values()) <= 40
+
+
 @pytest.mark.contract("W22")
 def test_the_watchdog_itself_writes_nothing_but_its_own_tick() -> None:
     written = re.compile(r"(?:update|insert into|delete from)\s+(ferryman\.\w+)")

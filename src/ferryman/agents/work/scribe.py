@@ -79,12 +79,11 @@ class Scribe:
             else:
                 async with self._line.transaction() as tx:
                     held = await self._remember_all(tx, some)
+            faults.point("step.committed")
             return [None if each.step.turn in held else _lost() for each in some]
 
         faults.point("step.before")
-        answers = await self._whole(things, ask)
-        faults.point("step.committed")
-        return answers
+        return await self._whole(things, ask)
 
     async def _remember_all(self, tx: Tx, some: Sequence[Written]) -> set[UUID]:
         held = await steps.remember(tx, [each.step for each in some])

@@ -6,7 +6,9 @@ what is locked, or its act looks again under lock, so each finding is acted on o
 
 A look costs one statement, and all rules that are due share one transaction until one of them finds something; that one
 acts and commits before the next rule looks. So an idle watchdog costs one transaction a sweep, and a rule that does
-something has a transaction of its own. A full set is looked for again at once, behind the rules that wait.
+something has a transaction of its own. A full set is looked for again at once, behind the rules that wait. Where looks are
+slow a round lasts no longer than the time of the rule that looks most often; what was not reached is due still, and whoever
+must look soonest comes first. So a lease that has ended does not wait for forty other rules.
 
 After an outage living workers must be heard before their leases are judged: when no watchdog has ticked for three
 intervals, by a time kept in the database, the rules that reap are withheld for one lease. A machine that was suspended wakes up
@@ -78,8 +80,9 @@ async def _round(
     silence: timedelta | None = None,
     live: Callable[[], Awaitable[None]] | None = None,
     silent: Callable[[], bool] = bool,
+    enough: Callable[[], bool] = bool,
 ) -> tuple[list[Outcome], list[Exception]]:
-    """Look with each in turn; those that find nothing share a transaction.
+    """Look with each in turn, until it is `enough`; those that find nothing share a transaction.
 
     With `silence` nothing is reaped when no watchdog has ticked for so long. When it is time to tick again (`silent`) the
     transaction ends and `live` ticks. Where a look fails, the transaction it shared is taken back: those that looked before
@@ -88,7 +91,7 @@ async def _round(
     waiting = list(looks)
     outcomes: list[Outcome] = []
     failures: list[Exception] = []
-    while waiting:
+    while waiting and not ((outcomes or failures) and enough()):
         if live is not None and silent():
             await live()
         looked: list[tuple[Look, Outcome]] = []
@@ -98,7 +101,7 @@ async def _round(
                 while waiting:
                     look = waiting.pop(0)
                     looked.append((look, await look.go(tx, outage=partial(_outage, silence=silence))))
-                    if looked[-1][1].found or silent():
+                    if looked[-1][1].found or silent() or enough():
                         break
         except Exception as error:
             if look is None:
@@ -134,6 +137,7 @@ class Watchdog:
         self._clock = clock
         self._ground = ground
         self._looks = [Look(rule, clock) for rule in active(rules, settings or {})]
+        self._slice = min((look.rule.every for look in self._looks), default=interval).total_seconds()
         self._interval = interval
         self._lease = lease
         self._tick_due = 0.0
@@ -175,7 +179,8 @@ class Watchdog:
         if self._silent():
             await self._live()
         now = self._clock()
-        due = sorted((look for look in self._looks if look.due <= now + self._early(look)), key=lambda look: look.due)
+        soon = [look for look in self._looks if look.due <= now + self._early(look)]
+        due = sorted(soon, key=lambda look: look.late)
         withheld = [look for look in due if look.rule.reaps and self._grace_until > now]
         for look in withheld:
             look.due = self._grace_until
@@ -189,8 +194,10 @@ class Watchdog:
             silence=silence,
             live=self._live,
             silent=self._silent,
+            enough=lambda: self._clock() >= now + self._slice,
         )
-        for look in [look for look in due if look.withheld and look not in withheld]:
+        looked = {outcome.rule for outcome in outcomes}
+        for look in [look for look in due if look.withheld and look.rule.name in looked and look not in withheld]:
             look.due = self._tick_due = now  # the tick that is missing, or the rest of the grace, comes first
             withheld.append(look)
         telemetry.ticked()

@@ -40,7 +40,7 @@ class Look:
     def __init__(self, rule: Rule, clock: Callable[[], float] = time.monotonic) -> None:
         self.rule = rule
         self._clock = clock
-        self.due = 0.0
+        self.due = clock()
         self._room = rule.limit
         self._aside: dict[Hashable, tuple[int, float]] = {}  # how often it failed, until when it is left alone
         self._looked: Sequence[Any] = ()
@@ -49,6 +49,11 @@ class Look:
         self.withheld = False  # because of an outage that only the database knew of
         self._done: list[Any] = []
         self._spoiled: list[tuple[Hashable, Exception]] = []
+
+    @property
+    def late(self) -> float:
+        """When it will have left out a whole look."""
+        return self.due + self.rule.every.total_seconds()
 
     async def go(self, tx: Ground, *, outage: Callable[[Tx], Awaitable[bool]]) -> Outcome:
         """Find and act, in a transaction that the caller commits; a rule that reaps asks first whether there was an outage."""

@@ -1,0 +1,77 @@
+"""K5: the database's clock jumps while a worker holds work, ahead and back: each task ends once, and the worker goes on."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from ferryman import Ferryman
+from ferryman.testing import travel
+from tests.crash import cargo, judge
+
+HELD = 4
+
+
+async def jumped(url: str, by: timedelta) -> list[tuple[str, int]]:
+    """Let the clock jump while a worker holds work; wait for its end, and return states and claims."""
+    app = Ferryman(url, worker={"poll": "50ms", "lease": "2s", "lease_sweep_seconds": 0.1}, tasks={"max_retries": 5})
+    begun, go = asyncio.Semaphore(0), asyncio.Event()
+
+    @app.task(backoff=0.05)
+    async def held(n: int) -> int:
+        begun.release()
+        await go.wait()
+        return n
+
+    async with app, app.worker():
+        tasks = await app.tasks.create_many(held, [{"n": n} for n in range(HELD)])
+        for _ in tasks:
+            await begun.acquire()
+        async with app.database.session() as tx:
+            await travel(tx, by)
+        if by > timedelta(0):
+            for _ in tasks:  # every lease has ended, so every task is begun anew
+                await begun.acquire()
+        else:
+            await renewed(url)
+        go.set()
+        assert [await each.result(timeout=30) for each in tasks] == list(range(HELD))
+    rows = await judge.read(url, "select state, epoch from ferryman.tasks order by id")
+    return [(row["state"], row["epoch"]) for row in rows]
+
+
+async def renewed(url: str) -> None:
+    """Wait until every lease was renewed by the new time."""
+    query = "select count(*) as n from ferryman.tasks where leased_until < ferryman.clock() + interval '3 s'"
+    async with asyncio.timeout(30):
+        while (await judge.read(url, query))[0]["n"] < HELD:  # noqa: ASYNC110 - the sign is a row
+            await asyncio.sleep(0.05)
+
+
+@pytest.mark.contract("K5", "K4", "R2")
+@pytest.mark.parametrize(
+    ("by", "claims"), [(timedelta(hours=1), 2), (timedelta(hours=-1), 1)], ids=["an hour ahead", "an hour back"]
+)
+async def test_a_clock_that_jumps_ends_no_task_twice(database_url: str, by: timedelta, claims: int) -> None:
+    found = await asyncio.wait_for(jumped(database_url, by), 60)
+
+    assert found == [("succeeded", claims)] * HELD
+    assert await cargo.broken(database_url) == []
+
+
+@pytest.mark.contract("K24", "K10")
+async def test_a_transaction_that_a_stranger_leaves_open_holds_up_no_work(database_url: str) -> None:
+    app = Ferryman(database_url, worker={"poll": "50ms", "lease": "60s"})
+
+    @app.task
+    async def echo(n: int) -> int:
+        return n
+
+    async with app, app.worker(), app.database.transaction() as stranger:
+        # It has a number and a snapshot, as old as the rest of this test: readers of the log wait for it, work does not.
+        await stranger.fetch("create table public.scratch (n integer)")
+        made = await app.tasks.create_many(echo, [{"n": n} for n in range(200)])
+        assert [await each.result(timeout=30) for each in made] == list(range(200))
+        one = await app.tasks.create(echo, n=7)
+        assert await one.result(timeout=30) == 7
+    assert await cargo.broken(database_url) == []

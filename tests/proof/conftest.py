@@ -1,0 +1,29 @@
+"""Proofs that take longer than a test may, or want more of the machine: `make proof` runs them, `make test` does not.
+
+What they measured is told at the end, one line each.
+"""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.crash.conftest import ship
+
+__all__ = ["ship"]
+
+FIGURE = "figure"
+Tell = Callable[[str], None]
+
+
+@pytest.fixture
+def tell(request: pytest.FixtureRequest) -> Tell:
+    """Say what was measured."""
+    return lambda words: request.node.user_properties.append((FIGURE, words))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show what was measured."""
+    for report in [*terminalreporter.stats.get("passed", ()), *terminalreporter.stats.get("failed", ())]:
+        for name, words in report.user_properties:
+            if name == FIGURE and report.when == "call":
+                terminalreporter.write_line(f"  {words}")
