@@ -1,5 +1,6 @@
 """What the reading statements of tasks answer with, and what they keep to themselves: one test for one condition."""
 
+import time
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -9,9 +10,8 @@ import pytest
 from ferryman.kernel import ids
 from ferryman.kernel.pool import Session
 from ferryman.tasks import store
-from ferryman.tasks.intake import read
+from ferryman.tasks.intake import cancel, read
 from ferryman.tasks.states import CANCELLED, FAILED, READY, RUNNING, SUCCEEDED, TASK
-from ferryman.tasks.store import reads
 from ferryman.testing import plant
 from tests.sql.moves import EPOCH, HOUR, SECOND, SOUND, outcome
 
@@ -411,6 +411,6 @@ async def test_only_what_a_tenant_has_just_cancelled_is_told_of_a_lost_cancel(gi
     ]
     await plant(given, TASK, CANCELLED, finished_at=-SECOND)  # nobody asks about it
 
-    found = await reads.cancelled(given, [just, *others], tenant="default", within=timedelta(minutes=1))
+    found = await cancel.since(given, [just, *others], tenant="default", began=time.monotonic() - 60)
 
     assert found == [just]

@@ -66,8 +66,7 @@ class Cancels:
             if tries == 1 or not left:
                 return Cancelled(rows, after)
             async with self._session() as tx:
-                within = timedelta(seconds=time.monotonic() - began)
-                return Cancelled(rows, after, await cancel.since(tx, left, tenant=tenant, within=within))
+                return Cancelled(rows, after, await cancel.since(tx, left, tenant=tenant, began=began))
 
         done = await repeated(once, self._patience)
         self._ring(done)

@@ -134,6 +134,7 @@ class Embedded:
             "listen_addresses": "",
             "unix_socket_directories": str(place.sockets),
             "unix_socket_permissions": "0700",
+            "max_connections": "200",  # a worker may have some twenty
         }
         if not self.durable:
             settings |= _CARELESS

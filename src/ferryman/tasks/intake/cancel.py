@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
@@ -37,6 +38,11 @@ async def cancel(
         return await end(tx, owners, ids, tenant=tenant, reason=reason, after=after)
 
 
-async def since(tx: Tx, ids: Collection[UUID], *, tenant: str, within: timedelta) -> Sequence[UUID]:
-    """Name those of these tasks that were cancelled within the last moments."""
-    return await reads.cancelled(tx, ids, tenant=tenant, within=within)
+async def since(tx: Tx, ids: Collection[UUID], *, tenant: str, began: float) -> Sequence[UUID]:
+    """Name those of these tasks that were cancelled since a moment of the monotonic clock.
+
+    The answer is on its way for a while. So the clock is read when it has come: what is left out was cancelled before.
+    """
+    ages = await reads.cancelled(tx, ids, tenant=tenant)
+    within = timedelta(seconds=time.monotonic() - began)
+    return [id for id, age in ages.items() if age <= within]

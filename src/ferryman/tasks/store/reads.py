@@ -81,9 +81,9 @@ async def finished(tx: Tx, ids: Collection[UUID], *, tenant: str) -> Sequence[Ro
     return await many(tx, _FINISHED, ids=list(ids), tenant=tenant)
 
 
-async def cancelled(tx: Tx, ids: Collection[UUID], *, tenant: str, within: timedelta) -> list[UUID]:
-    """Read which tasks of a tenant were cancelled within the last moments."""
-    return [row["id"] for row in await many(tx, _CANCELLED, ids=list(ids), tenant=tenant, within=within)]
+async def cancelled(tx: Tx, ids: Collection[UUID], *, tenant: str) -> dict[UUID, timedelta]:
+    """Read which tasks of a tenant were cancelled, and how long ago."""
+    return {row["id"]: row["age"] for row in await many(tx, _CANCELLED, ids=list(ids), tenant=tenant)}
 
 
 async def reasons(tx: Tx, ids: Collection[UUID], *, tenant: str) -> dict[UUID, str | None]:
