@@ -183,4 +183,4 @@ async def test_a_create_may_come_in_many_small_pieces(client: Client) -> None:
         told = await answer.json()
 
     assert answer.status == 201, told
-    assert len(told["payload"]["name"]) == 3000
+    assert len(told["task"]["payload"]["name"]) == 3000
