@@ -152,7 +152,7 @@ class Driver:
 
 
 # Of each pair of moves so many orders are tried in the usual run, spread evenly; with ALL_ORDERS set, all of them.
-MOST_ORDERS = 10
+MOST_ORDERS = 7
 
 
 def some(possible: Iterable[tuple[int, ...]]) -> list[tuple[int, ...]]:

@@ -5,7 +5,6 @@ import pytest
 from ferryman.kernel.machine import refuse_sql
 from ferryman.kernel.pool import Session
 from ferryman.tasks.states import TASK
-from tools import pages
 
 CHECKS = """
 select conname as name, pg_get_constraintdef(oid) as definition
@@ -76,8 +75,3 @@ async def test_the_column_that_bounds_a_live_state_cannot_be_empty_there(tx: Ses
 
     for state, bound in TASK.bounds().items():
         assert bound.column in never_null or state in TASK.present[bound.column]
-
-
-@pytest.mark.contract("K3", "K15")
-def test_the_generated_pages_are_fresh() -> None:
-    assert pages.main(["--check"]) == 0, "run `make docs`"
