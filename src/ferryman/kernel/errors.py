@@ -781,7 +781,9 @@ class TenantChanged(FerrymanError):
     """The tenant was changed in another tab; load the page again."""
 
     code = "TENANT_CHANGED"
-    advice = "Nothing was done. The page shows another tenant than the one chosen since; the loaded page shows that one."
+    advice = (
+        "Nothing was done. The page shows another tenant than the one chosen since; loaded again it shows that one."
+    )
 
 
 class RouteUnknown(FerrymanError):
