@@ -178,6 +178,7 @@ TESTS: dict[str, list[str]] = {
     "relays/invariants": ["tests/sql/test_relays.py"],
     "tasks/invariants": ["tests/sql/test_invariants.py", "tests/sql/test_schedules_read.py"],
     "kernel/invariants": ["tests/sql/test_invariants.py"],
+    "kernel/indexes": ["tests/migration/test_indexes.py"],
 }
 
 # What may be deleted without anybody noticing, and why. Keys are the statement and the guard as it is written.

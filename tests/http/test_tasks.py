@@ -1,6 +1,7 @@
 """Tasks over HTTP."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -168,3 +169,19 @@ async def test_a_fault_of_ours_is_told_without_its_words(
     told = await client.post(path, GREET if path == "/v1/tasks" else {"tasks": [GREET]})
     assert (told.status, told.json["code"]) == (500, "FERRYMAN_ERROR")
     assert "canary" not in str(told.json)
+
+
+@pytest.mark.contract("S4")
+async def test_a_create_may_come_in_many_small_pieces(client: Client) -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        for byte in b'{"name": "greet", "payload": {"name": "%s"}}' % (b"a" * 3000):
+            yield bytes([byte])
+
+    async with client.session.post(
+        f"{client.url}/v1/tasks", data=pieces(), headers={"Content-Type": "application/json"}
+    ) as answer:
+        told = await answer.json()
+
+    assert answer.status == 201, told
+    kept = await client.get(f"/v1/tasks/{told['task']['id']}")
+    assert kept.json["payload"] == {"name": "a" * 3000}

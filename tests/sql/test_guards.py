@@ -76,6 +76,19 @@ async def test_a_lane_that_begins_behind_a_task_that_has_gone_is_looked_into_fro
     assert [each.id for each in got] == [task]
 
 
+@pytest.mark.contract("P13")
+@pytest.mark.parametrize("place", ["rank", "wake_at"])
+async def test_a_lane_that_begins_behind_a_task_that_waits_again_is_looked_into_from_the_front(
+    given: Session, place: str
+) -> None:
+    waits = await plant(given, TASK, READY, due_at=HOUR, **{"rank": None, place: HOUR})
+    task = await plant(given, TASK, READY, **SOUND[READY])
+
+    got, _stale = await turn(given, lanes=[LANE], behind=[waits])
+
+    assert task in [each.id for each in got]
+
+
 @pytest.mark.contract("T4", "K8")
 @pytest.mark.parametrize("by", ["turn", "settle"])
 async def test_an_end_keeps_its_result_or_its_cause_and_lets_the_lease_go(given: Session, by: str) -> None:

@@ -66,6 +66,19 @@ def test_looks_from_the_front_take_a_share_of_the_time(seconds: float, pause: fl
     assert places.behind(ASKED, NAMES) == [None]
 
 
+@pytest.mark.contract("P13")
+def test_a_claim_from_behind_does_not_begin_a_new_time_when_another_has_ended_it() -> None:
+    places = Places(Clock())
+    claim(places, MANY)
+    behind = places.behind(ASKED, NAMES)  # two turns are under way, both from there
+    places.claimed(ASKED, behind, [], names=NAMES, seconds=0.1)
+    tasks: list[Any] = [Task() for _ in range(MANY)]
+
+    places.claimed(ASKED, behind, tasks, names=NAMES, seconds=0.1)
+
+    assert places.behind(ASKED, NAMES) == [None]
+
+
 def test_who_takes_a_few_at_a_time_keeps_the_exact_order() -> None:
     places = Places(Clock())
     few = [(*LANE, MANY - 1)]

@@ -60,8 +60,12 @@ class Call(Request):
 
     async def body(self) -> bytes:
         """Read the body; most come in one piece."""
-        message = await self.receive()
-        if message["type"] != "http.request":
-            raise ClientDisconnect
-        found: bytes = message.get("body", b"")
-        return found + await self.body() if message.get("more_body") else found
+        pieces: list[bytes] = []
+        more = True
+        while more:
+            message = await self.receive()
+            if message["type"] != "http.request":
+                raise ClientDisconnect
+            pieces.append(message.get("body", b""))
+            more = message.get("more_body", False)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)

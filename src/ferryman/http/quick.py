@@ -34,7 +34,7 @@ class Quick:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or pass it on."""
-        if scope["path"] != PATH or scope["type"] != "http" or scope["method"] != "POST":
+        if scope["type"] != "http" or scope["path"] != PATH or scope["method"] != "POST":
             await self._app(scope, receive, send)
             return
         scope["app"], scope["route"] = self._web, _route

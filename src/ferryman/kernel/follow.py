@@ -84,7 +84,7 @@ class Reader:
         if self._closed:
             raise errors.NotOpen()
         begin = after if after is not None or self._place is None else self._place.last_id
-        follower = Follower(self, choice, begin)
+        follower = Follower(self, choice, begin, resumed=after is not None and after > 0)
         self.followers.add(follower)
         if self._running is None:
             self._running = asyncio.get_running_loop().create_task(self._run())
@@ -131,16 +131,16 @@ class Reader:
                 try:
                     await (self._look() if self._opened.is_set() else self._open())
                     failures = 0
-                except errors.FerrymanError as error:
+                except Exception as error:
                     failures += 1
                     if failures == 1:
-                        log.warning("the log cannot be followed just now", extra={"reason": error.message})
+                        log.warning("the log cannot be followed just now", exc_info=error)
                     await asyncio.sleep(RECONNECT.delay(failures).total_seconds())
         finally:
             for hush in hushes:
                 hush()
-        self._place, self._running = None, None
-        self._opened.clear()
+            self._place, self._running = None, None
+            self._opened.clear()
 
     async def _open(self) -> None:
         """Begin at the end, when all who wrote before have ended."""
@@ -181,14 +181,14 @@ class Reader:
 class Follower:
     """One who follows the log."""
 
-    def __init__(self, reader: Reader, choice: Choice, after: int | None) -> None:
-        """Begin after an event; none: where the reader begins."""
+    def __init__(self, reader: Reader, choice: Choice, after: int | None, *, resumed: bool) -> None:
+        """Begin after an event; none: where the reader begins. Who has been here before may have missed something."""
         self._reader = reader
         self._choice = choice
         self._after = after
         self._joint: int | None = None  # from there on it hears what the reader reads
         self._heard = 0
-        self._resumed = after is not None and after > 0
+        self._resumed = resumed
         self._gap: Gap | None = None
         self._waiting: deque[Event] = deque()
         self._roused = asyncio.Event()

@@ -4,7 +4,7 @@ Migrations are numbered SQL files, applied in order and never backwards. Each go
 that says so; a crash in the middle leaves nothing of it. Processes that start at the same moment take turns by an advisory
 lock which they poll: waiting inside PostgreSQL for it would hold a snapshot, and CREATE INDEX CONCURRENTLY waits for
 snapshots. The lock belongs to the transaction, so this works through PgBouncer too. A table that a busy worker holds is
-asked for at most two seconds at a time, so that nobody queues behind us for long.
+asked for again and again, each time for a moment, so that nobody queues behind us for long.
 
 Files change the database only in ways the previous version can live with (expand first, contract in a later release). So
 a database that is newer than this code is fine, unless a later file said in its header which version it needs at least.
@@ -28,23 +28,23 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from typing import Final
 
-from ferryman.kernel import errors
+from ferryman.kernel import errors, indexes
 from ferryman.kernel.db import SCHEMA, Tx, in_schema
 from ferryman.kernel.pool import Line, Session
 from ferryman.kernel.script import split
 
 OLDEST_POSTGRESQL: Final = 150000
-# While a file waits for its table, every claim waits behind it: so not for long, and again and again. A file whose statements
-# commit one by one asks for locks that nobody else waits behind.
+# While a file waits for its table, every claim waits behind it: so not for long, and again and again. Nobody waits behind an
+# index that is made beside writers, and it waits for every transaction that is older: a try given up early is work lost.
 LOCK_TIMEOUT_SECONDS: Final = 0.2
-LOOSE_LOCK_TIMEOUT_SECONDS: Final = 2
+BESIDE_LOCK_TIMEOUT_SECONDS: Final = 60
 TRIES: Final = 100
 _POLL_SECONDS: Final = 0.05
 
 _NAME = re.compile(r"(?P<version>\d{4})_(?P<name>[a-z0-9_]+)\.sql")
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _HEADER = re.compile(r"^-- ferryman: (?P<word>[a-z-]+)(?: (?P<value>\d+))?\s*$", re.MULTILINE)
-_LOCK_NOT_AVAILABLE: Final = "55P03"
+_HELD_BY_OTHERS: Final = ("55P03", "40P01")  # a lock was not to be had in time, or not without a deadlock
 
 
 @dataclass(frozen=True)
@@ -203,7 +203,7 @@ async def _patiently(line: Line, migration: Migration, known: Sequence[Migration
         try:
             return await apply(line, migration, known)
         except errors.DatabaseUnavailable as error:
-            if getattr(error.__cause__, "sqlstate", None) != _LOCK_NOT_AVAILABLE or attempt == TRIES:
+            if getattr(error.__cause__, "sqlstate", None) not in _HELD_BY_OTHERS or attempt == TRIES:
                 raise
             await asyncio.sleep(random.uniform(0.5, 1.5) * min(attempt, 10) / 10)
         except (errors.MigrationEdited, errors.DatabaseTooNew):
@@ -231,7 +231,7 @@ async def _apply(line: Line, migration: Migration, known: Sequence[Migration]) -
 
 
 async def _apply_loose(line: Line, migration: Migration, known: Sequence[Migration]) -> bool:
-    """Apply a file whose statements commit one by one.
+    """Apply a file whose statements commit one by one; what an earlier try left of an index is mended first.
 
     The lock is then the session's, until the line is closed: this wants a direct connection, and it must be one
     connection from here to the end, not a line that heals itself.
@@ -241,13 +241,22 @@ async def _apply_loose(line: Line, migration: Migration, known: Sequence[Migrati
         if (await session.fetch("select pg_try_advisory_lock($1)", _key(session.schema)))[0][0]:
             break
         await asyncio.sleep(_POLL_SECONDS * random.uniform(0.5, 1.5))
-    await session.execute(f"set lock_timeout = '{LOOSE_LOCK_TIMEOUT_SECONDS}s'")
+    await _wait_at_most(session, LOCK_TIMEOUT_SECONDS)
     if not await _wanted(session, migration, known):
         return False
+    await _wait_at_most(session, BESIDE_LOCK_TIMEOUT_SECONDS)
+    await indexes.mend(session)
     for statement in split(in_schema(migration.sql, session.schema)):
+        beside = indexes.beside_writers(statement)
+        await _wait_at_most(session, BESIDE_LOCK_TIMEOUT_SECONDS if beside else LOCK_TIMEOUT_SECONDS)
         await session.execute(statement)
+    await _wait_at_most(session, LOCK_TIMEOUT_SECONDS)
     await session.execute(_remembering(migration, session.schema))
     return True
+
+
+async def _wait_at_most(session: Session, seconds: float) -> None:
+    await session.execute(f"set lock_timeout = '{seconds}s'")
 
 
 async def _wanted(session: Session, migration: Migration, known: Sequence[Migration]) -> bool:

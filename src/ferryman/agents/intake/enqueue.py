@@ -94,9 +94,8 @@ async def _place(
     picky = {agent for agent, head in known.items() if head["when_busy"] != "enqueue"}
     picky |= {(each.tenant, each.agent_id) for each in orders.values() if each.message_type == "ui_action"}
     line = await inbox.line(tx, picky) if picky else {}
-    if (
-        picky
-    ):  # a repeat is no second message: it is not refused because its own turn is under way, and does not interrupt it
+    if picky:
+        # A repeat is no second message: it is not refused because its own turn is under way, and does not interrupt it.
         await _meet(tx, {n: order for n, order in orders.items() if (order.tenant, order.agent_id) in picky}, answers)
     merges: list[tuple[str, UUID, UUID]] = []
     stops: dict[UUID, Stop] = {}

@@ -50,6 +50,7 @@ async def _examine(settings: Settings, url: str, line: Line, *, deep: bool, ever
     if any(each.verdict is BAD for each in tables):
         return Report(tuple(readings))  # nothing below can be read without the tables
     checks: list[tuple[str, Check]] = [
+        ("indexes", lambda: ground.valid(line)),
         ("clock", lambda: ground.clock(line)),
         ("doorbell", lambda: ground.doorbell(settings, url)),
         ("watchdog", lambda: work.watchdog(line, interval=settings.worker.watchdog_interval)),

@@ -9,7 +9,7 @@ from typing import Any
 
 from ferryman.app import wiring
 from ferryman.app.doctor.report import BAD, GOOD, NOTE, Reading
-from ferryman.kernel import db, migrate
+from ferryman.kernel import db, indexes, migrate
 from ferryman.kernel.doorbell import NoDoorbell
 from ferryman.kernel.pool import LINE_SETTINGS, Line
 from ferryman.kernel.settings import Settings
@@ -104,6 +104,20 @@ async def migrations(url: str, schema: str) -> list[Reading]:
     if missing:
         return [Reading("migrations", BAD, f"The database lacks {', '.join(missing)}.", "Run `ferryman migrate`.")]
     return [Reading("migrations", GOOD, f"All {len(migrate.read())} are applied.")]
+
+
+async def valid(line: Line) -> list[Reading]:
+    """Look for indexes that every write pays for and no read uses."""
+    found = await indexes.invalid(line)
+    broken = [each for each in found if not each["under_way"]]
+    if broken:
+        names = ", ".join(each["name"] for each in broken)
+        says = f"Not valid: {names}. Every write pays for what no read uses, because its making was broken off."
+        mending = "; ".join(indexes.mending(each) for each in broken)
+        return [Reading("indexes", BAD, says, f"In psql, with the rights of whoever migrates: {mending};")]
+    if found:
+        return [Reading("indexes", NOTE, f"Being made just now: {', '.join(each['name'] for each in found)}.")]
+    return [Reading("indexes", GOOD, "All are valid.")]
 
 
 async def clock(line: Line) -> list[Reading]:

@@ -21,6 +21,9 @@ from ferryman.kernel import errors
 from ferryman.kernel.events import Event
 from ferryman.kernel.follow import Follower, Gap
 
+# So long a stream waits for the reader of the log; who writes for longer hides what is new from everybody.
+OPEN_SECONDS = 5.0
+
 router = APIRouter(prefix="/events", tags=["events"])
 
 _EVENT = re.compile(r"(?:evt_)?([0-9]{1,18})")
@@ -84,6 +87,11 @@ async def stream(
     which events are missing.
     """
     follower = visit.doors.log.follow(after=_resumed(resume, after), kinds=kind, subject=subject)
+    try:
+        await follower.begin(OPEN_SECONDS)  # what happens after the head of this answer is told
+    except BaseException:
+        follower.leave()
+        raise
     return following(follower, request)
 
 

@@ -6,7 +6,7 @@ what is locked, or its act looks again under lock, so each finding is acted on o
 
 A look costs one statement, and all rules that are due share one transaction until one of them finds something; that one
 acts and commits before the next rule looks. So an idle watchdog costs one transaction a sweep, and a rule that does
-something has a transaction of its own. A full set is looked for again at once, behind the rules that wait. Where looks are
+something has a transaction of its own. A full set is looked for again at once. Where looks are
 slow a round lasts no longer than the time of the rule that looks most often; what was not reached is due still, and whoever
 must look soonest comes first. So a lease that has ended does not wait for forty other rules.
 

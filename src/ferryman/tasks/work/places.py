@@ -63,8 +63,10 @@ class Places:
         found: list[UUID | None] = []
         for queue, tenant, room in asked:
             place = self._places.get((queue, tenant))
-            fits = place is not None and room >= MANY and now < place.until and place.names == names
-            found.append(place.task if fits and place is not None else None)
+            if place is not None and room >= MANY and now < place.until and place.names == names:
+                found.append(place.task)
+            else:
+                found.append(None)
         return found
 
     def claimed(
@@ -87,6 +89,8 @@ class Places:
             before = self._places.pop(lane, None)
             if room < MANY or counts.get(lane, 0) < room:
                 continue
-            until = self._clock() + self._pause(seconds) if after is None or before is None else before.until
-            self._places[lane] = Place(last[lane], until, names)
+            if after is None:
+                self._places[lane] = Place(last[lane], self._clock() + self._pause(seconds), names)
+            elif before is not None:  # else another turn has ended its time meanwhile
+                self._places[lane] = Place(last[lane], before.until, names)
         return {(queue, tenant) for (queue, tenant, _), after in zip(asked, behind, strict=True) if after is not None}

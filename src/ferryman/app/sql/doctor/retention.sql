@@ -6,6 +6,9 @@ with clock as materialized (
 ),
 kept as materialized (
     select :turns::interval as turns, :batches::interval as batches, :plans::interval as plans, :commands::interval as commands
+),
+used as materialized (
+    select box.id from ferryman.boxes_in_use() as box (id)
 )
 select past.domain, count(*) as count, extract(epoch from max(past.by))::float8 as longest_seconds
 from (
@@ -24,7 +27,8 @@ from (
      where message.id < ferryman.id_at(ferryman.clock() - :turns::interval)
        and message.archived_at <= clock.now - kept.turns
        and (message.agent_turn_id is distinct from message.id
-            or (not exists (select from ferryman.boxes_in_use() as used (id) where used.id in (message.context_box_id, message.output_box_id))
+            or ((message.context_box_id in (select used.id from used)) is not true
+                and (message.output_box_id in (select used.id from used)) is not true
                 and not (asking.id is not null and asking.archived_at is null)
                 and (head.last_output_box_id is distinct from message.output_box_id
                      or (agent.derived_from is not null and head.status = 'idle' and head.since_at <= clock.now - kept.turns))))

@@ -3,7 +3,7 @@
 -- Both sides read by primary key or by the one index made for them; the lanes (queue, tenant, room) are chosen by the pump.
 -- A lane that is not open (it has limits, or is paused) is passed over: its tasks come through a gate (queues/claim.sql).
 -- A lane that has a task to begin behind is looked into from that one's place on (work/places.py): what is dead in front of it
--- need not be walked over.
+-- need not be walked over. One that waits again has no place there any more: its time has been moved.
 -- The planner knows neither the length of `(select :ids)` nor the limit `(select …)`: it takes the set for one row, to be
 -- looked up by its key, whatever the statistics say, also in a plan made while the table was empty.
 -- Tasks are locked in the order of their ids, as everybody does. A row that somebody else is writing at this moment is
@@ -63,7 +63,9 @@ claimed as (
             from clock, (
                 select given.queue, given.tenant, given.room,
                        coalesce((select behind.due_at + behind.priority * interval '60 s'
-                                 from ferryman.tasks as behind where behind.id = given.behind), '-infinity') as since,
+                                 from ferryman.tasks as behind
+                                 where behind.id = given.behind
+                                   and behind.rank is null and behind.wake_at is null), '-infinity') as since,
                        coalesce(given.behind, '00000000-0000-0000-0000-000000000000') as behind
                 from unnest(:queues::text[], :tenants::text[], :rooms::integer[], :behind::uuid[])
                     as given (queue, tenant, room, behind)
