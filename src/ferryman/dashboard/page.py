@@ -5,7 +5,8 @@ same page is made without its frame; the script then swaps each element that has
 
 Actions are forms. Without the script the answer is a redirect back to where the form stood; the script sends the same form and
 follows the same redirect. What the action did, or why it was refused, is told once on the page that follows: it travels in a
-cookie that lives for some seconds, so that a reload does not tell it again.
+cookie that lives for some seconds, so that a reload does not tell it again. A form whose tenant is no longer the chosen one is
+refused by a page of its own: where it stood, another tenant's page stands now.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from ferryman.dashboard.navigation import NAVIGATION
 from ferryman.dashboard.pictures import colours
 from ferryman.http import problems
 from ferryman.http.callers import Visit
-from ferryman.http.routes.session import local
+from ferryman.http.routes.session import local, secure
 from ferryman.kernel import errors
 
 PART = "Ferryman-Part"
@@ -88,9 +89,8 @@ def back(request: Request, to: str, said: str = "") -> Response:
     """Send the browser to a page of ours after an action, and let that page tell what was done."""
     answer = RedirectResponse(local(to), status_code=303)
     if said:
-        secure = request.url.scheme == "https"
         answer.set_cookie(
-            SAID, quote(said[:SAID_MAX]), max_age=SAID_SECONDS, httponly=True, samesite="strict", secure=secure
+            SAID, quote(said[:SAID_MAX]), max_age=SAID_SECONDS, httponly=True, samesite="strict", secure=secure(request)
         )
     return answer
 
@@ -121,13 +121,14 @@ async def _refused(request: Request, error: errors.FerrymanError | RequestValida
     status = problems.status(told)
     if status == 500:
         raise error
+    to = None
     if request.method == "POST":
-        form = await request.form()
-        if (to := form.get("back")) is not None:
+        to = (await request.form()).get("back")
+        if to is not None and not isinstance(told, errors.TenantChanged):
             return back(request, str(to), " ".join(part for part in (told.message, told.advice) if part))
     return render(
         request, None, "refused.html", status=status, title=HTTPStatus(status).phrase, code=told.code,
-        message=told.message, advice=told.advice,
+        message=told.message, advice=told.advice, again=None if to is None else local(to),
     )  # fmt: skip
 
 

@@ -4,6 +4,9 @@ A caller belongs to one tenant, and reaches the doors of that tenant alone; an o
 request. Whoever looks at pages names it once: their browser keeps it in a cookie, which counts for operators alone and says
 nothing of who asks.
 
+A cookie is the same in all tabs of a browser, so each page also says which tenant it shows. What its script reads is read for
+that tenant; a form that acts names it too, and is refused once another tab has chosen another.
+
 The scope of a route stands in the OpenAPI document as `x-scope`, so that tests can try every route with too little. Who asks
 is found out once, before anything else is done for a request (see `defence`); here it is only judged.
 """
@@ -11,7 +14,7 @@ is found out once, before anything else is done for a request (see `defence`); h
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Protocol
 
 from fastapi import Depends, Request
@@ -25,6 +28,7 @@ from ferryman.kernel import errors, ids
 
 TENANT_HEADER = "Ferryman-Tenant"
 TENANT_COOKIE = "ferryman_tenant"
+TENANT_FIELD = "page_tenant"
 FOUND = journal.CALLER
 
 
@@ -89,6 +93,8 @@ def needs(scope: Scope, *, operator: bool = False) -> Callable[[Request], Any]:
         if caller.csrf:
             await forgery.check(request, caller.csrf, always=caller.signed_in)
         tenant = _tenant(request, caller)
+        if caller.csrf and forgery.is_form(request):
+            await _check_page(request, caller, tenant)
         request.scope[FOUND], request.scope[journal.TENANT] = caller, tenant
         return Visit(caller, state.ferryman, state.ferryman.of(tenant), caller.csrf)
 
@@ -97,24 +103,42 @@ def needs(scope: Scope, *, operator: bool = False) -> Callable[[Request], Any]:
     return enter
 
 
+def turned(request: Request, visit: Visit, tenant: str) -> Visit:
+    """Return a visit to the tenant that a page names in an address, where its script can send no header."""
+    named = _named(visit.caller, tenant)
+    request.scope[journal.TENANT] = named
+    return replace(visit, doors=visit.app.of(named))
+
+
 def _tenant(request: Request, caller: Caller) -> str:
     named = request.headers.get(TENANT_HEADER)
-    if named is None and caller.operator and caller.csrf:
-        return _looked_at(request) or caller.tenant
-    if named is None or named == caller.tenant:
+    return _chosen(request, caller) if named is None else _named(caller, named)
+
+
+def _named(caller: Caller, named: str) -> str:
+    if named == caller.tenant:
         return caller.tenant
     if not caller.operator:
         raise errors.Forbidden(f"This token serves the tenant {caller.tenant} alone.", tenant=caller.tenant)
     return ids.check_name(named, "tenant")
 
 
-def _looked_at(request: Request) -> str | None:
+async def _check_page(request: Request, caller: Caller, tenant: str) -> None:
+    """Refuse a form of a page that shows another tenant than the browser has chosen since."""
+    shown = (await request.form()).get(TENANT_FIELD)
+    if shown is not None and not (shown == tenant == _chosen(request, caller)):
+        raise errors.TenantChanged(field=TENANT_FIELD)
+
+
+def _chosen(request: Request, caller: Caller) -> str:
     """Return the tenant that a browser keeps; a cookie that names none counts for nothing, or no page could mend it."""
+    if not (caller.operator and caller.csrf):
+        return caller.tenant
     named = request.cookies.get(TENANT_COOKIE) if "cookie" in request.headers else None
     try:
-        return None if named is None else ids.check_name(named, "tenant")
+        return caller.tenant if named is None else ids.check_name(named, "tenant")
     except errors.FerrymanError:
-        return None
+        return caller.tenant
 
 
 Reading = Annotated[Visit, Depends(needs(Scope.READ))]

@@ -46,6 +46,7 @@ STATUS: Mapping[type[errors.FerrymanError], int] = {
     errors.UnknownQueue: 404,
     errors.WorkerUnknown: 404,
     errors.MethodRefused: 405,
+    errors.TenantChanged: 409,
     errors.InvalidTransition: 409,
     errors.TaskDuplicate: 409,
     errors.TaskEnded: 409,

@@ -777,6 +777,15 @@ class Forbidden(FerrymanError):
     )
 
 
+class TenantChanged(FerrymanError):
+    """The tenant was changed in another tab; load the page again."""
+
+    code = "TENANT_CHANGED"
+    advice = (
+        "Nothing was done. The page shows another tenant than the one chosen since; loaded again it shows that one."
+    )
+
+
 class RouteUnknown(FerrymanError):
     """There is nothing at this address."""
 

@@ -62,13 +62,15 @@ def test_who_reads_may_not_write_and_secrets_are_for_those_who_rule(app: Ferryma
         assert (operation["x-scope"], operation["x-operator"]) == (expected, for_all), name
 
 
-# Refused before an operation is found, by the program's own command line, or in the course of the work and not at the door.
+# Refused before an operation is found, by the program's own command line, in the course of the work and not at the door, or by
+# the forms of pages.
 ELSEWHERE = {
     errors.RouteUnknown,
     errors.MethodRefused,
     errors.UsageInvalid,
     errors.TaskWaitTooLong,
     errors.CapabilityUnknown,
+    errors.TenantChanged,
 }
 
 

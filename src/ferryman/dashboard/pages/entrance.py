@@ -9,8 +9,8 @@ from starlette.responses import RedirectResponse
 
 from ferryman.dashboard.page import THEMES, asset, back, pages, render
 from ferryman.http import streams
-from ferryman.http.callers import Reading
-from ferryman.http.routes.session import local
+from ferryman.http.callers import Reading, turned
+from ferryman.http.routes.session import local, secure
 
 router = pages()
 
@@ -24,9 +24,11 @@ async def login(request: Request, to: str = "/", failed: str = "") -> Response:
 
 
 @router.get("/live")
-async def live(request: Request, visit: Reading) -> Response:
-    """Tell what changes, as it changes."""
+async def live(request: Request, visit: Reading, tenant: str | None = None) -> Response:
+    """Tell what changes for the tenant of a page, as it changes."""
     state = request.app.state
+    if tenant is not None:
+        visit = turned(request, visit, tenant)
     state.live.room()
     return streams.told(state.live.stream(visit.doors.log), closing=state.closing)
 
@@ -38,7 +40,7 @@ async def theme(
     """Remember light, dark, or whatever the system says."""
     answer = back(request, back_to)
     if choice in THEMES:
-        answer.set_cookie("theme", choice, max_age=YEAR, samesite="strict", secure=request.url.scheme == "https")
+        answer.set_cookie("theme", choice, max_age=YEAR, samesite="strict", secure=secure(request))
     else:
         answer.delete_cookie("theme")
     return answer

@@ -1,6 +1,8 @@
 """Tenants: an operator chooses whose work the pages show.
 
-The choice is kept in a cookie of the browser. Who asks stays who they are: the journal names the caller beside the tenant.
+The choice is kept in a cookie of the browser, and counts in all its tabs; a tab that still shows another tenant goes on showing
+it, and does nothing until it is loaded again (see `http/callers`). Who asks stays who they are: the journal names the caller
+beside the tenant.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from fastapi import Form, Request, Response
 
 from ferryman.dashboard.page import back, pages, render
 from ferryman.http.callers import TENANT_COOKIE, Overseeing
+from ferryman.http.routes.session import secure
 from ferryman.kernel import ids, telemetry
 
 router = pages()
@@ -38,9 +41,8 @@ async def choose(
     chosen = ids.check_name(tenant.strip(), "tenant")
     answer = back(request, back_to, f"You look at the tenant {chosen} now.")
     if chosen == visit.caller.tenant:
-        answer.delete_cookie(TENANT_COOKIE)
+        answer.delete_cookie(TENANT_COOKIE, httponly=True, samesite="strict", secure=secure(request))
     else:
-        secure = request.url.scheme == "https"
-        answer.set_cookie(TENANT_COOKIE, chosen, httponly=True, samesite="strict", secure=secure)
+        answer.set_cookie(TENANT_COOKIE, chosen, httponly=True, samesite="strict", secure=secure(request))
     log.info("an operator looks at a tenant", extra={"caller": visit.caller.name, "tenant": chosen})
     return answer

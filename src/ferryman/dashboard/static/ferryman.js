@@ -3,11 +3,16 @@
 // An element with an id and `data-live` is replaced by the same element of a fresh copy of the page: when the stream says that one of
 // its kinds changed (data-live="task schedule"; with data-subject only that object), and every so many seconds with data-every.
 
+// A browser keeps the chosen tenant for all its tabs. A page goes on asking for the one it shows, until it is loaded anew.
+
 const PART = "Ferryman-Part";
+const TENANT = document.body.dataset.tenant;
 const SOON = 350;
 const MEANTIME = 1000;
 const $ = (selector, within = document) => within.querySelector(selector);
 const $$ = (selector, within = document) => [...within.querySelectorAll(selector)];
+
+const call = (to, terms, headers = {}) => fetch(to, { ...terms, headers: TENANT ? { ...headers, "Ferryman-Tenant": TENANT } : headers });
 
 // Fresh parts
 
@@ -33,11 +38,11 @@ async function refresh() {
   if (document.hidden) { stale = true; return; }
   if (looking) { stale = true; return; }
   stale = false;
-  looking = fetch(location.href, { headers: { [PART]: "live" }, redirect: "manual" });
+  looking = call(location.href, { redirect: "manual" }, { [PART]: "live" });
   try {
     const answer = await looking;
     if (answer.ok) swap(new DOMParser().parseFromString(await answer.text(), "text/html"), false);
-    else if (answer.status === 401) location.reload();
+    else if ([401, 403].includes(answer.status)) location.reload();
   } catch {
     pulse("away", "Not connected");
   } finally {
@@ -114,7 +119,7 @@ function pulse(state, text) {
 
 function listen() {
   if (stream || document.hidden || !$("[data-live]")) return;
-  stream = new EventSource("/live");
+  stream = new EventSource(TENANT ? `/live?tenant=${encodeURIComponent(TENANT)}` : "/live");
   stream.addEventListener("hello", () => pulse("on", "Live updates are on"));
   stream.addEventListener("changed", (word) => {
     const { kinds, subjects } = JSON.parse(word.data);
@@ -178,7 +183,7 @@ document.addEventListener("submit", async (event) => {
   form.setAttribute("aria-busy", "true");
   const body = new URLSearchParams(new FormData(form, button));
   try {
-    const answer = await fetch(to, { method: "POST", body, headers: { [PART]: "whole" } });
+    const answer = await call(to, { method: "POST", body }, { [PART]: "whole" });
     if (answer.redirected) history.pushState(null, "", answer.url);
     swap(new DOMParser().parseFromString(await answer.text(), "text/html"), true);
     listen();
@@ -193,7 +198,7 @@ async function theme(form, button) {
   if (choice) document.documentElement.dataset.theme = choice;
   else delete document.documentElement.dataset.theme;
   for (const each of $$("button", form)) each.setAttribute("aria-pressed", String(each === button));
-  await fetch(form.getAttribute("action"), { method: "POST", body: new URLSearchParams(new FormData(form, button)), redirect: "manual" });
+  await call(form.getAttribute("action"), { method: "POST", body: new URLSearchParams(new FormData(form, button)), redirect: "manual" });
 }
 
 window.addEventListener("popstate", () => location.reload());

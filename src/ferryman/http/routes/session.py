@@ -16,6 +16,7 @@ from ferryman.access.intake import Begun
 from ferryman.http import forgery
 from ferryman.http.answers import Answer
 from ferryman.http.bodies import read
+from ferryman.http.callers import TENANT_COOKIE
 from ferryman.http.doorkeeper import COOKIE, address
 from ferryman.kernel import errors, telemetry
 
@@ -51,13 +52,14 @@ async def sign_in(request: Request) -> Response:
 
 @router.post("/logout")
 async def sign_out(request: Request) -> Response:
-    """End the session of whoever asks."""
+    """End the session of whoever asks; the next one begins at its own tenant."""
     secret = request.cookies.get(COOKIE, "")
     if rules.is_session(secret):
         await forgery.check(request, rules.csrf(secret), always=True)
         await request.app.state.ferryman.tokens.sign_out(secret)
     answer: Response = RedirectResponse(LOGIN, status_code=303) if forgery.is_form(request) else Answer({})
-    answer.delete_cookie(COOKIE, path=HOME, httponly=True, samesite="strict", secure=_secure(request))
+    for name in (COOKIE, TENANT_COOKIE):
+        answer.delete_cookie(name, path=HOME, httponly=True, samesite="strict", secure=secure(request))
     return answer
 
 
@@ -74,11 +76,12 @@ def _give(answer: Response, request: Request, begun: Begun) -> None:
         path=HOME,
         httponly=True,
         samesite="strict",
-        secure=_secure(request),
+        secure=secure(request),
     )
 
 
-def _secure(request: Request) -> bool:
+def secure(request: Request) -> bool:
+    """Say whether a browser is to send a cookie over TLS alone."""
     return request.url.scheme == "https"
 
 
