@@ -150,3 +150,19 @@ def test_forms_that_act_carry_the_tenant_of_their_page() -> None:
                 found += 1
                 assert re.search(r"\{\{ (parts\.)?hidden\(", form), f"{path.name}: {action}"
     assert found >= 9
+
+
+@pytest.mark.contract("S5")
+async def test_a_row_of_the_queues_that_an_operator_pauses_is_the_one_that_stands_still(
+    app: Ferryman, browser: Browser
+) -> None:
+    for tenant in ("acme", "rival"):
+        await app.queues.resume("default", tenant=tenant)
+    await browser.choose("acme")
+    _, page = await browser.read("/queues")
+
+    status, _ = await browser.send(
+        "/queues/default/pause", fields(page, "/queues/default/pause", 'name="tenant" value="rival"')
+    )
+
+    assert (status, await paused(app)) == (200, {"rival"})

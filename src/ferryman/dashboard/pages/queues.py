@@ -54,8 +54,8 @@ async def queue(request: Request, visit: Reading, name: str) -> Response:
 async def act(
     request: Request, visit: Writing, name: str, action: str, tenant: Annotated[str, Form()] = "", to: Back = "/queues"
 ) -> Response:
-    """Pause or resume a queue, for all tenants or for this one."""
-    whom = None if tenant == EVERYBODY else visit.tenant
+    """Pause or resume a queue: for all tenants, for this one, or, if an operator asks, for the one of the row."""
+    whom = None if tenant == EVERYBODY else tenant if tenant and visit.caller.operator else visit.tenant
     if whom is None and not visit.caller.operator:
         raise errors.Forbidden("This concerns all tenants, and needs a token for all of them.", scope="operator")
     match action:
