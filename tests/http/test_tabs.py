@@ -157,6 +157,7 @@ async def test_a_row_of_the_queues_that_an_operator_pauses_is_the_one_that_stand
     app: Ferryman, browser: Browser
 ) -> None:
     for tenant in ("acme", "rival"):
+        await app.of(tenant).tasks.create("greet", name="x")
         await app.queues.resume("default", tenant=tenant)
     await browser.choose("acme")
     _, page = await browser.read("/queues")
