@@ -2,7 +2,8 @@
 
 `python -m bench.batches WORK URL --count N`, called by `python -m bench.run --work batches`. `fork` forks 100 turns: inside is
 a turn that forks again and again, so each round is a suspension, a dispatch, the children's turns and a resumption; outside is
-`app.fork_join`. The floor, `tasks`, creates 100 plain tasks and awaits their results.
+`app.fork_join`. The floor, `tasks`, creates 100 plain tasks and awaits their results. `shapes` forks 8 turns three times, one
+batch at a time; 16 turns five times, two batches at a time; and a thousand batches of two turns at once.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from typing import Any
 from ferryman import Ferryman, Turn
 
 CHILDREN, WARM = 100, 3
+SHAPES = {"small": (8, 3, 1), "middle": (16, 5, 2)}  # turns in a batch, rounds, batches at a time
+CROWD_CHILDREN = 2
 
 
 def make(url: str) -> Ferryman:
@@ -43,9 +46,9 @@ def make(url: str) -> Ferryman:
     return app
 
 
-def orders() -> list[dict[str, Any]]:
+def orders(children: int = CHILDREN) -> list[dict[str, Any]]:
     """Return what to fork."""
-    return [{"target_strategy": "new", "target_ref": "child", "instruction": str(n)} for n in range(CHILDREN)]
+    return [{"target_strategy": "new", "target_ref": "child", "instruction": str(n)} for n in range(children)]
 
 
 async def fork(url: str, count: int) -> dict[str, float]:
@@ -83,13 +86,39 @@ async def tasks(url: str, count: int) -> dict[str, float]:
     return {"p50": 1000 * statistics.median(took[WARM:]), "best": 1000 * min(took[WARM:])}
 
 
+async def shapes(url: str, count: int) -> dict[str, float]:
+    """Fork batches of several shapes; `count` of a thousand at once."""
+    found = {}
+    async with make(url) as app, app.worker():
+        for _ in range(WARM):
+            await app.fork_join(orders())
+        await analyse(app)
+        for name, (children, rounds, beside) in SHAPES.items():
+            took = []
+            for _ in range(rounds):
+                took += await asyncio.gather(*(joined(app, children) for _ in range(beside)))
+            found[name] = 1000 * statistics.median(took)
+        begun = time.perf_counter()
+        await asyncio.gather(*(joined(app, CROWD_CHILDREN) for _ in range(count)))
+        found["crowd_rate"] = count / (time.perf_counter() - begun)
+    return found
+
+
+async def joined(app: Ferryman, children: int) -> float:
+    """Fork and join once; return how long that took."""
+    begun = time.perf_counter()
+    result = await app.fork_join(orders(children))
+    assert result["status"] == "success", result["status"]
+    return time.perf_counter() - begun
+
+
 async def analyse(app: Ferryman) -> None:
     """Let the planner know what is there."""
     async with app.database.session() as tx:
         await tx.execute("analyze")
 
 
-WORK = {"fork": fork, "tasks": tasks}
+WORK = {"fork": fork, "shapes": shapes, "tasks": tasks}
 
 
 def main() -> None:

@@ -83,6 +83,7 @@ DOMAINS: Mapping[str, Mapping[str, Callable[[Stage], Figures]]] = {
         "ferryman": alone("bench.batches", "fork", 20, least=5),
         "floor": alone("bench.batches", "tasks", 20, least=5),
     },
+    "shapes": {"ferryman": alone("bench.batches", "shapes", 1_000, least=100)},
     "commands": {"ferryman": commands, "floor": by_hand},
     "ingest": {"ferryman": ingest.whole, "floor": ingest.bare},
     "ingest2": {"ferryman": ingest.two},

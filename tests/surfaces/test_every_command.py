@@ -96,7 +96,7 @@ def test_an_option_that_is_not_there_is_refused_in_one_line(
 
 
 # Of requests over HTTP alone; and a source that an app lacks is not found by who names it here.
-ELSEWHERE = (errors.RouteUnknown, errors.RequestInvalid, errors.IngestUnknownSource)
+ELSEWHERE = (errors.RouteUnknown, errors.RequestInvalid, errors.TenantChanged, errors.IngestUnknownSource)
 
 
 def test_an_error_has_the_exit_code_of_its_kind() -> None:
