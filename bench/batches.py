@@ -19,7 +19,8 @@ from ferryman import Ferryman, Turn
 
 CHILDREN, WARM = 100, 3
 SHAPES = {"small": (8, 3, 1), "middle": (16, 5, 2)}  # turns in a batch, rounds, batches at a time
-CROWD_CHILDREN = 2
+CROWD_CHILDREN, FORKS = 2, 8
+LOOK_SECONDS = 0.05
 
 
 def make(url: str) -> Ferryman:
@@ -98,10 +99,29 @@ async def shapes(url: str, count: int) -> dict[str, float]:
             for _ in range(rounds):
                 took += await asyncio.gather(*(joined(app, children) for _ in range(beside)))
             found[name] = 1000 * statistics.median(took)
-        begun = time.perf_counter()
-        await asyncio.gather(*(joined(app, CROWD_CHILDREN) for _ in range(count)))
-        found["crowd_rate"] = count / (time.perf_counter() - begun)
+        found["crowd_rate"] = count / await crowd(app, count)
     return found
+
+
+async def crowd(app: Ferryman, count: int) -> float:
+    """Fork many small batches, a few at a time; return how long it takes until all have been joined."""
+    line = asyncio.Semaphore(FORKS)
+
+    async def fork_one() -> None:
+        async with line:
+            await app.batches.fork(orders(CROWD_CHILDREN))
+
+    begun = time.perf_counter()
+    await asyncio.gather(*(fork_one() for _ in range(count)))
+    while await running(app):  # noqa: ASYNC110 - what is waited for is in the database
+        await asyncio.sleep(LOOK_SECONDS)
+    return time.perf_counter() - begun
+
+
+async def running(app: Ferryman) -> bool:
+    """Say whether a batch has not been joined."""
+    async with app.database.session() as tx:
+        return bool(await tx.fetch("select from ferryman.pmo_batches where finished_at is null limit 1"))
 
 
 async def joined(app: Ferryman, children: int) -> float:
