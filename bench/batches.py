@@ -3,7 +3,7 @@
 `python -m bench.batches WORK URL --count N`, called by `python -m bench.run --work batches`. `fork` forks 100 turns: inside is
 a turn that forks again and again, so each round is a suspension, a dispatch, the children's turns and a resumption; outside is
 `app.fork_join`. The floor, `tasks`, creates 100 plain tasks and awaits their results. `shapes` forks 8 turns three times, one
-batch at a time; 16 turns five times, two batches at a time; and a thousand batches of two turns at once.
+batch at a time; 16 turns five times, two batches at a time; and a thousand batches of two turns, a few forks at a time.
 """
 
 from __future__ import annotations
