@@ -85,17 +85,22 @@ async def api(url: str, count: int) -> dict[str, float]:
         }
 
 
+async def _asked(port: int, process: psutil.Process, count: int) -> dict[str, float]:
+    """Send creates, after some to warm up; the server's processor time is read from outside."""
+    await _creates(port, count // 4)
+    used = sum(process.cpu_times()[:2])
+    began = time.perf_counter()
+    await _creates(port, count)
+    return {
+        "per_second": count / (time.perf_counter() - began),
+        "cpu_us": (sum(process.cpu_times()[:2]) - used) / count * 1e6,
+    }
+
+
 async def http(url: str, count: int) -> dict[str, float]:
-    """Create over HTTP; the server's processor time is read from outside."""
+    """Create over HTTP."""
     with serving(url) as (port, process):
-        await _creates(port, count // 4)
-        used = sum(process.cpu_times()[:2])
-        began = time.perf_counter()
-        await _creates(port, count)
-        return {
-            "per_second": count / (time.perf_counter() - began),
-            "cpu_us": (sum(process.cpu_times()[:2]) - used) / count * 1e6,
-        }
+        return await _asked(port, process, count)
 
 
 async def bulk(url: str, count: int) -> dict[str, float]:
@@ -200,14 +205,7 @@ async def empty(_url: str, count: int) -> dict[str, float]:
     """Ask a server of the same kind that answers with nothing, and does nothing."""
     with running([sys.executable, "-c", EMPTY]) as (line, process):
         port = int(line)
-        await _creates(port, count // 4)
-        used = sum(process.cpu_times()[:2])
-        began = time.perf_counter()
-        await _creates(port, count)
-        return {
-            "per_second": count / (time.perf_counter() - began),
-            "cpu_us": (sum(process.cpu_times()[:2]) - used) / count * 1e6,
-        }
+        return await _asked(port, process, count)
 
 
 async def lists(url: str, count: int) -> dict[str, float]:

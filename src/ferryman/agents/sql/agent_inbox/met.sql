@@ -1,13 +1,9 @@
 -- What orders met: the turn that is there, and in which fields it differs from what is asked for now (K11).
 with word as materialized (
-    select said.*
-    from (
-        select given.*
-        from jsonb_to_recordset(:orders::jsonb) as given (
-            place integer, tenant text, turn uuid, agent_id text, message_type text, channel text, context_box uuid,
-            instruction jsonb, payload jsonb)
-        limit (select 1000000)
-    ) as said
+    select given.*
+    from jsonb_to_recordset(:orders::jsonb) as given (
+        place integer, tenant text, turn uuid, agent_id text, message_type text, channel text, context_box uuid,
+        instruction jsonb, payload jsonb)
     limit (select 1000000)
 )
 select word.place, record.turn_epoch,
