@@ -11,7 +11,7 @@ import pytest
 
 from ferryman import Ferryman
 from ferryman.http import streams
-from ferryman.kernel import follow
+from ferryman.kernel import events, follow
 from ferryman.kernel.follow import Choice, Reader
 from tests.http.conftest import Client
 from tests.http.test_tasks import GREET
@@ -260,5 +260,26 @@ async def test_the_reader_rests_while_nobody_follows(app: Ferryman) -> None:
         await second.begin(10)
         made = await app.tasks.create("greet", name="x")
         assert [event.subject for event in await second.next(10)] == [made.id]
+    finally:
+        await reader.close()
+
+
+@pytest.mark.contract("K10")
+async def test_the_reader_outlives_whatever_it_meets(app: Ferryman, monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = Reader(app.database, app.doorbell, topics=("ready",))
+    follower = reader.follow(Choice("default"))
+    await follower.begin(10)
+    tail, met = events.tail, asyncio.Event()
+
+    async def broken(*args: Any, **more: Any) -> Any:
+        monkeypatch.setattr(events, "tail", tail)
+        met.set()
+        raise LookupError("not one of ours")
+
+    monkeypatch.setattr(events, "tail", broken)
+    try:
+        made = await app.tasks.create("greet", name="x")
+        assert [event.subject for event in await follower.next(10)] == [made.id]
+        assert met.is_set()
     finally:
         await reader.close()

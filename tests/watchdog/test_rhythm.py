@@ -199,3 +199,20 @@ def test_the_watchdog_itself_writes_nothing_but_its_own_tick() -> None:
     assert {name for file in files if file.is_file() for name in written.findall(file.read_text())} == {
         "ferryman.watchdog"
     }
+
+
+@pytest.mark.contract("W20")
+@pytest.mark.parametrize(("every", "most"), [(SECOND, 1.0), (HOUR, 5.0)])
+async def test_the_first_look_of_a_watchdog_that_runs_comes_in_the_second_half_of_its_period(
+    ward: Database, line: Line, every: timedelta, most: float
+) -> None:
+    """Else a fleet that starts together would ask everything at the same moment."""
+    await admit(ward, 1)
+    dog = Watchdog(line, [replace(HEAL, every=every)], clock=lambda: 0.0)
+
+    async with running(dog):
+        while not dog._tick_due:  # noqa: ASYNC110 - until it has begun
+            await asyncio.sleep(0.01)
+
+        assert most / 2 <= min(look.due for look in dog._looks) <= most
+        assert sum((await healed(ward)).values()) == 0

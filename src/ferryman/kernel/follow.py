@@ -131,7 +131,7 @@ class Reader:
                 try:
                     await (self._look() if self._opened.is_set() else self._open())
                     failures = 0
-                except Exception as error:
+                except Exception as error:  # who follows waits for this one, whatever it meets
                     failures += 1
                     if failures == 1:
                         log.warning("the log cannot be followed just now", exc_info=error)
