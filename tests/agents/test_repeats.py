@@ -8,7 +8,7 @@ import pytest
 
 from ferryman import Ferryman
 from ferryman.agents import intake
-from ferryman.agents.model import Accepted, Answer, NewAgent, Order, Rejected
+from ferryman.agents.model import Accepted, Answer, Box, NewAgent, Order, Rejected
 from ferryman.agents.store import cards, inbox
 from ferryman.kernel import errors, ids
 from ferryman.kernel.db import many
@@ -37,7 +37,7 @@ async def test_a_turn_that_is_there_is_compared_with_the_request(house: House) -
         await house.agent(name)
     box, other = ids.new_id(), ids.new_id()
     async with house.db.transaction() as tx:
-        await cards.box(tx, {box: [], other: []}, tenant=TENANT)
+        await cards.box(tx, [Box(TENANT, box, ()), Box(TENANT, other, ())])
     by_box = Order(tenant=TENANT, agent_id="bob", turn=ids.new_id(), context_box=box)
     await ask(house, ASKED, by_box)
     before = await stored(house)

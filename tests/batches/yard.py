@@ -15,10 +15,10 @@ from ferryman.agents.states import TurnStatus
 from ferryman.agents.watch import AGENT_INVARIANTS
 from ferryman.batches import rules, watch
 from ferryman.batches.ends import BatchEnds, cancel
-from ferryman.batches.intake import fork, read
+from ferryman.batches.intake import Wanted, fork, read
 from ferryman.batches.model import BatchRecord, Caller, Forked, Refused, TaskRecord, Terms
 from ferryman.batches.work.dispatch import Pass, dispatch
-from ferryman.kernel import invariants, watchdog
+from ferryman.kernel import ids, invariants, watchdog
 from ferryman.kernel.doorbell import NoDoorbell
 from ferryman.kernel.invariants import KERNEL_INVARIANTS
 from ferryman.kernel.pool import Database
@@ -61,10 +61,11 @@ class Yard(House):
         asked.setdefault("tasks", list(tasks) or [task()])
         id, structured = asked.pop("id", None), asked.pop("structured_output", "digest")
         async with self.db.transaction() as tx:
-            return await fork(
-                tx, rules.read(asked, self.owner.terms), caller or Caller(tenant=TENANT), self.owner.terms,
-                profiles=PROFILES, policy=policy, id=id, structured_output=structured,
+            wanted = Wanted(
+                rules.read(asked, self.owner.terms), caller or Caller(tenant=TENANT), id or ids.new_id(), policy, structured
             )  # fmt: skip
+            [answer] = await fork(tx, [wanted], self.owner.terms, profiles=PROFILES)
+            return answer
 
     async def fork(self, *tasks: dict[str, Any], **more: Any) -> UUID:
         answer = await self.answer_fork(*tasks, **more)

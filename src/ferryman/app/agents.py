@@ -78,7 +78,8 @@ class Agents(Reads):
         return door
 
     async def close(self) -> None:
-        """Let go."""
+        """Let go; let nobody wait any more."""
+        await self._waits.close()
         await self._messages.close()
 
     # Agents
