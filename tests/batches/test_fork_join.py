@@ -221,9 +221,29 @@ async def _sent(app: Ferryman) -> bool:
 async def test_a_batch_from_outside_can_be_asked_for_again(database_url: str) -> None:
     app = an_app(database_url)
     async with app:
-        id = uuid4()
+        asked: dict[str, Any] = {"tasks": [task("child")], "id": uuid4(), "budget": Budget(tokens=9, cost=0.1)}
         for _ in range(2):
-            assert (await app.batches.fork([task("child")], id=id)).id == id
+            assert (await app.batches.fork(**asked)).id == asked["id"]
+        assert (await app.batches.fork(**{**asked, "id": str(asked["id"])})).idempotent_hit
+        differing: list[tuple[str, Any]] = [
+            ("channel", "side"), ("budget", Budget(tokens=9, cost=0.2)), ("budget", None), ("fail_fast", True),
+            ("deadline_seconds", 9), ("tasks", [task("child")] * 2), ("tasks[0]", [task("child", "else")]),
+        ]  # fmt: skip
+        for field, value in differing:
+            with pytest.raises(errors.BatchDuplicate) as differs:
+                await app.batches.fork(**{**asked, field.partition("[")[0]: value})
+            assert differs.value.details["field"] == field
+        unfit: list[tuple[str, Any]] = [
+            ("id", "batch-1"),
+            ("id", 7),
+            ("channel", "a.b"),
+            ("channel", None),
+            ("channel", 7),
+        ]
+        for field, value in unfit:
+            with pytest.raises(errors.BatchRefused) as refused:
+                await app.batches.fork(**{**asked, field: value})
+            assert refused.value.details["field"] == field
         assert len(await app.batches.list()) == 1
         with pytest.raises(errors.BatchNotFound):
             await app.batches.get(uuid4())

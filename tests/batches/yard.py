@@ -58,14 +58,18 @@ class Yard(House):
     async def answer_fork(
         self, *tasks: dict[str, Any], caller: Caller | None = None, policy: Any = None, **asked: Any
     ) -> Forked | Refused:
+        [answer] = await self.answer_forks(self.wanted(*tasks, caller=caller, policy=policy, **asked))
+        return answer
+
+    async def answer_forks(self, *wanted: Wanted) -> list[Forked | Refused]:
+        async with self.db.transaction() as tx:
+            return await fork(tx, wanted, self.owner.terms, profiles=PROFILES)
+
+    def wanted(self, *tasks: dict[str, Any], caller: Caller | None = None, policy: Any = None, **asked: Any) -> Wanted:
         asked.setdefault("tasks", list(tasks) or [task()])
         id, structured = asked.pop("id", None), asked.pop("structured_output", "digest")
-        async with self.db.transaction() as tx:
-            wanted = Wanted(
-                rules.read(asked, self.owner.terms), caller or Caller(tenant=TENANT), id or ids.new_id(), policy, structured
-            )  # fmt: skip
-            [answer] = await fork(tx, [wanted], self.owner.terms, profiles=PROFILES)
-            return answer
+        read = rules.read(asked, self.owner.terms)
+        return Wanted(read, caller or Caller(tenant=TENANT), id or ids.new_id(), policy, structured_output=structured)
 
     async def fork(self, *tasks: dict[str, Any], **more: Any) -> UUID:
         answer = await self.answer_fork(*tasks, **more)

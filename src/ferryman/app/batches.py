@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict
 from datetime import timedelta
 from functools import partial
 from typing import Any, Literal, NamedTuple
@@ -129,14 +130,16 @@ class Batches:
     ) -> BatchHandle:
         """Fork a batch from a request in the form of the source."""
         read = rules.read(asked, self.ends.terms)
-        batch = id or ids.new_id()
+        batch = ids.new_id() if id is None else rules.read_id(id)
+        rules.check_channel(channel)
         caller = Caller(
             tenant=self._tenant,
             channel=channel,
             budget=batch if budget is not None else None,
             traceparent=telemetry.carry(),
         )
-        answer = await self._forks.fork(Wanted(read, caller, batch), budget, keyed=id is not None)
+        wanted = Wanted(read, caller, batch, allows=None if budget is None else asdict(budget))
+        answer = await self._forks.fork(wanted, keyed=id is not None)
         if isinstance(answer, Refused):
             kind = errors.BatchDuplicate if answer.code == "conflict" else errors.BatchRefused
             raise kind(answer.reason, code=answer.code, field=answer.field)

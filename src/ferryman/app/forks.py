@@ -7,13 +7,10 @@ the same id, so that a repeat makes no second batch (K24).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from datetime import timedelta
 from functools import partial
-from typing import NamedTuple
 
-from ferryman.agents.intake import budgets
-from ferryman.agents.work.profiles import Budget, Profiles
+from ferryman.agents.work.profiles import Profiles
 from ferryman.app.repeat import apart
 from ferryman.batches import intake
 from ferryman.batches.intake import Wanted
@@ -27,13 +24,6 @@ PATIENCE = timedelta(seconds=10)
 MOST = 100
 
 Answer = Forked | Refused
-
-
-class Asking(NamedTuple):
-    """A batch that is wanted, with what all that it leads to may use."""
-
-    wanted: Wanted
-    budget: Budget | None
 
 
 class Forks:
@@ -50,12 +40,12 @@ class Forks:
         self._profiles = profiles
         self._lines = line(), line()
         self._plain, self._keyed = (
-            Gather[Asking, Answer](partial(self._send, each), most=MOST) for each in self._lines
+            Gather[Wanted, Answer](partial(self._send, each), most=MOST) for each in self._lines
         )
 
-    async def fork(self, wanted: Wanted, budget: Budget | None, *, keyed: bool) -> Answer:
+    async def fork(self, wanted: Wanted, *, keyed: bool) -> Answer:
         """Make one batch."""
-        answer = await (self._keyed if keyed else self._plain)(Asking(wanted, budget))
+        answer = await (self._keyed if keyed else self._plain)(wanted)
         if isinstance(answer, Forked) and not keyed:
             return Forked(answer.id)  # what it met was made by itself, and the answer lost
         return answer
@@ -67,25 +57,19 @@ class Forks:
         for line in self._lines:
             await line.close()
 
-    async def _send(self, line: Line, asked: Sequence[Asking]) -> list[Answer | Exception]:
+    async def _send(self, line: Line, asked: Sequence[Wanted]) -> list[Answer | Exception]:
         """Send a set, in parts of a size that a transaction can carry; each has its own fate."""
         answers: list[Answer | Exception] = []
-        for part in intake.parts([each.wanted for each in asked]):
-            some = asked[len(answers) : len(answers) + len(part)]
+        for some in intake.parts(asked):
             try:
                 answers += await apart(some, partial(self._make, line), PATIENCE)
             except Exception as error:  # noqa: BLE001 - told to every caller of this part
                 answers += [error] * len(some)
         return answers
 
-    async def _make(self, line: Line, asked: Sequence[Asking]) -> list[Answer]:
+    async def _make(self, line: Line, asked: Sequence[Wanted]) -> list[Answer]:
         async with line.transaction() as tx:
-            answers = await intake.fork(
-                tx, [each.wanted for each in asked], self._terms, profiles=self._profiles.profiles
-            )
-            for (wanted, budget), answer in zip(asked, answers, strict=True):
-                if budget is not None and isinstance(answer, Forked) and answer.created:
-                    await budgets.create(tx, wanted.id, tenant=wanted.caller.tenant, **asdict(budget))
+            answers = await intake.fork(tx, asked, self._terms, profiles=self._profiles.profiles)
         if any(isinstance(answer, Forked) for answer in answers):
             self._doorbell.ring(PENDING)
         return answers

@@ -61,6 +61,13 @@ class Messages:
             await line.close()
 
     async def _enqueue(self, asked: Sequence[tuple[Order, Beside]]) -> Sequence[Answer]:
+        """Send orders; of those for one turn the first, then the others: they are compared with all that it laid down."""
+        firsts = {order.turn: place for place, (order, _) in reversed(list(enumerate(asked)))}
+        if len(firsts) < len(asked):
+            now = set(firsts.values())
+            made = iter(await self._enqueue([each for place, each in enumerate(asked) if place in now]))
+            met = iter(await self._enqueue([each for place, each in enumerate(asked) if place not in now]))
+            return [next(made if place in now else met) for place in range(len(asked))]
         after = Aftermath()
         async with self._lines[0].transaction() as tx:
             answers = await intake.enqueue(tx, [order for order, _ in asked], self._parties, after=after)

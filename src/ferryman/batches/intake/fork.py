@@ -93,6 +93,9 @@ async def _make(tx: Tx, sound: dict[int, _Sound]) -> dict[int, Forked | Refused]
         if new:
             await agents.create(tx, new)
         await _pack(tx, list(made.values()))
+        for each in made.values():
+            if each.batch.allows is not None:
+                await agents.budgets.create(tx, each.batch.id, tenant=each.batch.caller.tenant, **each.batch.allows)
         await agents.join(
             tx, [join(id, "request", who.source, tenant=who.tenant) for id, who in _callers(made.values())]
         )
@@ -111,14 +114,17 @@ async def _meet(tx: Tx, asked: Mapping[int, NewBatch]) -> dict[int, Forked | Ref
     for tenant in sorted({each.caller.tenant for each in asked.values()}):
         named = [each.id for each in asked.values() if each.caller.tenant == tenant]
         there |= {(tenant, each.id): each for each in await batches.get(tx, named, tenant=tenant)}
-    tasks = await rows.of(tx, {id for _, id in there})
+    found_ids = {id for _, id in there}
+    tasks, beside = await rows.of(tx, found_ids), await batches.met(tx, found_ids)
     answers: dict[int, Forked | Refused] = {}
     for place, each in asked.items():
         found = there.get((each.caller.tenant, each.id))
         answers[place] = Forked(each.id, created=False)
         if found is None or found.parent_agent_id != each.caller.agent_id:
             answers[place] = Refused("conflict", f"{each.id} is another's batch.", "id")
-        elif each.caller.agent_id is None and (differs := rules.differences(each, found, tasks[each.id])):
+        elif each.caller.agent_id is None and (
+            differs := rules.differences(each, found, beside[each.id], tasks[each.id])
+        ):
             answers[place] = Refused("conflict", f"The batch {each.id} differs in {', '.join(differs)}.", differs[0])
     return answers
 
@@ -130,6 +136,7 @@ def _batch(wanted: Wanted, targets: Sequence[Target]) -> NewBatch:
         caller=wanted.caller,
         fail_fast=asked.fail_fast,
         deadline=asked.deadline,
+        allows=wanted.allows,
         structured_output=wanted.structured_output,
         tasks=tuple(_task(task, target, index) for index, (task, target) in enumerate(zip(asked.tasks, targets, strict=True))),
     )  # fmt: skip

@@ -15,7 +15,7 @@ from uuid import UUID
 from ferryman.agents import intake as agents
 from ferryman.agents.model import AgentRecord, NewAgent
 from ferryman.batches import rules
-from ferryman.batches.model import Asked, Caller, Fork, Target
+from ferryman.batches.model import Allowed, Asked, Caller, Fork, Target
 from ferryman.batches.store import batches
 from ferryman.kernel import errors, ids
 from ferryman.kernel.db import Tx
@@ -49,6 +49,7 @@ class Wanted(NamedTuple):
     caller: Caller
     id: UUID
     policy: Policy | None = None
+    allows: Allowed | None = None
     structured_output: Literal["digest", "tool_result"] = "digest"
 
 

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+from ferryman.agents.rules import is_token
 from ferryman.batches.model import Asked, Fork, Terms
 from ferryman.kernel import errors
 
@@ -52,6 +53,20 @@ def read(asked: Mapping[str, Any], terms: Terms) -> Fork:
         fail_fast=bool(fail_fast),
         deadline=_deadline(asked.get("deadline_seconds"), terms),
     )
+
+
+def read_id(given: Any) -> UUID:
+    """Read the id that a caller wants for its batch."""
+    try:
+        return given if isinstance(given, UUID) else UUID(given)
+    except (ValueError, AttributeError, TypeError):
+        raise refusal("id", f"expected a UUID, got {_shown(given)}.") from None
+
+
+def check_channel(given: Any) -> None:
+    """Refuse a channel that the turns of a batch could not be sent over."""
+    if not is_token(given):
+        raise refusal("channel", f"expected one token of letters, digits, _ : -, got {_shown(given)}.")
 
 
 def _task(given: Any, where: str) -> Asked:

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from ferryman.batches.model import BatchRecord, Caller, Closed, Closing, Held, NewBatch, NewBatchTask
+from ferryman.batches.model import BatchRecord, Beside, Caller, Closed, Closing, Held, NewBatch, NewBatchTask
 from ferryman.batches.states import BatchStatus, TaskStatus
 from ferryman.kernel.db import Row, Tx, load, many
 
@@ -21,6 +21,7 @@ _TOLD = load(_HERE, "pmo_batches/told")
 _EXPIRED = load(_HERE, "pmo_batches/expired")
 _UNTOLD = load(_HERE, "pmo_batches/untold")
 _ORPHANS = load(_HERE, "pmo_batches/orphans")
+_MET = load(_HERE, "pmo_batches/met")
 _GET = load(_HERE, "pmo_batches/get")
 _LIST = load(_HERE, "pmo_batches/list")
 _LIST_RUNNING = load(_HERE, "pmo_batches/list_running")
@@ -119,6 +120,11 @@ async def orphans(tx: Tx, limit: int, *, turns: Collection[UUID] | None = None) 
 async def get(tx: Tx, ids: Collection[UUID], *, tenant: str) -> list[BatchRecord]:
     """Read batches."""
     return [BatchRecord(*row) for row in await many(tx, _GET, ids=list(ids), tenant=tenant)]  # type: ignore[misc]
+
+
+async def met(tx: Tx, ids: Collection[UUID]) -> dict[UUID, Beside]:
+    """Read what batches were asked for beside their tasks."""
+    return {row["id"]: Beside(*row) for row in await many(tx, _MET, ids=list(ids))}  # type: ignore[misc]
 
 
 async def listed(tx: Tx, *, tenant: str, status: str | None, before: UUID | None, limit: int) -> list[BatchRecord]:

@@ -58,7 +58,7 @@ async def get(tx: Tx, id: UUID, *, tenant: str) -> CommandRecord | None:
 async def ended(tx: Tx, ids: Collection[UUID], *, tenant: str) -> dict[UUID, CommandRecord | None]:
     """Read those of these commands that have ended; None is one that is not there."""
     rows = await many(tx, _ENDED, ids=list(ids), tenant=tenant)
-    return {row["asked"]: None if row["id"] is None else _record(row) for row in rows}
+    return {row["asked"]: None if row["id"] is None else _record(row, 1) for row in rows}
 
 
 async def list_page(
