@@ -92,14 +92,24 @@ async def test_what_one_may_see_another_of_its_set_may_not(yard: Yard) -> None:
 
 
 @pytest.mark.contract("B2")
-async def test_a_clone_whose_origins_output_is_not_kept_any_more_is_refused(yard: Yard) -> None:
-    done = await yard.begin("bob")
-    await yard.settle(yard.success(done, "known"))
-    await yard.write("delete from ferryman.boxes where id = $1", done.output_box_id)
-    answer = await yard.answer_fork(task("bob", strategy="clone"))
-    assert isinstance(answer, Refused)
-    assert (answer.code, answer.field) == ("bad_request", "tasks[0].target_ref")
-    assert "not kept any more" in answer.reason
+async def test_a_clone_begins_with_what_there_is_of_its_origins_output(yard: Yard) -> None:
+    clone = task("bob", strategy="clone")
+    first = await yard.begin("bob")
+    nothing = await yard.answer_fork(clone)  # it has begun to work, and has written nothing
+    await yard.settle(yard.success(first, "known"))
+    await yard.begin("bob")
+    known = await yard.answer_fork(clone)  # nor has its second turn, but the first had
+    await yard.write("delete from ferryman.boxes where id = $1", first.output_box_id)
+    forgotten = await yard.answer_fork(clone)
+
+    for answer in (nothing, forgotten):
+        assert isinstance(answer, Refused)
+        assert (answer.code, answer.field) == ("bad_request", "tasks[0].target_ref")
+        assert "has no output" in answer.reason
+    assert isinstance(known, Forked)
+    async with yard.db.session() as tx:
+        cards = await intake.read.cards(tx, (await yard.tasks_of(known.id))[0].context_box_id, tenant=TENANT)
+    assert [card.type for card in cards] == ["task.deliverable", "task.instruction", "meta.parent_pointer"]
 
 
 @pytest.mark.contract("B12")

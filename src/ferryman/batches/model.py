@@ -76,12 +76,12 @@ class Caller:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Who does a task: an agent that is made for it, or one that exists; and the output that it is given to read."""
+    """Who does a task: an agent that is made for it, or one that exists; and of a clone the outputs that it may begin with."""
 
     agent_id: str
     profile: str
     agent: NewAgent | None = None
-    output: UUID | None = None
+    outputs: tuple[UUID, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -170,9 +170,8 @@ async def _pack(tx: Tx, made: Sequence[_Sound]) -> None:
     boxes: list[Box] = []
     for each in made:
         tenant = each.batch.caller.tenant
-        for given, target, task in zip(each.wanted.asked.tasks, each.found.targets, each.batch.tasks, strict=True):
+        for given, inherited, task in zip(each.wanted.asked.tasks, each.found.inherited, each.batch.tasks, strict=True):
             own = _own(each.batch, given, task)
-            inherited = [each.found.boxes[box] for box in (target.output, given.context_box) if box is not None]
             # The instruction comes last of its kind: a turn reads the newest.
             boxes.append(Box(tenant, task.context_box, rules.packed(inherited, *(card.id for card in own))))
             boxes.append(Box(tenant, task.output_box, ()))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
 from uuid import UUID
 
@@ -53,12 +52,11 @@ class Wanted(NamedTuple):
     structured_output: Literal["digest", "tool_result"] = "digest"
 
 
-@dataclass
-class Previewed:
-    """The targets of one fork, and the cards of the boxes that its tasks inherit."""
+class Previewed(NamedTuple):
+    """Who does each task of a fork, and the cards that each inherits, box by box."""
 
-    targets: list[Target]
-    boxes: dict[UUID, Sequence[UUID]] = field(default_factory=dict)
+    targets: Sequence[Target]
+    inherited: Sequence[Sequence[Sequence[UUID]]]
 
 
 async def preview(
@@ -66,10 +64,10 @@ async def preview(
 ) -> list[Previewed | errors.BatchRefused]:
     """Say of each fork who does its tasks and what they inherit, or why it cannot be."""
     there = await _agents(tx, wanted)
-    found: list[Previewed | errors.BatchRefused] = []
+    found: list[list[Target] | errors.BatchRefused] = []
     for each in wanted:
         try:
-            found.append(Previewed(await _targets(tx, each, there[each.caller.tenant], profiles)))
+            found.append(await _targets(tx, each, there[each.caller.tenant], profiles))
         except errors.BatchRefused as refused:
             found.append(refused)
     seen = await _boxes(tx, wanted, found)
@@ -131,13 +129,18 @@ def _there(task: Asked, where: str, there: Mapping[str, AgentRecord], caller: Ca
         raise rules.refusal(where, f"there is no agent {task.ref[:60]}.")
     if task.strategy == "reuse":
         return Target(agent_id=agent.agent_id, profile=agent.profile)
-    output = agent.output_box_id or agent.last_output_box_id
-    if output is None:
-        raise rules.refusal(where, f"{agent.agent_id} has no output yet that a clone could begin with.")
+    # What it is writing now, and if there is nothing yet, what it wrote before.
+    outputs = [box for box in (agent.output_box_id, agent.last_output_box_id) if box is not None]
+    if not outputs:
+        raise _nothing(task, where)
     return _derived(
         agent.profile, caller, worker_target=agent.worker_target, when_busy=agent.when_busy, origin=agent.agent_id,
-        output=output,
+        outputs=outputs,
     )  # fmt: skip
+
+
+def _nothing(task: Asked, where: str) -> errors.BatchRefused:
+    return rules.refusal(where, f"{task.ref} has no output that a clone could begin with: none yet, or none any more.")
 
 
 def _derived(
@@ -147,14 +150,14 @@ def _derived(
     worker_target: str,
     when_busy: str,
     origin: str | None = None,
-    output: UUID | None = None,
+    outputs: Sequence[UUID] = (),
 ) -> Target:
     # A profile's name may have dots, an agent's id not.
     name = f"{profile.lower().replace('.', '_')[:150]}_{ids.new_id().hex}"
     agent = NewAgent(
         caller.tenant, name, profile, worker_target, when_busy, derived_from=origin or caller.agent_id or rules.AUTHOR
     )  # fmt: skip
-    return Target(agent_id=name, profile=profile, agent=agent, output=output)
+    return Target(agent_id=name, profile=profile, agent=agent, outputs=tuple(outputs))
 
 
 # What children inherit (B3)
@@ -175,36 +178,36 @@ def _everything(caller: Caller) -> Caller:
 
 
 async def _boxes(
-    tx: Tx, wanted: Sequence[Wanted], found: Sequence[Previewed | errors.BatchRefused]
+    tx: Tx, wanted: Sequence[Wanted], found: Sequence[list[Target] | errors.BatchRefused]
 ) -> dict[Caller, Cards]:
     """Read the cards of the boxes that children inherit, by who may see them."""
     named: dict[Caller, set[UUID]] = defaultdict(set)
     for given, each in zip(wanted, found, strict=True):
-        if isinstance(each, Previewed):
+        if isinstance(each, list):
             boxes = {task.context_box for task in given.asked.tasks if task.context_box is not None}
             # A clone may read what its origin wrote, by the policy that lets the caller ask for it.
-            outputs = {target.output for target in each.targets if target.output is not None}
+            outputs = {output for target in each for output in target.outputs}
             named[_sight(given.caller)] |= boxes
             named[_everything(given.caller)] |= outputs
     return {who: await batches.visible(tx, sorted(boxes), who) if boxes else {} for who, boxes in named.items()}
 
 
-def _inherit(wanted: Wanted, made: Previewed, seen: Mapping[Caller, Cards]) -> Previewed | errors.BatchRefused:
-    """Give a fork the cards of its boxes; the caller must be allowed to see those that it names."""
+def _inherit(
+    wanted: Wanted, targets: Sequence[Target], seen: Mapping[Caller, Cards]
+) -> Previewed | errors.BatchRefused:
+    """Give each task the cards of its boxes; the caller must be allowed to see those that it names."""
     allowed, written = seen[_sight(wanted.caller)], seen[_everything(wanted.caller)]
-    for index, (task, target) in enumerate(zip(wanted.asked.tasks, made.targets, strict=True)):
-        if target.output is not None:
-            if target.output not in written:
-                return rules.refusal(
-                    f"tasks[{index}].target_ref",
-                    f"the output of {task.ref} that a clone could begin with is not kept any more.",
-                )
-            made.boxes[target.output] = written[target.output]
+    inherited: list[list[Sequence[UUID]]] = []
+    for index, (task, target) in enumerate(zip(wanted.asked.tasks, targets, strict=True)):
+        begun = next((cards for box in target.outputs if (cards := written.get(box))), ())
+        if target.outputs and not begun:
+            return _nothing(task, f"tasks[{index}].target_ref")
+        inherited.append([begun])
         if task.context_box is None:
             continue
         if task.context_box not in allowed:
             return rules.refusal(
                 f"tasks[{index}].context_box_id", f"there is no box {task.context_box} that the caller may see."
             )
-        made.boxes[task.context_box] = allowed[task.context_box]
-    return made
+        inherited[-1].append(allowed[task.context_box])
+    return Previewed(targets, inherited)

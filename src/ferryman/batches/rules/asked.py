@@ -117,8 +117,10 @@ def _deadline(given: Any, terms: Terms) -> timedelta:
     if isinstance(given, bool) or not isinstance(given, int | float) or not given > 0:
         raise refusal("deadline_seconds", f"expected a number greater than 0, got {_shown(given)}.")
     if given > LONGEST_DEADLINE.total_seconds():
-        raise refusal("deadline_seconds", f"expected at most {LONGEST_DEADLINE.total_seconds():.0f}, got {given:g}.")
-    return timedelta(seconds=given)
+        told = f"expected at most {LONGEST_DEADLINE.total_seconds():.0f}, got {_shown(given)}."
+        raise refusal("deadline_seconds", told)
+    # Less than PostgreSQL tells apart is no time at all.
+    return max(timedelta(seconds=given), timedelta.resolution)
 
 
 def _refuse_unknown(given: Mapping[str, Any], known: Collection[str], where: str) -> None:
