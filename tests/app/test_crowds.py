@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -126,3 +126,35 @@ async def test_a_crowd_at_every_door_is_served(database_url: str) -> None:
                 wrong[door.__name__] = (len(failed), failed[0])
         assert wrong == {}
         assert len(await app.batches.list(limit=1000)) == CALLERS + 10
+
+
+@pytest.mark.contract("K12", "K20", "T18")
+async def test_who_waits_for_what_is_not_there_or_is_anothers_is_told(database_url: str) -> None:
+    app = an_app(database_url)
+    async with app:
+        await Cargo().prepare(app.database)
+        await app.agents.ensure("ann", "child")
+        since = datetime(2026, 1, 1, tzinfo=UTC)
+        made = {
+            "agents": (await app.agents.send("ann", "go")).id,
+            "batches": (await app.batches.fork([{"target_strategy": "new", "target_ref": "child", "instruction": "go"}])).id,
+            "commands": (await app.commands.send("Count.Request", {"n": 1})).id,
+            "ingest": (await app.ingest.plan("empty", operation="UPDATE", since=since, until=since + timedelta(minutes=1))).id,
+        }  # fmt: skip
+        told = {}
+        for name, id in made.items():
+            door, elsewhere = getattr(app, name), getattr(app.of("other"), name)
+            waits = [door.wait(uuid4()), elsewhere.wait(id), asyncio.wait_for(door.wait(id), 0.05)]
+            found = await asyncio.gather(*waits, return_exceptions=True)
+            told[name] = [type(each) for each in found]
+        gone: list[asyncio.Task[Any]] = [asyncio.create_task(getattr(app, name).wait(id)) for name, id in made.items()]
+        await asyncio.sleep(0)
+    assert told == {
+        "agents": [errors.TurnNotFound, errors.TurnNotFound, TimeoutError],
+        "batches": [errors.BatchNotFound, errors.BatchNotFound, TimeoutError],
+        "commands": [errors.CommandNotFound, errors.CommandNotFound, TimeoutError],
+        "ingest": [errors.IngestNotFound, errors.IngestNotFound, TimeoutError],
+    }
+    # Who still waits when the app is closed does not wait for ever.
+    ends = await asyncio.wait_for(asyncio.gather(*gone, return_exceptions=True), 60)
+    assert [type(each) for each in ends] == [errors.NotOpen] * 4
