@@ -38,13 +38,17 @@ async def stored(house: House) -> Any:
 
 @pytest.mark.contract("K11", "A5")
 async def test_a_turn_that_is_there_is_compared_with_the_request(house: House) -> None:
-    for name in ("ann", "bob"):
+    for name in ("ann", "bob", "carl"):
         await house.agent(name)
     box, other = ids.new_id(), ids.new_id()
     async with house.db.transaction() as tx:
         await cards.box(tx, [Box(TENANT, box, ()), Box(TENANT, other, ())])
+        await intake.cards.require(tx, theirs := ids.new_id(), ["title"], tenant=TENANT, turn=ids.new_id())
     by_box = Order(tenant=TENANT, agent_id="bob", turn=ids.new_id(), context_box=box)
-    await ask(house, ASKED, by_box)
+    heir = Order(
+        tenant=TENANT, agent_id="carl", turn=ids.new_id(), instruction="x", inherited=(theirs,), result_fields=()
+    )
+    await ask(house, ASKED, by_box, heir)
     before = await stored(house)
     cases: list[tuple[Order, tuple[str, ...]]] = [
         (ASKED, ()),
@@ -62,6 +66,7 @@ async def test_a_turn_that_is_there_is_compared_with_the_request(house: House) -
         (replace(ASKED, budget=ids.new_id(), unsaid=frozenset({"budget"})), ()),
         (replace(ASKED, result_fields=("title",)), ("result_fields",)),
         (by_box, ()),
+        (heir, ()),  # what another turn's result must have is not asked of this one
         (replace(by_box, context_box=other), ("context_box",)),
         (replace(by_box, context_box=None, instruction="x"), ("instruction",)),
     ]

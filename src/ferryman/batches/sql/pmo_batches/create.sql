@@ -34,7 +34,6 @@ tasks as (
         batch uuid, id uuid, turn uuid, index integer, agent_id text, profile text, context_box uuid, output_box uuid,
         payload_hash text, args jsonb)
     join born on born.id = task.batch
-    order by born.id, task.index
 ),
 told as (
     insert into ferryman.events (at, subject, tenant, kind, to_state, subject_name, data)
