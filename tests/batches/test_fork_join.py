@@ -188,6 +188,9 @@ async def test_a_budget_holds_over_the_whole_batch(database_url: str) -> None:
 
     @app.agent
     async def child(turn: Turn) -> Any:
+        if turn.instruction == "fork":
+            below = await turn.fork_join([task("child"), task("child")])
+            return {"summary": " ".join(sorted(each["status"] for each in below["results"]))}
         return await turn.call_tool("look")
 
     async with at_work(app):
@@ -196,6 +199,11 @@ async def test_a_budget_holds_over_the_whole_batch(database_url: str) -> None:
         met = sorted((each["status"], each.get("error")) for each in result["results"])
         assert met == [("partial", "budget_exceeded")] * 2 + [("success", None)] * 3
         assert result["status"] == "partial"
+        # Down the tree as well: four want to look, below two who fork, and one of them cannot.
+        batch = await app.batches.fork([task("child", "fork")] * 2, budget=Budget(tool_calls=5))
+        result = await batch.result(timeout=SECONDS)
+        told = sorted(" ".join(each["summary"] for each in result["results"]).split())
+        assert told == ["partial", "success", "success", "success"]
 
 
 @pytest.mark.contract("A9", "B4")
