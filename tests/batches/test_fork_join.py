@@ -225,6 +225,28 @@ async def _sent(app: Ferryman) -> bool:
     return bool(found) and all(each.dispatched_at for each in await app.batches.tasks(found[0].id))
 
 
+@pytest.mark.contract("K24", "B4")
+async def test_a_fork_whose_answer_was_lost_is_one_batch_and_no_repeat(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with an_app(database_url) as app:
+        forks = app.batches._forks
+        make, tries = forks._make, 0
+
+        async def lose(line: Any, asked: Any) -> Any:
+            nonlocal tries
+            answers = await make(line, asked)
+            tries += 1
+            if tries == 1:
+                raise errors.DatabaseUnavailable("the answer was lost")
+            return answers
+
+        monkeypatch.setattr(forks, "_make", lose)
+        batch = await app.batches.fork([task("child"), task("child")])
+        assert (tries, batch.idempotent_hit, len(await batch.tasks())) == (2, False, 2)
+        assert [each.id for each in await app.batches.list()] == [batch.id]
+
+
 @pytest.mark.contract("B10", "K11")
 async def test_a_batch_from_outside_can_be_asked_for_again(database_url: str) -> None:
     app = an_app(database_url)

@@ -1,17 +1,20 @@
 """Forks that come together: one set of statements, and each is made or refused by itself."""
 
 import json
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
 from ferryman.agents import intake
+from ferryman.agents.rules import suspension_of
 from ferryman.batches.intake.fork import TEXT_OF_ONE, parts
 from ferryman.batches.model import Caller, Forked, Refused
-from tests.agents.house import TENANT
+from ferryman.batches.work.forks import Forks
+from tests.agents.house import OWNER, TENANT, call_of
 from tests.batches.test_fork import Policy
-from tests.batches.yard import Yard, task
+from tests.batches.yard import PROFILES, Yard, task
 
 
 @pytest.mark.contract("B4", "B2", "K9")
@@ -110,6 +113,32 @@ async def test_a_clone_begins_with_what_there_is_of_its_origins_output(yard: Yar
     async with yard.db.session() as tx:
         cards = await intake.read.cards(tx, (await yard.tasks_of(known.id))[0].context_box_id, tenant=TENANT)
     assert [card.type for card in cards] == ["task.deliverable", "task.instruction", "meta.parent_pointer"]
+
+
+@pytest.mark.contract("B4", "B2", "A11")
+async def test_turns_that_suspend_together_fork_together_and_each_has_its_own_answer(yard: Yard) -> None:
+    forks = Forks(yard.owner.terms, PROFILES)
+    outcomes = []
+    for name, asked, policy in (
+        ("ann", [task(), task()], Policy("child")),
+        ("bob", [task()], Policy()),
+        ("carl", [task("carl", strategy="reuse")], Policy("writer")),
+        ("dora", [task()], Policy("child")),
+    ):
+        taken = await yard.begin(name)
+        start, wait = forks(taken, f"call-{name}", {"tasks": asked}, policy=policy, step=None)
+        call = replace(call_of(f"call-{name}"), start=start, timeout=wait)
+        outcomes.append(suspension_of(taken, [call], owner=OWNER))
+
+    assert len(await yard.settle(*outcomes)) == 4
+
+    rows = await yard.rows("select parent_agent_id, task_count from ferryman.pmo_batches order by parent_agent_id")
+    assert [tuple(row.values()) for row in rows] == [("ann", 2), ("dora", 1)]
+    told = [
+        [each["error"]["code"] for each in await yard.told(f"call-{name}")] for name in ("ann", "bob", "carl", "dora")
+    ]
+    assert told == [[], ["delegation_refused"], ["bad_request"], []]
+    assert await yard.broken() == []
 
 
 @pytest.mark.contract("B12")
