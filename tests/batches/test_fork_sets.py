@@ -138,6 +138,12 @@ async def test_turns_that_suspend_together_fork_together_and_each_has_its_own_an
         [each["error"]["code"] for each in await yard.told(f"call-{name}")] for name in ("ann", "bob", "carl", "dora")
     ]
     assert told == [[], ["delegation_refused"], ["bad_request"], []]
+    # A parent never gives up before its batch does.
+    waits = await yard.rows(
+        "select call.deadline_at > batch.deadline_at as later from ferryman.pmo_batches as batch"
+        " join ferryman.turn_waiting_tools as call on call.tool_call_id = batch.parent_tool_call_id"
+    )
+    assert [row["later"] for row in waits] == [True, True]
     assert await yard.broken() == []
 
 
