@@ -105,6 +105,22 @@ async def test_a_dispatch_that_can_never_succeed_fails_its_task(yard: Yard) -> N
     assert len(await yard.told()) == 1
 
 
+@pytest.mark.contract("B5", "B12")
+async def test_batches_that_were_put_off_take_no_place_from_those_that_are_due(db: Database) -> None:
+    yard = Yard(db, terms=Terms(scan_limit=2))
+    put_off = [await yard.fork(task()) for _ in range(2)]
+    first, second = await yard.fork(task()), await yard.fork(task())
+    middle = await yard.fork(task())
+    last = await yard.fork(task())
+    await yard.write(
+        "update ferryman.pmo_batch_tasks set next_retry_at = ferryman.clock() + interval '30 s' where batch_id = any($1)",
+        [*put_off, middle],
+    )
+    assert [(await yard.dispatch()).taken for _ in range(3)] == [2, 1, 0]
+    statuses = [(await yard.statuses(each))[0] for each in (*put_off, first, second, middle, last)]
+    assert statuses == ["pending"] * 2 + ["dispatched"] * 2 + ["pending", "dispatched"]
+
+
 @pytest.mark.contract("B5", "K18")
 async def test_a_dispatch_that_goes_wrong_is_tried_five_times_again(yard: Yard) -> None:
     await yard.agent("bob")
