@@ -107,8 +107,8 @@ async def wait_for_plan(app: Ferryman, n: int, made: dict[str, Any]) -> bool:
 
 # Plans are made one after another, each in many trips: some of them stand for all.
 DOORS: dict[Door, int] = {
-    task: 100, agent: 100, enqueue: 100, wait_for_turn: 100, send_to_agent: 100, fork_join: CALLERS, fork_again: 100,
-    command: 100, wait_for_command: 100, plan: 30, wait_for_plan: 30,
+    task: 50, agent: 50, enqueue: 50, wait_for_turn: 50, send_to_agent: 50, fork_join: CALLERS, fork_again: 50, command: 50,
+    wait_for_command: 50, plan: 20, wait_for_plan: 20,
 }  # fmt: skip
 
 
@@ -125,7 +125,7 @@ async def test_a_crowd_at_every_door_is_served(database_url: str) -> None:
             if failed:
                 wrong[door.__name__] = (len(failed), failed[0])
         assert wrong == {}
-        assert len(await app.batches.list(limit=1000)) == CALLERS + 10
+        assert len(await app.batches.list(limit=1000)) == CALLERS + 5
 
 
 @pytest.mark.contract("K12", "K20", "T18")

@@ -153,7 +153,7 @@ def test_a_set_is_divided_where_it_would_be_too_much_for_one_statement() -> None
     sizes = (256, 256, 256, 256, 1, 1)
     wanted = [yard.wanted(*[task() for _ in range(size)]) for size in sizes]
     wanted.append(yard.wanted(task(instruction="x" * TEXT_OF_ONE * 30)))
-    wanted += [yard.wanted(*[task(instruction="x" * 100_000) for _ in range(256)]) for _ in range(2)]
+    wanted += [yard.wanted(*[task(instruction="x" * 100_000) for _ in range(20)]) for _ in range(2)]
 
     divided = parts(wanted)
 
