@@ -242,7 +242,8 @@ async def test_a_fork_whose_answer_was_lost_is_one_batch_and_no_repeat(
             return answers
 
         monkeypatch.setattr(forks, "_make", lose)
-        batch = await app.batches.fork([task("child"), task("child")])
+        # A third has more digits than are stored; who has made a batch is not told that it differs.
+        batch = await app.batches.fork([task("child"), task("child")], budget=Budget(cost=1 / 3))
         assert (tries, batch.idempotent_hit, len(await batch.tasks())) == (2, False, 2)
         assert [each.id for each in await app.batches.list()] == [batch.id]
 
@@ -251,12 +252,13 @@ async def test_a_fork_whose_answer_was_lost_is_one_batch_and_no_repeat(
 async def test_a_batch_from_outside_can_be_asked_for_again(database_url: str) -> None:
     app = an_app(database_url)
     async with app:
-        asked: dict[str, Any] = {"tasks": [task("child")], "id": uuid4(), "budget": Budget(tokens=9, cost=0.1)}
+        asked: dict[str, Any] = {"tasks": [task("child")], "id": uuid4(), "budget": Budget(tokens=9, cost=0.1 + 0.2)}
         for _ in range(2):
             assert (await app.batches.fork(**asked)).id == asked["id"]
         assert (await app.batches.fork(**{**asked, "id": str(asked["id"])})).idempotent_hit
         differing: list[tuple[str, Any]] = [
-            ("channel", "side"), ("budget", Budget(tokens=9, cost=0.2)), ("budget", None), ("fail_fast", True),
+            ("channel", "side"), ("budget", Budget(tokens=9, cost=0.2)), ("budget", Budget(tokens=8, cost=0.3)),
+            ("budget", Budget(tokens=9, tool_calls=1, cost=0.3)), ("budget", None), ("fail_fast", True),
             ("deadline_seconds", 9), ("tasks", [task("child")] * 2), ("tasks[0]", [task("child", "else")]),
         ]  # fmt: skip
         for field, value in differing:

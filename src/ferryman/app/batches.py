@@ -138,8 +138,8 @@ class Batches:
             budget=batch if budget is not None else None,
             traceparent=telemetry.carry(),
         )
-        wanted = Wanted(read, caller, batch, allows=None if budget is None else asdict(budget))
-        answer = await self._forks.fork(wanted, keyed=id is not None)
+        allows = None if budget is None else asdict(budget)
+        answer = await self._forks.fork(Wanted(read, caller, batch, allows=allows, fresh=id is None))
         if isinstance(answer, Refused):
             kind = errors.BatchDuplicate if answer.code == "conflict" else errors.BatchRefused
             raise kind(answer.reason, code=answer.code, field=answer.field)

@@ -43,12 +43,9 @@ class Forks:
             Gather[Wanted, Answer](partial(self._send, each), most=MOST) for each in self._lines
         )
 
-    async def fork(self, wanted: Wanted, *, keyed: bool) -> Answer:
+    async def fork(self, wanted: Wanted) -> Answer:
         """Make one batch."""
-        answer = await (self._keyed if keyed else self._plain)(wanted)
-        if isinstance(answer, Forked) and not keyed:
-            return Forked(answer.id)  # what it met was made by itself, and the answer lost
-        return answer
+        return await (self._plain if wanted.fresh else self._keyed)(wanted)
 
     async def close(self) -> None:
         """Send what is under way."""

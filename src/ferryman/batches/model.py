@@ -230,19 +230,10 @@ class BatchRecord(NamedTuple):
 
 
 class Beside(NamedTuple):
-    """What a batch was asked for beside its tasks; in the order of the columns read."""
+    """What a batch that was met was asked for beside its tasks; in the order of the columns read."""
 
-    id: UUID
     channel: str | None
-    tokens: int | None
-    tool_calls: int | None
-    cost: float | None
-
-    @property
-    def allows(self) -> Allowed | None:
-        """What it may use, or None without a bound."""
-        bounds: Allowed = {"tokens": self.tokens, "tool_calls": self.tool_calls, "cost": self.cost}
-        return bounds if any(each is not None for each in bounds.values()) else None
+    allowed: bool  # whether it may use as much as is asked for now
 
 
 class TaskRecord(NamedTuple):

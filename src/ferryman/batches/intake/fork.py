@@ -100,7 +100,8 @@ async def _make(tx: Tx, sound: dict[int, _Sound]) -> dict[int, Forked | Refused]
             tx, [join(id, "request", who.source, tenant=who.tenant) for id, who in _callers(made.values())]
         )
     answers: dict[int, Forked | Refused] = {place: Forked(each.batch.id) for place, each in made.items()}
-    met = {place: each.batch for place, each in sound.items() if place not in made}
+    answers |= {place: Forked(each.batch.id) for place, each in sound.items() if each.wanted.fresh}
+    met = {place: each.batch for place, each in sound.items() if place not in answers}
     return answers | (await _meet(tx, met) if met else {})
 
 
@@ -115,7 +116,7 @@ async def _meet(tx: Tx, asked: Mapping[int, NewBatch]) -> dict[int, Forked | Ref
         named = [each.id for each in asked.values() if each.caller.tenant == tenant]
         there |= {(tenant, each.id): each for each in await batches.get(tx, named, tenant=tenant)}
     found_ids = {id for _, id in there}
-    tasks, beside = await rows.of(tx, found_ids), await batches.met(tx, found_ids)
+    tasks, beside = await rows.of(tx, found_ids), await batches.met(tx, asked)
     answers: dict[int, Forked | Refused] = {}
     for place, each in asked.items():
         found = there.get((each.caller.tenant, each.id))
@@ -123,7 +124,7 @@ async def _meet(tx: Tx, asked: Mapping[int, NewBatch]) -> dict[int, Forked | Ref
         if found is None or found.parent_agent_id != each.caller.agent_id:
             answers[place] = Refused("conflict", f"{each.id} is another's batch.", "id")
         elif each.caller.agent_id is None and (
-            differs := rules.differences(each, found, beside[each.id], tasks[each.id])
+            differs := rules.differences(each, found, beside[place], tasks[each.id])
         ):
             answers[place] = Refused("conflict", f"The batch {each.id} differs in {', '.join(differs)}.", differs[0])
     return answers

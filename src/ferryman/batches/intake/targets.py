@@ -42,7 +42,10 @@ class Policy(Protocol):
 
 
 class Wanted(NamedTuple):
-    """A batch that is to be: what was asked for, by whom, under which id, and whom the caller may ask."""
+    """A batch that is to be: what was asked for, by whom, under which id, and whom the caller may ask.
+
+    `fresh`: the id was made for this fork, so that what has it is this fork, and its answer was lost.
+    """
 
     asked: Fork
     caller: Caller
@@ -50,6 +53,7 @@ class Wanted(NamedTuple):
     policy: Policy | None = None
     allows: Allowed | None = None
     structured_output: Literal["digest", "tool_result"] = "digest"
+    fresh: bool = False
 
 
 class Previewed(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from ferryman.agents.model import Accepted, Answer, Busy, Failed, Rejected
-from ferryman.batches.model import Allowed, BatchRecord, Beside, NewBatch, TaskRecord
+from ferryman.batches.model import BatchRecord, Beside, NewBatch, TaskRecord
 from ferryman.batches.rules.asked import RETIRED, check_channel, read, read_id, refusal
 from ferryman.batches.rules.told import AUTHOR, content, result, view_of
 from ferryman.batches.states import FAILURES, PARTIAL, SUCCESS, TERMINAL, TIMEOUT, BatchStatus, TaskStatus
@@ -103,15 +103,11 @@ def differences(asked: NewBatch, there: BatchRecord, beside: Beside, tasks: Sequ
         "fail_fast": asked.fail_fast == there.fail_fast,
         "deadline_seconds": asked.deadline == there.deadline_at - there.created_at,
         "channel": asked.caller.channel == beside.channel,
-        "budget": _bounds(asked.allows) == _bounds(beside.allows),
+        "budget": beside.allowed,
     }
     for new, old in zip(asked.tasks, tasks, strict=False):
         same[f"tasks[{new.index}]"] = dict(new.args) == json.loads(old.metadata)["task_args"]
     return [name for name, alike in same.items() if not alike]
-
-
-def _bounds(allows: Allowed | None) -> dict[str, float]:
-    return {name: bound for name, bound in (allows or {}).items() if bound is not None}
 
 
 def payload_hash(parts: Mapping[str, Any]) -> str:

@@ -122,9 +122,11 @@ async def get(tx: Tx, ids: Collection[UUID], *, tenant: str) -> list[BatchRecord
     return [BatchRecord(*row) for row in await many(tx, _GET, ids=list(ids), tenant=tenant)]  # type: ignore[misc]
 
 
-async def met(tx: Tx, ids: Collection[UUID]) -> dict[UUID, Beside]:
-    """Read what batches were asked for beside their tasks."""
-    return {row["id"]: Beside(*row) for row in await many(tx, _MET, ids=list(ids))}  # type: ignore[misc]
+async def met(tx: Tx, asked: Mapping[int, NewBatch]) -> dict[int, Beside]:
+    """Read what the batches that were met were asked for beside their tasks."""
+    said = [{"place": place, "id": each.id, **(each.allows or {})} for place, each in asked.items()]
+    rows = await many(tx, _MET, words=words(said))
+    return {row["place"]: Beside(row["parent_channel_id"], row["allowed"]) for row in rows}
 
 
 async def listed(tx: Tx, *, tenant: str, status: str | None, before: UUID | None, limit: int) -> list[BatchRecord]:
