@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -52,41 +53,58 @@ async def test_who_gives_up_takes_no_place_along_given_or_not() -> None:
 
 
 @pytest.mark.contract("K24")
-async def test_a_line_that_moves_is_waited_in_and_one_that_stands_still_is_told_of(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    turnstile, looks = Turnstile(1, patience=LOOKS), list[float | None]()
-
-    async def look(places: list[asyncio.Future[None]], *, timeout: float | None) -> None:
-        looks.append(timeout)
-        if len(looks) < 20:  # some place is passed on while this one waits
-            turnstile._moves += 1
-        await asyncio.sleep(0)
-
-    monkeypatch.setattr("ferryman.kernel.pool.turnstile.asyncio.wait", look)
+async def test_a_line_that_moves_is_waited_in_and_one_that_stands_still_is_told_of() -> None:
+    part, moves = 0.05, 12
+    turnstile, waited = Turnstile(1, patience=LOOKS * part), list[bool]()
     await turnstile.enter()
-    with pytest.raises(errors.DatabaseUnavailable, match="in use, and none came back for 5 s"):
-        await turnstile.enter()
-    assert looks == [1.0] * (19 + LOOKS)
+    served = [asyncio.create_task(turnstile.enter()) for _ in range(moves)]
+    last = asyncio.create_task(turnstile.enter())
+
+    def leave() -> None:
+        waited.append(not last.done())
+        turnstile.leave()
+
+    for number in range(1, moves + 1):
+        asyncio.get_running_loop().call_later(number * part, leave)
+    with pytest.raises(errors.DatabaseUnavailable, match=r"in use, and none came back for 0\.25 s"):
+        await asyncio.wait_for(last, 60)
+
+    # Twice as long as its patience it waited, because the line moved.
+    assert waited == [True] * moves
+    await asyncio.gather(*served)
     turnstile.leave()
     await turnstile.enter()
 
 
-@pytest.fixture
-async def nobody(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[str]:
-    """An address where somebody takes connections and says nothing, as lost packets look like."""
-    for module in (pools, lines):
-        monkeypatch.setattr(module, "CONNECT_TIMEOUT_SECONDS", 0.3)
+@asynccontextmanager
+async def refusing(sqlstate: str | None = None) -> AsyncIterator[str]:
+    """An address where somebody takes connections and refuses them, or says nothing, as lost packets look like."""
     ends = asyncio.Event()
 
-    async def listen(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await ends.wait()
+    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if sqlstate is None:
+            await ends.wait()
+        else:
+            await reader.read(1000)
+            told = f"SFATAL\0VFATAL\0C{sqlstate}\0Mno more connections\0\0".encode()
+            writer.write(b"E" + (len(told) + 4).to_bytes(4, "big") + told)
+            await writer.drain()
         writer.close()
 
     server = await asyncio.start_server(listen, "127.0.0.1", 0)
-    yield f"postgresql://x@127.0.0.1:{server.sockets[0].getsockname()[1]}/x"
-    ends.set()
-    server.close()
+    try:
+        yield f"postgresql://x@127.0.0.1:{server.sockets[0].getsockname()[1]}/x?sslmode=disable"
+    finally:
+        ends.set()
+        server.close()
+
+
+@pytest.fixture
+async def nobody(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[str]:
+    for module in (pools, lines):
+        monkeypatch.setattr(module, "CONNECT_TIMEOUT_SECONDS", 0.3)
+    async with refusing() as address:
+        yield address
 
 
 @pytest.mark.contract("K24")
@@ -112,3 +130,55 @@ async def test_a_database_that_is_away_is_told_to_all_in_line_by_the_first_who_f
 
     assert {type(each) for each in told} == {errors.DatabaseUnavailable}
     await (db if kind == "pool" else line).close()
+
+
+@pytest.mark.contract("K24")
+@pytest.mark.parametrize("why", ["53300", "08P01", "silence"])
+async def test_a_connection_that_cannot_be_made_is_told_to_nobody_else_while_others_are_served(
+    database_url: str, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    """The server has none to spare (53300), a pooler has none (08P01), or packets are lost."""
+    monkeypatch.setattr(pools, "CONNECT_TIMEOUT_SECONDS", 300.0)
+    db = Database(database_url, size=2)
+    await db.open()
+    if why == "silence":
+        monkeypatch.setattr(pools, "CONNECT_TIMEOUT_SECONDS", 0.2)
+
+    async def ask() -> None:
+        async with db.session() as tx:
+            await tx.fetch("select 1")
+
+    async with refusing(None if why == "silence" else why) as address:
+        assert db._pool is not None
+        db._pool.set_connect_args(address, timeout=60)
+        async with db.session() as tx:
+            callers = [asyncio.create_task(ask()) for _ in range(30)]
+            first, _ = await asyncio.wait(callers, timeout=60, return_when=asyncio.FIRST_COMPLETED)
+            assert len(first) == 1
+            await tx.fetch("select 1")
+        if why == "silence":  # its place will be tried again soon
+            db._pool.set_connect_args(database_url)
+        told = await asyncio.wait_for(asyncio.gather(*callers, return_exceptions=True), 60)
+
+    assert [type(each) for each in told if each is not None] == [errors.DatabaseUnavailable]
+    assert all(isinstance(each.exception(), errors.DatabaseUnavailable) for each in first)
+    await db.close()
+
+
+@pytest.mark.contract("K24")
+async def test_who_stands_in_line_when_the_pool_is_closed_is_told_that_it_is_not_open(database_url: str) -> None:
+    db = Database(database_url, size=1)
+    await db.open()
+
+    async def ask() -> None:
+        async with db.session():
+            raise AssertionError("it is closed")
+
+    async with db.session():
+        callers = [asyncio.create_task(ask()) for _ in range(3)]
+        await _step()
+        closing = asyncio.create_task(db.close())
+        await _step()
+    told = await asyncio.wait_for(asyncio.gather(*callers, return_exceptions=True), 60)
+    await closing
+    assert [type(each) for each in told] == [errors.NotOpen] * 3

@@ -20,7 +20,7 @@ from ferryman.kernel.pool.terms import (
     STATEMENTS_KEPT,
     STATEMENTS_KEPT_BY_A_POOLER,
 )
-from ferryman.kernel.pool.turnstile import Turnstile
+from ferryman.kernel.pool.turnstile import LOOKS, Turnstile
 
 
 class Database:
@@ -35,6 +35,7 @@ class Database:
         self.schema = schema
         self._size = size
         self._turnstile = Turnstile(size, patience=CONNECT_TIMEOUT_SECONDS)
+        self._lent = 0
         self._pool: asyncpg.Pool[Any] | None = None
 
     async def open(self) -> None:
@@ -81,23 +82,41 @@ class Database:
         if self._pool is None:
             raise errors.NotOpen()
         pool = self._pool
-        async with self._turnstile:
-            connection = await self._acquire(pool)
+        await self._turnstile.enter()
+        connection = await self._acquire(pool)
+        self._lent += 1
+        try:
+            yield Session(connection, self.schema)
+        finally:
             try:
-                yield Session(connection, self.schema)
-            finally:
                 with translated():
                     await pool.release(connection)
+            finally:
+                self._lent -= 1
+                self._turnstile.leave()
 
     async def _acquire(self, pool: asyncpg.Pool[Any]) -> Any:
+        """Take a connection for the place that was entered; without one the place is given up."""
+        moves = self._turnstile.moves
         try:
             with translated():
+                self._check_open(pool)
                 return await pool.acquire(timeout=CONNECT_TIMEOUT_SECONDS)
-        except errors.DatabaseUnavailable as error:
-            # A server that has no connection to spare lets those go on that have one.
-            if not isinstance(error.__cause__, asyncpg.InsufficientResourcesError):
-                self._turnstile.tell(error)
+        except BaseException as error:
+            pause = 0.0
+            if isinstance(error, errors.DatabaseUnavailable) and self._pool is pool:
+                if self._lent or moves != self._turnstile.moves:
+                    # Others are served: those in line go on behind them, and do not fail one after the other at this place.
+                    pause = CONNECT_TIMEOUT_SECONDS / LOOKS
+                else:
+                    self._turnstile.tell(error)
+            self._turnstile.leave_empty(pause)
+            self._check_open(pool)
             raise
+
+    def _check_open(self, pool: asyncpg.Pool[Any]) -> None:
+        if self._pool is not pool:
+            raise errors.NotOpen()
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Session]:

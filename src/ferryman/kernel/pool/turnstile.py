@@ -3,7 +3,8 @@
 A thousand callers of one process are no reason to say that the database is away: it is their own number that they wait for. So
 waiting has no bound of its own while connections go from hand to hand. It has one when they do not: where none was passed on
 for so long, all of them are held, and who has waited for that time is told so. And one who finds the database away tells all
-who stand behind: each of them would find out the same, one after the other, for as long as a connection takes to fail.
+who stand behind: each of them would find out the same, one after the other, for as long as a connection takes to fail. Where
+others are served meanwhile, only this one place has nothing behind it: it is kept from all for a while, and the line goes on.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ LOOKS = 5
 class Turnstile:
     """Lets so many in at one time, the others in the order in which they came."""
 
-    __slots__ = ("_line", "_moves", "_patience", "_room", "_size")
+    __slots__ = ("_line", "_patience", "_room", "_size", "moves")
 
     def __init__(self, size: int, *, patience: float | None = None) -> None:
         """Give up on a line that has not moved for so many seconds; without a patience whoever is inside has a bound."""
         self._size = self._room = size
         self._patience = patience
         self._line: deque[asyncio.Future[None]] = deque()
-        self._moves = 0
+        self.moves = 0  # how often a place was passed on
 
     async def enter(self) -> None:
         """Wait for a place."""
@@ -53,9 +54,9 @@ class Turnstile:
         while not place.done():
             if still == LOOKS:
                 raise errors.DatabaseUnavailable(self._standstill())
-            moves = self._moves
+            moves = self.moves
             await asyncio.wait([place], timeout=self._patience / LOOKS)
-            still = still + 1 if moves == self._moves else 0
+            still = still + 1 if moves == self.moves else 0
         place.result()
 
     def _standstill(self) -> str:
@@ -64,13 +65,23 @@ class Turnstile:
 
     def leave(self) -> None:
         """Give the place to who is next."""
-        self._moves += 1
+        self.moves += 1
+        self._pass_on()
+
+    def _pass_on(self) -> None:
         while self._line:
             place = self._line.popleft()
             if not place.done():
                 place.set_result(None)
                 return
         self._room += 1
+
+    def leave_empty(self, pause: float = 0.0) -> None:
+        """Give up a place that nothing was behind: nobody has it for so many seconds, and the line has not moved by it."""
+        if pause:
+            asyncio.get_running_loop().call_later(pause, self._pass_on)
+        else:
+            self._pass_on()
 
     def tell(self, error: errors.DatabaseUnavailable) -> None:
         """Tell all who stand in line that the database is away."""
