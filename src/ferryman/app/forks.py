@@ -56,13 +56,7 @@ class Forks:
 
     async def _send(self, line: Line, asked: Sequence[Wanted]) -> list[Answer | Exception]:
         """Send a set, in parts of a size that a transaction can carry; each has its own fate."""
-        answers: list[Answer | Exception] = []
-        for some in intake.parts(asked):
-            try:
-                answers += await apart(some, partial(self._make, line), PATIENCE)
-            except Exception as error:  # noqa: BLE001 - told to every caller of this part
-                answers += [error] * len(some)
-        return answers
+        return await apart(intake.parts(asked), partial(self._make, line), PATIENCE)
 
     async def _make(self, line: Line, asked: Sequence[Wanted]) -> list[Answer]:
         async with line.transaction() as tx:

@@ -42,8 +42,8 @@ class Messages:
         self._doorbell = doorbell
         self._parties = parties
         self._lines = [line(), line()]
-        self._orders: Gather[tuple[Order, Beside], Answer] = Gather(lambda some: apart(some, self._enqueue, PATIENCE))
-        self._reports: Gather[Report, Answer] = Gather(lambda some: apart(some, self._report, PATIENCE))
+        self._orders: Gather[tuple[Order, Beside], Answer] = Gather(lambda some: apart([some], self._enqueue, PATIENCE))
+        self._reports: Gather[Report, Answer] = Gather(lambda some: apart([some], self._report, PATIENCE))
 
     async def order(self, order: Order, beside: Beside = NOTHING) -> Answer:
         """Ask for a turn."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import TypeVar
 
 from ferryman.kernel import errors
@@ -25,15 +28,26 @@ async def repeated(attempt: Callable[[], Awaitable[Value]], patience: timedelta)
 
 
 async def apart(
-    things: Sequence[Thing], send: Callable[[Sequence[Thing]], Awaitable[Sequence[Value]]], patience: timedelta
+    sets: Sequence[Sequence[Thing]], send: Callable[[Sequence[Thing]], Awaitable[Sequence[Value]]], patience: timedelta
 ) -> list[Value | Exception]:
-    """Send a set. If PostgreSQL refuses one of it, each goes alone: the others must not suffer by their company."""
-    try:
-        return list(await repeated(lambda: send(things), patience))
-    except Exception as error:
-        ours = isinstance(error, errors.FerrymanError) and not isinstance(error, errors.StatementRefused)
-        if ours:
-            raise
-        if len(things) == 1:
-            return [error]
-        return [each for thing in things for each in await apart([thing], send, patience)]
+    """Send sets, one after another, and answer for each thing; they share one patience.
+
+    If PostgreSQL refuses one thing of a set, each of it goes alone: the others must not suffer by their company. Once the
+    database was away for too long, what was not sent yet is not tried any more; what was answered before stays answered.
+    """
+    until = time.monotonic() + patience.total_seconds()
+    answers: list[Value | Exception] = []
+    waiting = deque(sets)
+    while waiting:
+        some = waiting.popleft()
+        try:
+            answers += await repeated(partial(send, some), timedelta(seconds=max(0.0, until - time.monotonic())))
+        except errors.DatabaseUnavailable as away:
+            return [*answers, *[away] * sum(map(len, [some, *waiting]))]
+        except Exception as error:  # noqa: BLE001 - told to those whom it is about
+            ours = isinstance(error, errors.FerrymanError) and not isinstance(error, errors.StatementRefused)
+            if ours or len(some) == 1:
+                answers += [error] * len(some)
+            else:
+                waiting.extendleft([thing] for thing in reversed(some))
+    return answers
