@@ -279,3 +279,15 @@ async def test_a_batch_from_outside_can_be_asked_for_again(database_url: str) ->
         assert len(await app.batches.list()) == 1
         with pytest.raises(errors.BatchNotFound):
             await app.batches.get(uuid4())
+
+
+@pytest.mark.contract("B10")
+async def test_who_gave_up_before_its_fork_was_sent_has_forked_nothing(database_url: str) -> None:
+    async with an_app(database_url) as app:
+        callers = [asyncio.create_task(app.batches.fork([task("child")])) for _ in range(20)]
+        await asyncio.sleep(0)  # the first is on its way, the others stand behind it
+        for each in callers[1:]:
+            each.cancel()
+        await asyncio.wait(callers)
+        last = await app.batches.fork([task("child")])
+        assert {each.id for each in await app.batches.list()} == {callers[0].result().id, last.id}

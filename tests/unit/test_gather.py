@@ -98,6 +98,22 @@ async def test_a_caller_who_went_away_takes_nothing_from_the_others(wire: Wire) 
     assert wire.sets == [[1, 2]]
 
 
+@pytest.mark.parametrize("revocable", [False, True])
+async def test_what_nobody_waits_for_any_more_is_not_sent_if_it_can_be_revoked(wire: Wire, revocable: bool) -> None:
+    gather = Gather(wire.send, most=2, revocable=revocable)
+    first = asyncio.ensure_future(gather(1))
+    await wire.sent.wait()
+    others = [asyncio.ensure_future(gather(n)) for n in range(2, 8)]
+    await asyncio.sleep(0)
+    for gone in others[:3]:  # a whole set, and one of the next
+        gone.cancel()
+    for _ in range(3 if revocable else 4):
+        await wire.let_go()
+
+    assert await asyncio.gather(first, *others[3:]) == [2, 10, 12, 14]
+    assert wire.sets == ([[1], [5], [6, 7]] if revocable else [[1], [2, 3], [4, 5], [6, 7]])
+
+
 async def test_a_lonely_caller_who_goes_away_leaves_the_way_to_those_behind(wire: Wire) -> None:
     gather = Gather(wire.send)
     gone = asyncio.ensure_future(gather(1))

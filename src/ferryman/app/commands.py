@@ -77,8 +77,10 @@ class Commands:
         self._patience = patience
         self._rings_within = rings_within
         self._plain, self._keyed, self._ends, self._words = (line() for _ in range(4))
-        self._sends = Gather[NewCommand, Sent](lambda commands: self._send_set(self._plain, commands))
-        self._keyed_sends = Gather[NewCommand, Sent](lambda commands: self._send_set(self._keyed, commands))
+        self._sends = Gather[NewCommand, Sent](lambda commands: self._send_set(self._plain, commands), revocable=True)
+        self._keyed_sends = Gather[NewCommand, Sent](
+            lambda commands: self._send_set(self._keyed, commands), revocable=True
+        )
         # Rings about "done" name tasks, not the commands that end with them.
         self._waits = Waits[Waiting[CommandRecord]](
             lambda tenant: Waiting(

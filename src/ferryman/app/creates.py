@@ -55,8 +55,8 @@ class Creates:
         self._lines = (line, keyed)
         self._ends_after = ends_after
         self._patience = patience
-        self._plain: Gather[Draft, Created] = Gather(partial(self._create_set, line))
-        self._keyed: Gather[Draft, Created] = Gather(partial(self._create_set, keyed))
+        self._plain: Gather[Draft, Created] = Gather(partial(self._create_set, line), revocable=True)
+        self._keyed: Gather[Draft, Created] = Gather(partial(self._create_set, keyed), revocable=True)
         self.flows = Flows(db, doorbell, flows, patience=patience, ends_after=ends_after)
         self._lent = Lent(owners, self.flows, schema=db.schema, ends_after=ends_after, rings=rings_within)
         self.looks = self.flows.looks

@@ -43,7 +43,7 @@ class Flows:
         self._bounded: frozenset[str] = frozenset()
         self._learning: set[asyncio.Task[None]] = set()
         self._hush: Callable[[], None] | None = None
-        self._creates: Gather[Draft, Created] = Gather(self._create_set, most=SET)
+        self._creates: Gather[Draft, Created] = Gather(self._create_set, most=SET, revocable=True)
 
     async def open(self) -> None:
         """Learn which queues may be full, and listen for changes."""

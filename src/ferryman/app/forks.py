@@ -40,7 +40,7 @@ class Forks:
         self._profiles = profiles
         self._lines = line(), line()
         self._plain, self._keyed = (
-            Gather[Wanted, Answer](partial(self._send, each), most=MOST) for each in self._lines
+            Gather[Wanted, Answer](partial(self._send, each), most=MOST, revocable=True) for each in self._lines
         )
 
     async def fork(self, wanted: Wanted) -> Answer:

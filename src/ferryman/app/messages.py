@@ -42,7 +42,9 @@ class Messages:
         self._doorbell = doorbell
         self._parties = parties
         self._lines = [line(), line()]
-        self._orders: Gather[tuple[Order, Beside], Answer] = Gather(lambda some: apart([some], self._enqueue, PATIENCE))
+        self._orders: Gather[tuple[Order, Beside], Answer] = Gather(
+            lambda some: apart([some], self._enqueue, PATIENCE), revocable=True
+        )
         self._reports: Gather[Report, Answer] = Gather(lambda some: apart([some], self._report, PATIENCE))
 
     async def order(self, order: Order, beside: Beside = NOTHING) -> Answer:

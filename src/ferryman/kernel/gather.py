@@ -32,10 +32,18 @@ class Gather(Generic[Thing, Answer]):
     """
 
     def __init__(
-        self, send: Callable[[list[Thing]], Awaitable[Sequence[Answer | Exception]]], *, most: int = 500
+        self,
+        send: Callable[[list[Thing]], Awaitable[Sequence[Answer | Exception]]],
+        *,
+        most: int = 500,
+        revocable: bool = False,
     ) -> None:
-        """Bound a set to `most` things."""
+        """Bound a set to `most` things.
+
+        What is `revocable` is not sent if its caller has gone away before. What tells of something that was done is not.
+        """
         self._send = send
+        self._revocable = revocable
         self._most = most
         # Each with how long it is put off when it is busy.
         self._waiting: list[tuple[Thing, asyncio.Future[Answer], float]] = []
@@ -79,7 +87,10 @@ class Gather(Generic[Thing, Answer]):
         try:
             while self._waiting:
                 batch, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
-                await self._flush(batch)
+                if self._revocable:
+                    batch = [each for each in batch if not each[1].done()]
+                if batch:
+                    await self._flush(batch)
                 # Who has just been answered often comes again at once: one trip for all of them, not two for half each.
                 await asyncio.sleep(0)
         finally:
