@@ -1,13 +1,15 @@
 import asyncio
 import gc
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 
 from ferryman import Ferryman
+from ferryman.kernel import errors, retry, waiting
 from ferryman.kernel.db import Row, Tx
 from ferryman.kernel.doorbell import Heard, NoDoorbell
 from ferryman.kernel.pool import Database
@@ -185,3 +187,34 @@ async def test_rings_about_others_do_not_keep_the_poll_from_its_look(db: Databas
     chatting.cancel()
     await waiting.close()
     await asyncio.gather(chatting, *waiters, return_exceptions=True)
+
+
+@pytest.mark.contract("T18", "K24")
+@pytest.mark.parametrize("back", [True, False])
+async def test_who_waits_outlasts_an_outage_and_looks_no_more_often_than_the_backoff_lets_it(
+    monkeypatch: pytest.MonkeyPatch, back: bool
+) -> None:
+    pause = timedelta(milliseconds=1) if back else timedelta(hours=1)
+    monkeypatch.setattr(waiting, "RECONNECT", retry.Backoff.fixed(pause))
+    looks = 0
+
+    async def read(ids: Collection[UUID]) -> dict[UUID, str | Exception]:
+        nonlocal looks
+        looks += 1
+        if looks <= 3:
+            raise errors.DatabaseUnavailable("away")
+        return dict.fromkeys(ids, "over")
+
+    place = waiting.Waiting(read, Bell(), topic="done", poll=600)
+    waiters = []
+    for _ in range(10):
+        waiters.append(asyncio.ensure_future(place.end(uuid4())))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    if back:
+        assert await asyncio.wait_for(asyncio.gather(*waiters), 60) == ["over"] * 10
+    else:
+        assert looks == 1
+        await place.close()
+        told = await asyncio.gather(*waiters, return_exceptions=True)
+        assert {type(each) for each in told} == {errors.NotOpen}

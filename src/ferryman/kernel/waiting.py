@@ -3,6 +3,9 @@
 All who wait for something of one kind and tenant share one look: a ring names what has ended, and one statement reads the ends
 of those that somebody here waits for. A ring without names, and a slow poll in any case, ask for all of them, so a lost ring
 only costs time; where thousands are waited for, that look is not repeated before four times its own duration has passed.
+
+Waiting outlasts a database that is away: what is waited for goes on when it is back, and how long that is waited for is said by
+the caller's timeout alone. Meanwhile nobody looks before the backoff has passed, whoever else comes to wait.
 """
 
 from __future__ import annotations
@@ -108,8 +111,9 @@ class Waiting(Generic[Over]):
                         return
                     log.warning("ends could not be read", extra={"code": error.code})
                     failures += 1
-                    self._everything = True
-                    self._rested = time.monotonic() + RECONNECT.delay(failures).total_seconds()
+                    self._everything, self._rested = True, 0.0
+                    await asyncio.sleep(RECONNECT.delay(failures).total_seconds())
+                    continue
                 except Exception as error:  # noqa: BLE001 - told to those who wait, who would wait for ever
                     self._fail(error)
                     return
