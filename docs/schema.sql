@@ -3983,6 +3983,8 @@ CREATE INDEX ingest_task_undecided ON ferryman.ingest_task USING btree (id) WHER
 
 CREATE INDEX pmo_batch_tasks_dispatched ON ferryman.pmo_batch_tasks USING btree (dispatched_at) WHERE (status = 'dispatched'::text);
 
+CREATE INDEX pmo_batch_tasks_due ON ferryman.pmo_batch_tasks USING btree (tenant, next_retry_at, batch_id) WHERE ((status = 'pending'::text) AND retryable);
+
 CREATE INDEX pmo_batch_tasks_pending ON ferryman.pmo_batch_tasks USING btree (tenant, batch_id, task_index) WHERE ((status = 'pending'::text) AND retryable);
 
 CREATE INDEX pmo_batches_deadline ON ferryman.pmo_batches USING btree (deadline_at) WHERE (finished_at IS NULL);

@@ -13,7 +13,8 @@ from ferryman.agents.states import TurnStatus
 from ferryman.batches import rules
 from ferryman.batches.ends import absorb, hold
 from ferryman.batches.model import Caller, Terms
-from ferryman.kernel.pool import Database
+from ferryman.kernel.db import load
+from ferryman.kernel.pool import Database, Line
 from tests.agents.house import TENANT
 from tests.batches.yard import BROKEN_INBOX, REFUSE, Yard, task
 
@@ -119,6 +120,37 @@ async def test_batches_that_were_put_off_take_no_place_from_those_that_are_due(d
     assert [(await yard.dispatch()).taken for _ in range(3)] == [2, 1, 0]
     statuses = [(await yard.statuses(each))[0] for each in (*put_off, first, second, middle, last)]
     assert statuses == ["pending"] * 2 + ["dispatched"] * 2 + ["pending", "dispatched"]
+
+
+def _read(plan: dict[str, Any]) -> int:
+    """Count the tasks that a plan has read, whether they were what it looked for or not."""
+    here = plan["Actual Loops"] * (plan["Actual Rows"] + plan.get("Rows Removed by Filter", 0))
+    own = int(here) if plan.get("Relation Name") == "pmo_batch_tasks" else 0
+    return own + sum(_read(each) for each in plan.get("Plans", ()))
+
+
+@pytest.mark.contract("B5", "P1")
+async def test_a_dispatch_does_not_read_what_was_put_off(yard: Yard, database_url: str) -> None:
+    put_off, due = await yard.fork(task()), await yard.fork(task())
+    await yard.write(
+        "insert into ferryman.pmo_batch_tasks (id, tenant, batch_id, created_at, updated_at, ends_at, next_retry_at,"
+        " task_index, agent_turn_id, context_box_id, agent_id, profile, payload_hash)"
+        " select gen_random_uuid(), tenant, batch_id, created_at, updated_at, ends_at, next_retry_at, n, gen_random_uuid(),"
+        " context_box_id, agent_id, profile, payload_hash"
+        " from ferryman.pmo_batch_tasks, generate_series(1, 1000) as n where batch_id = $1", put_off,
+    )  # fmt: skip
+    await yard.write(
+        "update ferryman.pmo_batch_tasks set next_retry_at = ferryman.clock() + interval '30 s' where batch_id = $1",
+        put_off,
+    )
+    claim, line = load("ferryman.batches", "pmo_batch_tasks/claim"), Line(database_url)
+    async with line.transaction() as tx:
+        [row] = await tx.fetch(
+            f"explain (analyze, timing off, format json) {claim.sql()}", *claim.bind({"room": 128, "scan": 200})
+        )
+    await line.close()
+    assert await yard.statuses(due) == ["dispatched"]
+    assert _read(json.loads(row["QUERY PLAN"])[0]["Plan"]) < 20
 
 
 @pytest.mark.contract("B5", "K18")

@@ -20,29 +20,36 @@ tenants as (
     from tenants
     where tenants.tenant is not null
 ),
-batches as (
-    select first.tenant, first.batch_id, 1 as nth
+-- Along the times at which they are due: what was put off to later is behind the end of the walk.
+walked as (
+    select first.tenant, first.next_retry_at, first.batch_id, 1 as nth
     from tenants
     cross join lateral (
-        select task.tenant, task.batch_id
+        select task.tenant, task.next_retry_at, task.batch_id
         from ferryman.pmo_batch_tasks as task
         where task.status = 'pending' and task.retryable and task.tenant = tenants.tenant
           and task.next_retry_at <= (select now from clock)
-        order by task.tenant, task.batch_id
+        order by task.tenant, task.next_retry_at, task.batch_id
         limit 1
     ) as first
     union all
-    select further.tenant, further.batch_id, batches.nth + 1
-    from batches
+    select further.tenant, further.next_retry_at, further.batch_id, walked.nth + 1
+    from walked
     cross join lateral (
-        select task.tenant, task.batch_id
+        select task.tenant, task.next_retry_at, task.batch_id
         from ferryman.pmo_batch_tasks as task
-        where task.status = 'pending' and task.retryable and task.tenant = batches.tenant and task.batch_id > batches.batch_id
+        where task.status = 'pending' and task.retryable and task.tenant = walked.tenant
+          and (task.next_retry_at, task.batch_id) > (walked.next_retry_at, walked.batch_id)
           and task.next_retry_at <= (select now from clock)
-        order by task.tenant, task.batch_id
+        order by task.tenant, task.next_retry_at, task.batch_id
         limit 1
     ) as further
-    where batches.nth < :scan
+    where walked.nth < :scan
+),
+batches as (
+    select walked.tenant, walked.batch_id, min(walked.nth) as nth
+    from walked
+    group by walked.tenant, walked.batch_id
 ),
 due as materialized (
     select batches.tenant, batches.batch_id, batches.nth, task.id, task.place
