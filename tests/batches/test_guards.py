@@ -12,7 +12,7 @@ from ferryman.agents.ends import Aftermath
 from ferryman.agents.work import settle
 from ferryman.batches import rules
 from ferryman.batches.intake import Wanted, fork
-from ferryman.batches.model import Caller, Closing, TaskEnd
+from ferryman.batches.model import Caller, Closing, Forked, Refused, TaskEnd
 from ferryman.batches.states import BATCH, BATCH_TASK, TERMINAL, BatchStatus, TaskStatus
 from ferryman.batches.store import batches, tasks
 from ferryman.batches.work.dispatch import dispatch
@@ -237,3 +237,37 @@ async def test_a_batch_of_any_size_costs_the_same_trips(yard: Yard, database_url
     assert trips[0][0] <= 5
     assert trips[0][1] <= 7
     assert trips[0][2] <= 11
+
+
+@pytest.mark.contract("P9", "B12", "A21")
+async def test_budgets_and_agents_that_are_there_cost_a_set_of_forks_one_trip_each(
+    yard: Yard, database_url: str
+) -> None:
+    callers = [await yard.parent(name, f"call-{name}") for name in ("ann", "bob", "carl")]
+    for name in ("dora", "emil", "fred"):
+        await yard.agent(name)
+    line, trips = Line(database_url), []
+    for some in (callers[:1], callers[1:]):
+        wire = Counted(line)
+        wanted = [
+            yard.wanted(task(name, strategy="reuse"), caller=who)._replace(
+                allows={"tokens": n, "tool_calls": None, "cost": 0.1 * n}
+            )
+            for n, (who, name) in enumerate(zip(some, ("dora", "emil"), strict=False), 1)
+        ]
+        wanted += [each._replace(id=uuid4(), caller=Caller(tenant=TENANT, budget=each.id)) for each in wanted]
+        async with wire.transaction() as tx:
+            answers = await fork(tx, wanted, yard.owner.terms, profiles=PROFILES)
+        assert {type(each) for each in answers} == {Forked}
+        trips.append(wire.trips)
+        limits = await yard.rows(
+            "select tokens_limit, cost_limit::text from ferryman.budgets where id = any($1) order by tokens_limit, cost_limit",
+            [each.id for each in wanted],
+        )
+        assert [tuple(row.values()) for row in limits] == sorted([(n, f"0.{n}") for n in range(1, len(some) + 1)] * 2)
+    # Each hears of those who wait for it, and of nobody else's.
+    circle = yard.wanted(task("ann", strategy="reuse"), caller=callers[0])
+    free = yard.wanted(task("ann", strategy="reuse"), caller=callers[1])
+    assert [type(each) for each in await yard.answer_forks(circle, free)] == [Refused, Forked]
+    await line.close()
+    assert trips[0] == trips[1]

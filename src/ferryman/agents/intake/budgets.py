@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from uuid import UUID
 
+from ferryman.agents.model import NewBudget
 from ferryman.agents.store import budgets
 from ferryman.kernel.db import Row, Tx
 
@@ -13,6 +15,11 @@ async def create(
 ) -> bool:
     """Make a budget; None is no limit. False if it was there."""
     return await budgets.create(tx, tenant=tenant, id=id, tokens=tokens, tool_calls=tool_calls, cost=cost)
+
+
+async def create_set(tx: Tx, made: Sequence[NewBudget]) -> None:
+    """Make budgets; those that were there stay as they are."""
+    await budgets.create_set(tx, made)
 
 
 async def read(tx: Tx, id: UUID, *, tenant: str) -> Row | None:

@@ -174,6 +174,16 @@ class Step:
     metadata: Mapping[str, Any] | None = None
 
 
+class NewBudget(NamedTuple):
+    """A budget to be made; None is no limit."""
+
+    tenant: str
+    id: UUID
+    tokens: int | None
+    tool_calls: int | None
+    cost: float | None
+
+
 class Amount(NamedTuple):
     """So much of a budget: tokens, tool calls, money."""
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from uuid import UUID
 
-from ferryman.agents.model import Amount
+from ferryman.agents.model import Amount, NewBudget
 from ferryman.kernel.db import Row, Tx, load, many, one
 
 _CREATE = load("ferryman.agents", "budgets/create")
@@ -17,8 +18,14 @@ async def create(
     tx: Tx, *, tenant: str, id: UUID, tokens: int | None, tool_calls: int | None, cost: float | None
 ) -> bool:
     """Make a budget; None is no limit. False if it was there."""
-    rows = await many(tx, _CREATE, tenant=tenant, id=id, tokens=tokens, tool_calls=tool_calls, cost=cost)
-    return bool(rows)
+    return bool(await create_set(tx, [NewBudget(tenant, id, tokens, tool_calls, cost)]))
+
+
+async def create_set(tx: Tx, budgets: Sequence[NewBudget]) -> set[UUID]:
+    """Make budgets; answer with those that were not there."""
+    names = ("tenants", "ids", "tokens", "tool_calls", "costs")
+    columns = dict(zip(names, map(list, zip(*budgets, strict=True)), strict=True))
+    return {row["id"] for row in await many(tx, _CREATE, **columns)}
 
 
 async def lock(tx: Tx, *, tenant: str, id: UUID) -> Row | None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from ferryman.agents import intake as agents
-from ferryman.agents.model import Box, Card
+from ferryman.agents.model import Box, Card, NewBudget
 from ferryman.batches import rules
 from ferryman.batches.ends import join
 from ferryman.batches.intake.targets import Policy, Previewed, Profile, Wanted, preview
@@ -93,9 +93,13 @@ async def _make(tx: Tx, sound: dict[int, _Sound]) -> dict[int, Forked | Refused]
         if new:
             await agents.create(tx, new)
         await _pack(tx, list(made.values()))
-        for each in made.values():
-            if each.batch.allows is not None:
-                await agents.budgets.create(tx, each.batch.id, tenant=each.batch.caller.tenant, **each.batch.allows)
+        budgets = [
+            NewBudget(each.batch.caller.tenant, each.batch.id, **each.batch.allows)
+            for each in made.values()
+            if each.batch.allows is not None
+        ]
+        if budgets:
+            await agents.budgets.create_set(tx, budgets)
         await agents.join(
             tx, [join(id, "request", who.source, tenant=who.tenant) for id, who in _callers(made.values())]
         )

@@ -1,13 +1,14 @@
 """Who does each task, and what it begins with (B2, B3): looked at for a whole set of forks before anything is made.
 
-What the database is asked does not grow with the number of forks: agents by tenant, boxes by who wants to see them. The
-decisions are then made for each fork by itself, so that a fork that is refused is refused alone.
+What the database is asked does not grow with the number of forks: agents once for each tenant, who waits for whom once for
+all, boxes once for all who ask from outside of an agent and once for each turn that names some. The decisions are then made
+for each fork by itself, so that a fork that is refused is refused alone.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol
 from uuid import UUID
 
@@ -67,11 +68,11 @@ async def preview(
     tx: Tx, wanted: Sequence[Wanted], *, profiles: Mapping[str, Profile]
 ) -> list[Previewed | errors.BatchRefused]:
     """Say of each fork who does its tasks and what they inherit, or why it cannot be."""
-    there = await _agents(tx, wanted)
+    there, above = await _agents(tx, wanted), await _above(tx, wanted)
     found: list[list[Target] | errors.BatchRefused] = []
     for each in wanted:
         try:
-            found.append(await _targets(tx, each, there[each.caller.tenant], profiles))
+            found.append(_targets(each, there[each.caller.tenant], above, profiles))
         except errors.BatchRefused as refused:
             found.append(refused)
     seen = await _boxes(tx, wanted, found)
@@ -94,13 +95,25 @@ async def _agents(tx: Tx, wanted: Sequence[Wanted]) -> dict[str, dict[str, Agent
     }
 
 
-async def _targets(
-    tx: Tx, wanted: Wanted, there: Mapping[str, AgentRecord], profiles: Mapping[str, Profile]
+async def _above(tx: Tx, wanted: Sequence[Wanted]) -> dict[UUID, set[str]]:
+    """Name the agents that wait for the turns which ask for an agent that is there."""
+    turns = {
+        each.caller.turn: each.caller.tenant
+        for each in wanted
+        if each.caller.turn is not None and any(task.strategy == "reuse" for task in each.asked.tasks)
+    }
+    return await batches.ancestors(tx, turns) if turns else {}
+
+
+def _targets(
+    wanted: Wanted,
+    there: Mapping[str, AgentRecord],
+    waiting: Mapping[UUID, Collection[str]],
+    profiles: Mapping[str, Profile],
 ) -> list[Target]:
     """Say who does each task; refuse what is not there, not allowed, or asked for twice."""
     tasks, caller, policy = wanted.asked.tasks, wanted.caller, wanted.policy
-    reused = any(each.strategy == "reuse" for each in tasks)
-    above = await batches.ancestors(tx, caller.turn, tenant=caller.tenant) if reused and caller.turn else set()
+    above = waiting.get(caller.turn, ()) if caller.turn is not None else ()
     seen: set[str] = set()
     targets = []
     for index, task in enumerate(tasks):

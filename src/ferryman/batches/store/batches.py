@@ -144,9 +144,12 @@ async def under(tx: Tx, turns: Mapping[UUID, str], *, tenant: str) -> list[Batch
     return [BatchRecord(*row) for row in rows]  # type: ignore[misc]
 
 
-async def ancestors(tx: Tx, turn: UUID, *, tenant: str) -> set[str]:
-    """Name the agents whose turns led to this one, and its own."""
-    return {row["agent_id"] for row in await many(tx, _ANCESTORS, turn=turn, tenant=tenant)}
+async def ancestors(tx: Tx, turns: Mapping[UUID, str]) -> dict[UUID, set[str]]:
+    """Name the agents whose turns led to each of these (by their tenants), and its own."""
+    found: dict[UUID, set[str]] = {turn: set() for turn in turns}
+    for row in await many(tx, _ANCESTORS, turns=list(turns), tenants=list(turns.values())):
+        found[row["turn"]].add(row["agent_id"])
+    return found
 
 
 async def visible(tx: Tx, boxes: Collection[UUID], caller: Caller) -> dict[UUID, list[UUID]]:
