@@ -9,6 +9,8 @@ import pytest
 
 from ferryman import Ferryman, Turn
 from ferryman.agents.work.profiles import Budget
+from ferryman.app import batches as doors
+from ferryman.batches import intake
 from ferryman.kernel import errors
 from tests.agents.crew import SECONDS, at_work, end, fresh, send, until
 
@@ -291,3 +293,26 @@ async def test_who_gave_up_before_its_fork_was_sent_has_forked_nothing(database_
         await asyncio.wait(callers)
         last = await app.batches.fork([task("child")])
         assert {each.id for each in await app.batches.list()} == {callers[0].result().id, last.id}
+
+
+@pytest.mark.contract("B10", "B12")
+async def test_the_tasks_of_ended_batches_are_read_for_those_who_join_and_in_bounded_sets(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, sets = intake.read.tasks_of, list[int]()
+
+    async def heed(tx: Any, batches: Any) -> Any:
+        sets.append(len(batches))
+        return await read(tx, batches)
+
+    monkeypatch.setattr(intake.read, "tasks_of", heed)
+    monkeypatch.setattr(doors, "TASKS_AT_ONCE", 4)
+    async with an_app(database_url) as app:
+        forked = [await app.batches.fork([task("child")] * 2) for _ in range(5)]
+        for each in forked:
+            await each.cancel()
+        ended = await asyncio.gather(*(app.batches.wait(each.id, timeout=SECONDS) for each in forked))
+        assert ([each.status for each in ended], sets) == (["failed"] * 5, [])
+        joined = await asyncio.gather(*(each.result(timeout=SECONDS) for each in forked))
+        assert [len(each["results"]) for each in joined] == [2] * 5
+    assert max(sets) <= 2

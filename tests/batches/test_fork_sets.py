@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 from uuid import uuid4
 
@@ -160,3 +161,28 @@ def test_a_set_is_divided_where_it_would_be_too_much_for_one_statement() -> None
     assert [each for some in divided for each in some] == wanted
     assert [len(some) for some in divided] == [3, 4, 1, 1]
     assert parts([]) == []
+
+
+@pytest.mark.contract("B12", "B3")
+async def test_contexts_that_inherit_much_are_written_in_several_statements(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ann = await yard.parent()
+    monkeypatch.setattr(import_module("ferryman.batches.intake.fork"), "CARDS_MAX", 6)
+    written, pack = [], intake.cards.pack
+
+    async def heed(tx: Any, facts: Any, boxes: Any) -> None:
+        written.append(sum(len(box.cards) for box in boxes))
+        await pack(tx, facts, boxes)
+
+    monkeypatch.setattr(intake.cards, "pack", heed)
+    heir = task(context_box_id=str(ann.context_box))
+    batch = await yard.fork(heir, heir, heir, heir, heir, caller=ann)
+
+    assert len(written) == 3
+    assert max(written) <= 6 + 2
+    async with yard.db.session() as tx:
+        for each in await yard.tasks_of(batch):
+            cards = await intake.read.cards(tx, each.context_box_id, tenant=TENANT)
+            assert [card.type for card in cards] == ["task.instruction", "task.instruction", "meta.parent_pointer"]
+    assert await yard.broken() == []

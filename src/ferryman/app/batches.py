@@ -29,6 +29,8 @@ from ferryman.kernel.waiting import Waiting, Waits
 
 LOOK_SECONDS = 1.0
 CANCELED = "canceled"
+# How many tasks of ended batches are read by one statement.
+TASKS_AT_ONCE = 1000
 
 
 class Joined(NamedTuple):
@@ -89,7 +91,10 @@ class Batches:
         self.ends = ends
         self._tenant = tenant
         self._forks = Forks(doorbell, ends.terms, profiles, line=line)
-        self._waits = Waits[Waiting[Joined]](
+        self._waits = Waits[Waiting[BatchRecord]](
+            lambda tenant: Waiting(partial(self._ended, tenant=tenant), doorbell, topic=JOINED, poll=LOOK_SECONDS)
+        )
+        self._joins = Waits[Waiting[Joined]](
             lambda tenant: Waiting(partial(self._joined, tenant=tenant), doorbell, topic=JOINED, poll=LOOK_SECONDS)
         )
 
@@ -103,6 +108,7 @@ class Batches:
         """Send what is under way; let nobody wait any more."""
         await self._forks.close()
         await self._waits.close()
+        await self._joins.close()
 
     async def fork(
         self,
@@ -199,26 +205,33 @@ class Batches:
 
     async def wait(self, batch: UUID, *, timeout: timedelta | float | None = None) -> BatchRecord:
         """Wait until a batch has ended; raises TimeoutError after `timeout`."""
-        return (await self._end(batch, timeout)).batch
+        async with asyncio.timeout(_seconds(timeout)):
+            return await self._waits.of(self._tenant).end(batch)
 
     async def join(self, batch: UUID, *, timeout: timedelta | float | None = None) -> Mapping[str, Any]:
         """Wait until a batch has ended, and return what it came to; raises TimeoutError after `timeout`."""
-        record, tasks = await self._end(batch, timeout)
+        async with asyncio.timeout(_seconds(timeout)):
+            record, tasks = await self._joins.of(self._tenant).end(batch)
         return rules.result(record.status, tasks, limit=self.ends.terms.card_limit)
 
-    async def _end(self, batch: UUID, timeout: timedelta | float | None) -> Joined:
-        async with asyncio.timeout(timeout.total_seconds() if isinstance(timeout, timedelta) else timeout):
-            return await self._waits.of(self._tenant).end(batch)
-
-    async def _joined(self, batches: Collection[UUID], *, tenant: str) -> dict[UUID, Joined | Exception]:
-        """Read what ended batches came to; all who wait share this look."""
+    async def _ended(self, batches: Collection[UUID], *, tenant: str) -> dict[UUID, BatchRecord | Exception]:
+        """Read which batches have ended; all who wait share this look."""
         with spoken():
             async with self._db.session() as tx:
                 found = {each.id: each for each in await intake.read.batches(tx, batches, tenant=tenant)}
-                over = [each for each in found.values() if each.terminal]
-                tasks = await intake.read.tasks_of(tx, [each.id for each in over]) if over else {}
-        met: dict[UUID, Joined | Exception] = {each.id: Joined(each, tasks[each.id]) for each in over}
-        return met | {batch: _not_found(batch) for batch in batches if batch not in found}
+        over: dict[UUID, BatchRecord | Exception] = {id: each for id, each in found.items() if each.terminal}
+        return over | {batch: _not_found(batch) for batch in batches if batch not in found}
+
+    async def _joined(self, batches: Collection[UUID], *, tenant: str) -> dict[UUID, Joined | Exception]:
+        """Read what ended batches came to, in sets of a size that one statement can carry."""
+        ended = await self._ended(batches, tenant=tenant)
+        joined: dict[UUID, Joined | Exception] = {}
+        for some in _divided([each for each in ended.values() if isinstance(each, BatchRecord)]):
+            with spoken():
+                async with self._db.session() as tx:
+                    tasks = await intake.read.tasks_of(tx, [each.id for each in some])
+            joined |= {each.id: Joined(each, tasks[each.id]) for each in some}
+        return joined | {id: each for id, each in ended.items() if isinstance(each, Exception)}
 
     async def cancel(self, batch: UUID) -> bool:
         """End a batch as failed, stop its children and all that they forked; false if it had ended."""
@@ -229,6 +242,23 @@ class Batches:
                 closed = await cancel(tx, [batch], self.ends.parties, self.ends.terms, reason=CANCELED, after=after)
         after.ring(self._doorbell)
         return bool(closed)
+
+
+def _seconds(timeout: timedelta | float | None) -> float | None:
+    return timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+
+
+def _divided(ended: Sequence[BatchRecord]) -> list[list[BatchRecord]]:
+    """Divide batches into sets by the number of their tasks."""
+    sets: list[list[BatchRecord]] = []
+    room = 0
+    for each in ended:
+        if not sets or each.task_count > room:
+            sets.append([])
+            room = TASKS_AT_ONCE
+        sets[-1].append(each)
+        room -= each.task_count
+    return sets
 
 
 def _not_found(batch: UUID) -> errors.BatchNotFound:

@@ -27,6 +27,8 @@ __all__ = ["Policy", "Profile", "Wanted", "fork", "parts"]
 # How many tasks go in one set, and how long an instruction is that weighs as much as one more.
 TASKS_MAX = 1000
 TEXT_OF_ONE = 2000
+# How many cards the contexts have that are written by one statement: what is inherited is known only once a set was looked at.
+CARDS_MAX = 100_000
 
 
 class _Sound(NamedTuple):
@@ -173,14 +175,19 @@ async def _pack(tx: Tx, made: Sequence[_Sound]) -> None:
     """Write the context of each task: what it inherits, its instruction, and who asks; and the box it will write into."""
     facts: list[Card] = []
     boxes: list[Box] = []
+    listed = 0
     for each in made:
         tenant = each.batch.caller.tenant
         for given, inherited, task in zip(each.wanted.asked.tasks, each.found.inherited, each.batch.tasks, strict=True):
+            if listed >= CARDS_MAX:
+                await agents.cards.pack(tx, facts, boxes)
+                facts, boxes, listed = [], [], 0
             own = _own(each.batch, given, task)
             # The instruction comes last of its kind: a turn reads the newest.
-            boxes.append(Box(tenant, task.context_box, rules.packed(inherited, *(card.id for card in own))))
-            boxes.append(Box(tenant, task.output_box, ()))
+            cards = rules.packed(inherited, *(card.id for card in own))
+            boxes += [Box(tenant, task.context_box, cards), Box(tenant, task.output_box, ())]
             facts += own
+            listed += len(cards)
     await agents.cards.pack(tx, facts, boxes)
 
 
