@@ -3,6 +3,7 @@
 import pytest
 
 from ferryman import Ferryman
+from ferryman.http.callers import TENANT_COOKIE
 from ferryman.http.serving import serving
 from ferryman.tasks.states import TaskState
 from ferryman.testing import Cluster
@@ -133,6 +134,36 @@ async def test_with_tokens_one_signs_in_first_and_out_at_the_end(house: House, c
         await page.wait_for_url("**/login*")
         await context.close()
         assert look.wrong == []
+
+
+@pytest.mark.contract("S5", "K12")
+async def test_a_page_stays_with_its_tenant_when_another_tab_chooses_another(house: House) -> None:
+    context = await house.browser.new_context()
+    page = await context.new_page()
+    asked: list[tuple[str, dict[str, str]]] = []
+    page.on("request", lambda request: asked.append((request.url, request.headers)))
+    first = await waiting(house)
+    await page.goto(f"{house.url}/tasks?queue=nobody&state=ready")
+    await page.wait_for_selector("#pulse[data-state=on]", state="attached", timeout=SOON)
+    await context.add_cookies([{"name": TENANT_COOKIE, "value": "rival", "url": house.url}])  # as another tab does
+
+    await house.app.of("rival").tasks.create("send_invoice", {"customer": "Rival"}, queue="nobody")
+    second = await waiting(house)
+    await page.locator(f"tr[data-row='{second}']").wait_for(timeout=SOON)
+    shown = await page.locator("tr[data-row]").evaluate_all("rows => rows.map((row) => row.dataset.row)")
+    assert {first, second} <= set(shown)
+    mine = [(await house.app.tasks.record(id)).tenant for id in shown]
+    assert set(mine) == {"default"}, "it still shows its own tenant, fresh"
+    parts = [headers.get("ferryman-tenant") for _, headers in asked if "ferryman-part" in headers]
+    assert set(parts) == {"default"}
+    assert [url for url, _ in asked if "/live" in url] == [f"{house.url}/live?tenant=default"]
+
+    await page.locator(f"tr[data-row='{first}'] input").check()
+    await page.locator("[data-bulk]").get_by_role("button", name="Cancel").click()
+    await page.locator("#ask").get_by_role("button", name="Yes").click()
+    await page.get_by_text("TENANT_CHANGED").wait_for(timeout=SOON)
+    assert (await house.app.tasks.record(first)).state is TaskState.READY
+    await context.close()
 
 
 @pytest.mark.contract("S5", "S6")
