@@ -77,6 +77,35 @@ async def test_marked_tasks_are_cancelled_together(house: House, look: Look) -> 
 
 
 @pytest.mark.contract("S5")
+async def test_a_refresh_keeps_the_focus_and_waits_for_who_marks_a_text(house: House, look: Look) -> None:
+    first = await waiting(house)
+    page = await look.go("/tasks?queue=nobody&state=ready")
+    row = page.locator(f"tr[data-row='{first}']")
+    await row.locator("a").nth(1).focus()
+    await page.wait_for_selector("#pulse[data-state=on]", state="attached", timeout=SOON)
+    second = await waiting(house)
+    await page.locator(f"tr[data-row='{second}']").wait_for(timeout=SOON)
+    at = "[document.activeElement.closest('tr')?.dataset.row, document.activeElement.getAttribute('href')]"
+    assert await page.evaluate(at) == [first, "/queues/nobody"]
+
+    await row.locator("td.first").evaluate("cell => getSelection().selectAllChildren(cell)")
+    third = await waiting(house)
+    for _ in range(2):  # the second is asked for because the first could not be shown
+        async with page.expect_response(lambda answer: "ferryman-part" in answer.request.headers, timeout=SOON):
+            pass
+    assert await page.evaluate("String(getSelection()).trim()"), "what was marked is still there"
+    assert await page.locator(f"tr[data-row='{third}']").count() == 0
+    await page.evaluate("getSelection().removeAllRanges()")
+    await page.locator(f"tr[data-row='{third}']").wait_for(timeout=SOON)
+
+    page = await look.go(f"/tasks/{first}")
+    await page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    await page.locator(".crumb").get_by_role("button", name="Copy").click()
+    await page.locator(".crumb").get_by_role("button", name="Copied").wait_for(timeout=SOON)
+    assert await page.evaluate("navigator.clipboard.readText()") == first
+
+
+@pytest.mark.contract("S5")
 async def test_schedules_and_queues_are_paused_and_go_on(house: House, look: Look) -> None:
     made = await house.app.schedules.create("send_invoice", every="1h", customer="Bohr")
     page = await look.go(f"/schedules/{made.id}")
