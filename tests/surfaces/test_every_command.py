@@ -5,13 +5,20 @@ import re
 import subprocess
 import uuid
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
-from ferryman.cli import boundary, exits, program
+from ferryman.agents import rules
+from ferryman.agents.states import HeadState
+from ferryman.batches.states import BatchStatus
+from ferryman.cli import boundary, choices, exits, program
 from ferryman.http import problems
+from ferryman.ingest.rules import windows
 from ferryman.kernel import errors
+from ferryman.relays.states import DeliveryState, WebhookState
+from ferryman.tasks import states as tasks
+from ferryman.tasks.rules import standing
 from tests.surfaces import ferry
 from tools import commands
 
@@ -138,6 +145,20 @@ def test_bash_completes_commands_and_their_options(tmp_path: Path) -> None:
     assert "task" in complete("ta")
     assert {"create", "cancel"} <= set(complete("task", "c"))
     assert "--priority" in complete("task", "create", "--pri")
+    assert {"pending", "succeeded"} <= set(complete("task", "list", "--state", ""))
+
+
+@pytest.mark.contract("S3")
+def test_options_take_one_of_what_there_is() -> None:
+    there = {
+        choices.TaskState: tasks.TASK.states, choices.LiveState: set(tasks.TASK.states) - tasks.TASK.terminal,
+        choices.LostState: {tasks.FAILED, tasks.CANCELLED}, choices.ScheduleState: tasks.ScheduleState,
+        choices.CatchUp: standing.CATCH_UP, choices.Overlap: standing.OVERLAP, choices.AgentStatus: HeadState,
+        choices.WhenBusy: rules.BUSY_POLICIES, choices.BatchStatus: BatchStatus, choices.WebhookState: WebhookState,
+        choices.DeliveryState: DeliveryState, choices.Operation: windows.OPERATIONS,
+    }  # fmt: skip
+    for offered, known in there.items():
+        assert set(get_args(offered)) == {str(getattr(each, "value", each)) for each in known}, offered
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

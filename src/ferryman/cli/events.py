@@ -48,6 +48,8 @@ async def events(
     """
     if after is not None and last is not None:
         raise errors.UsageInvalid("--after and --last both say where to begin; give one.")
+    if last is not None and last < 0:
+        raise errors.UsageInvalid(f"--last: expected a number from 0 on, got {last}.")
     screen = options.screen
     async with options.app() as app:
         subject = None if task is None else (await app.tasks.record(task)).id
@@ -74,7 +76,7 @@ async def _begin(
         last = 0 if follow else LAST
     async with app.database.session() as tx:
         end = await log.latest(tx)
-    return end if last <= 0 else log.Place(max(0, end.last_id - last))
+    return end if last == 0 else log.Place(max(0, end.last_id - last))
 
 
 async def _resume(app: Ferryman, screen: Screen, after: int) -> log.Place:

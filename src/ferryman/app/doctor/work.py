@@ -143,7 +143,7 @@ async def bounds(tx: Tx) -> list[Reading]:
     rows = _dicts(await db.many(tx, BOUNDS))
     if not rows:
         return [Reading("bounds", GOOD, "Nothing is live.")]
-    return [Reading("bounds", GOOD, " ".join(_bounded(row) for row in rows), details=rows)]
+    return [Reading("bounds", GOOD, "\n".join(_bounded(row) for row in rows), details=rows)]
 
 
 NOUNS = {
