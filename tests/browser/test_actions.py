@@ -99,6 +99,14 @@ async def test_a_refresh_keeps_the_focus_and_waits_for_who_marks_a_text(house: H
     await page.locator(f"tr[data-row='{third}']").wait_for(timeout=SOON)
 
     page = await look.go(f"/tasks/{first}")
+    await page.get_by_text("Send it an event").click()
+    await page.locator("#send-panel input[name=name]").fill("approved")
+    await page.keyboard.press("Escape")
+    await page.locator("#send-panel").evaluate("part => part.classList.add('before')")
+    await page.keyboard.press("r")
+    await page.locator("#send-panel:not(.before)").wait_for(timeout=SOON)  # it was swapped
+    assert await page.locator("#send-panel input[name=name]").is_visible(), "what was open stays open"
+    assert await page.locator("#send-panel input[name=name]").input_value() == "approved", "what was typed stays"
     await page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     await page.locator(".crumb").get_by_role("button", name="Copy").click()
     await page.locator(".crumb").get_by_role("button", name="Copied").wait_for(timeout=SOON)
