@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import subprocess
 import uuid
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any, get_args
 
 import pytest
 
+import ferryman
 from ferryman.agents import rules
 from ferryman.agents.states import HeadState
 from ferryman.batches.states import BatchStatus
@@ -146,6 +148,18 @@ def test_bash_completes_commands_and_their_options(tmp_path: Path) -> None:
     assert {"create", "cancel"} <= set(complete("task", "c"))
     assert "--priority" in complete("task", "create", "--pri")
     assert {"pending", "succeeded"} <= set(complete("task", "list", "--state", ""))
+
+
+@pytest.mark.contract("S3", "S5")
+def test_commands_that_pages_tell_can_be_typed() -> None:
+    told: list[str] = []
+    for page in (Path(ferryman.__file__).parent / "dashboard" / "templates").glob("*.html"):
+        for words in re.findall(r"ferryman [a-z]+ [^`<]*?(?=\\n|`|</|\"\))", page.read_text(encoding="utf-8")):
+            told.append(words.replace('\\"', '"'))
+    assert len(told) >= 12
+    for words in told:
+        given = shlex.split(words)[1:]
+        program.make(given).parse_args(given, print_error=False, exit_on_error=False)  # refuses what it does not know
 
 
 @pytest.mark.contract("S3")

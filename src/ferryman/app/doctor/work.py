@@ -57,7 +57,13 @@ async def workers(tx: Tx) -> list[Reading]:
         readings.append(Reading("workers", GOOD, says, details=details))
     elif await db.many(tx, BOUNDS):
         readings.append(
-            Reading("workers", BAD, "No worker is alive, and work waits.", "Start `ferryman worker`.", details)
+            Reading(
+                "workers",
+                BAD,
+                "No worker is alive, and work waits.",
+                "Start `ferryman worker --app MODULE:APP`.",
+                details,
+            )
         )
     else:
         readings.append(Reading("workers", NOTE, "No worker is alive; nothing waits.", details=details))
