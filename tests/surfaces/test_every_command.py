@@ -5,6 +5,7 @@ import re
 import shlex
 import subprocess
 import uuid
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, get_args
 
@@ -164,7 +165,7 @@ def test_commands_that_pages_tell_can_be_typed() -> None:
 
 @pytest.mark.contract("S3")
 def test_options_take_one_of_what_there_is() -> None:
-    there = {
+    there: dict[Any, Iterable[Any]] = {
         choices.TaskState: tasks.TASK.states, choices.LiveState: set(tasks.TASK.states) - tasks.TASK.terminal,
         choices.LostState: {tasks.FAILED, tasks.CANCELLED}, choices.ScheduleState: tasks.ScheduleState,
         choices.CatchUp: standing.CATCH_UP, choices.Overlap: standing.OVERLAP, choices.AgentStatus: HeadState,

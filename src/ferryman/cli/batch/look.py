@@ -56,7 +56,7 @@ async def list_page(
     """List batches, newest first."""
     async with options.app() as app:
         edge = None if before is None else batch_id(before)
-        page = await app.batches.list(status=status, before=edge, limit=limit)  # type: ignore[arg-type]
+        page = await app.batches.list(status=status, before=edge, limit=limit)
     screen = options.screen
     if screen.json:
         screen.document({"batches": [batch_json(each) for each in page]})
