@@ -174,8 +174,8 @@ async def test_the_end_of_a_task_is_owed_to_whoever_it_is_done_for(app: Ferryman
     }
     made = await app.tasks.create_many("greet", [{"name": "x"}] * len(owed))
     async with app.database.session() as tx:
-        await tx.fetch(WAITS, "default", turn)
         await tx.fetch(WAITS, "other", theirs)
+        await tx.fetch(WAITS, "default", turn)
         for each, [kind, ref] in zip(made, owed, strict=True):
             await tx.fetch(OWED, each.id, kind, ref)
 
@@ -189,13 +189,16 @@ async def test_the_end_of_a_turn_is_owed_to_its_batch(app: Ferryman) -> None:
     @app.agent
     async def clerk(turn: Turn) -> None: ...
 
-    forked = await app.batches.fork([{"target_strategy": "new", "target_ref": "clerk", "instruction": "go"}])
+    asked = [{"target_strategy": "new", "target_ref": "clerk", "instruction": "go"}]
+    forked = [await app.batches.fork(asked) for _ in range(2)]
     async with app.worker():
-        await forked.result(timeout=30)
-    [task] = await forked.tasks()
-    assert task.current_agent_turn_id is not None
-    assert await app.of("default").history.owner(task.current_agent_turn_id) == Owner("batch", forked.id)
-    assert await app.of("other").history.owner(task.current_agent_turn_id) is None
+        for each in forked:
+            await each.result(timeout=30)
+    for each in forked:
+        [task] = await each.tasks()
+        assert task.current_agent_turn_id is not None
+        assert await app.of("default").history.owner(task.current_agent_turn_id) == Owner("batch", each.id)
+        assert await app.of("other").history.owner(task.current_agent_turn_id) is None
 
 
 async def test_a_look_back_ends_after_so_many_events(app: Ferryman, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,7 +83,7 @@ class History:
         return None if found is None else Owner(kind, found)
 
 
-def _owing(callback: str, ref: str, turn: UUID | None) -> tuple[str, UUID | None]:
+def _owing(callback: str | None, ref: str, turn: UUID | None) -> tuple[str, UUID | None]:
     match callback:
         case joins.CHILD:
             return "task", UUID(ref)
@@ -94,4 +94,4 @@ def _owing(callback: str, ref: str, turn: UUID | None) -> tuple[str, UUID | None
             return "batch", batch and batch[0]
         case agents.TOOL | agents.DELEGATE:
             return "turn", turn
-    return callback, None
+    return "", None

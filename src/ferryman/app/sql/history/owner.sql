@@ -14,4 +14,3 @@ from (
 left join ferryman.turn_waiting_tools as waiting
     on waiting.tenant = :tenant
    and waiting.tool_call_id = split_part(work.callback_ref, '/', 3)
-where work.callback is not null
