@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from chaos import checker, plan, report, soak, storm
+from chaos import checker, crew, plan, report, soak, storm
 from chaos.bell import Bell
 from chaos.checker import figures
 from chaos.checker.evidence import Evidence
@@ -82,6 +82,7 @@ def _say(words: str) -> None:
 def _run(asked: argparse.Namespace, place: Path) -> tuple[report.Found, list[str]]:
     from ferryman.kernel import migrate
 
+    crew.load()
     seconds = asked.minutes * 60
     folder = storm.folder_of(place)
     sea, pooler, bell = Sea(place / "sea"), Pooler(place / "pooler"), Bell(place / "nats")
