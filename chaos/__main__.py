@@ -103,6 +103,7 @@ def _run(asked: argparse.Namespace, place: Path) -> tuple[report.Found, list[str
         bells = {"FERRYMAN_LISTEN_URL": sea.url, "FERRYMAN_NATS_URL": bell.url}
         fleet = Fleet(slots, told, url=url, bells=bells, seed=asked.seed, folder=folder, lease=asked.lease)
         fleet.calm = asked.soak
+        fleet.spared = frozenset({soak.SPARED}) if asked.soak else frozenset()
         lookout = Lookout(sea, fleet, told, lease=asked.lease, folder=folder)
         run = storm.Storm(sea, bell, fleet, told, lookout, seed=asked.seed, say=_say)
         gauge = soak.Gauge(sea, fleet, seconds) if asked.soak else None
