@@ -121,7 +121,7 @@ def _run(asked: argparse.Namespace, place: Path) -> tuple[report.Found, list[str
             seen = Evidence(gather(folder), connection)
             said, counted = checker.check(seen)
             wrong = [*run.outcome.wrong, *said]
-            measured = figures.measure(seen, folder)
+            measured = figures.measure(seen, folder, lease=asked.lease)
         late = lookout.seen
         found = report.found(asked, run.outcome, late, measured, counted=counted, seconds=time.monotonic() - began)
         if late.overdue:

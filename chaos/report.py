@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
+from chaos.checker.again import NOTHING
 from chaos.checker.figures import Figures
 from chaos.lookout import Seen
 from chaos.storm import Outcome
@@ -71,6 +72,8 @@ def found(
         "records": figures.records,
         "acknowledged": figures.acknowledged,
         "starts_per_task": figures.starts_per_task,
+        "started_again": figures.started_again,
+        "started": figures.started,
         "faults": figures.faults_in_all,
         "faults_by_kind": dict(sorted(figures.faults.items())),
         "zombies_fenced": figures.zombies_fenced,
@@ -130,6 +133,7 @@ def _wild(found: Found) -> list[Aim]:
     return [
         *_kept(found),
         Aim("starts per task", "≤ 1.05", f"{found['starts_per_task']:.3f}", found["starts_per_task"] <= 1.05),
+        Aim("of them forced by no fault", "", f"{1 + found['started_again'][NOTHING] / max(1, found['started']):.4f}"),
         Aim("faults", f"≥ {faults:,}", f"{found['faults']:,}", found["faults"] >= faults),
         Aim("zombies fenced", f"≥ {zombies:,}", f"{found['zombies_fenced']:,}", found["zombies_fenced"] >= zombies),
         Aim(
@@ -161,6 +165,8 @@ def show(found: Found, wrong: list[str], *, file: TextIO = sys.stdout) -> None:
     print(_told(found), file=file)
     for each in aims(found):
         print(f"  {each.what:64} {each.aim:>9}   {each.value}{'' if each.held else '   SHORT OF ITS AIM'}", file=file)
+    for cause, count in found["started_again"].items():
+        print(f"  started again: {cause:49} {count:>9,}", file=file)
     for case, count in () if "soak" in found else found["cases"].items():
         print(f"  {case:64} {count:>9,}", file=file)
     for each_wrong in wrong:
@@ -203,6 +209,9 @@ def write(page: Path, found: Found) -> None:
         made = "\n".join([begin, _told(found), "", *table, end])
         page.write_text(f"{before}{made}{after}", encoding="utf-8")
         return
+    again = ", ".join(f"{cause} {count:,}" for cause, count in found["started_again"].items())
     cases = ["| case | times |", "|---|---|", *(f"| {case} | {count:,} |" for case, count in found["cases"].items())]
-    made = "\n".join([begin, _told(found), "", *table, "", "What the run met:", "", *cases, end])
+    made = "\n".join(
+        [begin, _told(found), "", *table, "", f"Started again: {again}.", "", "What the run met:", "", *cases, end]
+    )
     page.write_text(f"{before}{made}{after}", encoding="utf-8")
