@@ -15,8 +15,8 @@ FREEZE_SECONDS = 3.0  # beyond the lease, at most
 
 # Faults a minute, from outside of the processes.
 RATES = {
-    "kill": 36.0,  # SIGKILL to a worker
-    "freeze": 24.0,  # SIGSTOP to a worker, for longer than its lease
+    "kill": 40.0,  # SIGKILL to a worker
+    "freeze": 34.0,  # SIGSTOP to a worker, for longer than its lease
     "pause": 20.0,  # SIGSTOP to a worker, for less than its lease
     "strike": 14.0,  # SIGKILL to a producer or a reader of the log
     "watch": 8.0,  # SIGKILL or SIGSTOP to a process that only watches and fires

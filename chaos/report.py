@@ -166,7 +166,7 @@ def show(found: Found, wrong: list[str], *, file: TextIO = sys.stdout) -> None:
     for each in aims(found):
         print(f"  {each.what:64} {each.aim:>9}   {each.value}{'' if each.held else '   SHORT OF ITS AIM'}", file=file)
     for cause, count in found["started_again"].items():
-        print(f"  started again: {cause:49} {count:>9,}", file=file)
+        print(f"  again: {cause:57} {count:>9,}", file=file)
     for case, count in () if "soak" in found else found["cases"].items():
         print(f"  {case:64} {count:>9,}", file=file)
     for each_wrong in wrong:
