@@ -65,9 +65,10 @@ STATEMENTS: list[tuple[Statement, dict[str, Any]]] = [
         **HELD, "task_id": ID, "slice_id": ID, "batch_no": 1, "before_token": "start", "key": "k", "tenant": "default",
         "stats": "{}", "patience": TERM,
     }),
-    (batches._SUCCEED, {
+    (batches._TURN, {
         **HELD, "task_id": ID, "after_token": None, "has_next": False, "record_count": 1, "requests": 1, "watermark": NOW,
-        "covered": 1, "stats": "{}",
+        "covered": 1, "stats": "{}", "next_id": ID, "next_no": 2, "next_token": "page:2", "next_key": "l", "next_stats": "{}",
+        "patience": TERM, "page": None,
     }),
     (batches._FAIL, {**HELD, "task_id": ID, "reason": "x", "requests": 1, "stats": "{}"}),
     (plans._DERIVE, {"tenant": "default", "source": "depot", "most": 50}),

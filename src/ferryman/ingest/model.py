@@ -225,3 +225,14 @@ class Replayed:
     def agrees(self) -> bool:
         """Whether the events give the cursor's value."""
         return self.replayed == self.position
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """A page as part of the statement that ends its batch: CTEs that read `given.page`, the last of them `written`.
+
+    They write only where there is a row in `moved`: the batch that has succeeded, of a claim that is not stale.
+    """
+
+    sql: str
+    page: str

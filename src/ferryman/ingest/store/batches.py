@@ -6,18 +6,25 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any
 from uuid import UUID
 
-from ferryman.ingest.model import Claimed
+from ferryman.ingest.model import Claimed, Records
 from ferryman.kernel.db import Row, Tx, load, many, one
 
 _HERE = "ferryman.ingest"
 _BEGIN = load(_HERE, "ingest_batch/begin")
-_SUCCEED = load(_HERE, "ingest_batch/succeed")
+_TURN = load(_HERE, "ingest_batch/turn")
 _FAIL = load(_HERE, "ingest_batch/fail")
 _FIND = load(_HERE, "ingest_batch/find")
 _PUT = load(_HERE, "ingest_quarantine/put")
+
+
+# What the statement of a sink takes the place of; whoever changes the file changes it here.
+_NO_RECORDS = """written as (
+    select 0::bigint as rows
+)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,34 +40,61 @@ class Finished:
     stats: Mapping[str, Any]
 
 
-async def begin(
-    tx: Tx,
-    task: Claimed,
-    *,
-    owner: UUID,
-    id: UUID,
-    number: int,
-    position: str,
-    key: str,
-    patience: timedelta,
-    stats: str,
-) -> Row | None:
+@dataclass(frozen=True, slots=True)
+class Birth:
+    """A batch that is to be there before its request goes out."""
+
+    id: UUID
+    number: int
+    position: str
+    key: str
+    stats: str
+
+
+_NOBODY = Birth(UUID(int=0), 0, "", "", "{}")
+
+
+async def begin(tx: Tx, task: Claimed, birth: Birth, *, owner: UUID, patience: timedelta) -> Row | None:
     """Give birth to a batch, or tell what is at its position; None if the claim is stale."""
     return await one(
         tx, _BEGIN,
-        task_id=task.id, epoch=task.epoch, owner=owner, id=id, slice_id=task.slice_id, batch_no=number, tenant=task.tenant,
-        before_token=position, key=key, patience=patience, stats=stats,
+        task_id=task.id, epoch=task.epoch, owner=owner, id=birth.id, slice_id=task.slice_id, batch_no=birth.number,
+        tenant=task.tenant, before_token=birth.position, key=birth.key, patience=patience, stats=birth.stats,
     )  # fmt: skip
 
 
-async def succeed(tx: Tx, task: Claimed, finished: Finished, *, owner: UUID, id: UUID) -> Row | None:
-    """End a batch well; None if the claim is stale."""
-    return await one(
-        tx, _SUCCEED,
-        task_id=task.id, epoch=task.epoch, owner=owner, id=id, after_token=finished.after, has_next=finished.has_next,
-        record_count=finished.records, requests=finished.requests, watermark=finished.watermark, covered=finished.covered,
-        stats=json.dumps(dict(finished.stats)),
-    )  # fmt: skip
+async def turn(
+    tx: Tx,
+    task: Claimed,
+    finished: Finished,
+    *,
+    owner: UUID,
+    id: UUID,
+    patience: timedelta,
+    following: Birth | None = None,
+    records: Records | None = None,
+) -> Row | None:
+    """End a batch well, write its records, give birth to the next; None if the claim is stale."""
+    born = following or _NOBODY
+    told = _TURN.bind({
+        "task_id": task.id, "epoch": task.epoch, "owner": owner, "id": id, "after_token": finished.after,
+        "has_next": finished.has_next, "record_count": finished.records, "requests": finished.requests,
+        "watermark": finished.watermark, "covered": finished.covered, "stats": json.dumps(dict(finished.stats)),
+        "next_id": None if following is None else born.id, "next_no": born.number, "next_token": born.position,
+        "next_key": born.key, "next_stats": born.stats, "patience": patience,
+        "page": None if records is None else records.page,
+    })  # fmt: skip
+    text = _TURN.sql(tx.schema) if records is None else _with(tx.schema, records.sql)
+    rows = await tx.fetch(text, *told)
+    return rows[0] if rows else None
+
+
+@cache
+def _with(schema: str, sql: str) -> str:
+    """Return the statement with that of a sink inside; positions are set already, whatever signs its names hold."""
+    text = _TURN.sql(schema)
+    assert text.count(_NO_RECORDS) == 1
+    return text.replace(_NO_RECORDS, sql)
 
 
 async def fail(

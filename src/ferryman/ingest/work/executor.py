@@ -17,7 +17,7 @@ from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.keeper import Keeper
 from ferryman.kernel.loop import Pump
 from ferryman.kernel.patience import outlast
-from ferryman.kernel.pool import Database, Line
+from ferryman.kernel.pool import LINE_SETTINGS, Database, Line
 from ferryman.kernel.station import Station
 
 POOL_MAX = 8
@@ -38,11 +38,14 @@ class Executor:
     ) -> None:
         """Hold leases under the boot id of the process; runs write over a pool of their own."""
         self._line = line()
-        # A run that is frozen inside the transaction of a page holds its task's row: not for longer than its lease.
-        patience = {"idle_in_transaction_session_timeout": f"{terms.lease.total_seconds() * 1000:.0f}ms"}
-        self._pool = Database(
-            self._line.url, schema=self._line.schema, size=min(terms.concurrency, POOL_MAX), settings=patience
-        )
+        settings = {
+            # A run that is frozen inside the transaction of a page holds its task's row: not for longer than its lease.
+            "idle_in_transaction_session_timeout": f"{terms.lease.total_seconds() * 1000:.0f}ms",
+            # Few statements, the same for every page: planned once.
+            "plan_cache_mode": LINE_SETTINGS["plan_cache_mode"],
+        }
+        size = min(terms.concurrency, POOL_MAX)
+        self._pool = Database(self._line.url, schema=self._line.schema, size=size, settings=settings)
         runner = Runner(sources, gate, owner=boot_id, pool=self._pool, strikes=terms.strikes, pause=terms.pause)
         crew = IngestCrew(runner, sources, doorbell, owner=boot_id, terms=terms)
         self.pump: Pump[Claimed, Outcome] = Pump(
