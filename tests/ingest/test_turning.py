@@ -1,0 +1,289 @@
+"""One statement turns the page: it ends a batch, writes its records and begins the next (I6, I9, ADR 38)."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from ferryman.ingest.model import Claimed
+from ferryman.ingest.ports import Allow, Answer, Decision, GateKey, WaitUntil
+from ferryman.ingest.sinks.call import CallSink
+from ferryman.ingest.sinks.table import TableSink
+from ferryman.ingest.store import batches
+from ferryman.ingest.store.batches import Birth, Finished
+from ferryman.ingest.work import desk, walk
+from ferryman.kernel import errors, ids
+from ferryman.kernel.db import Row
+from ferryman.kernel.pool import Database, Session
+from ferryman.kernel.retry import Backoff
+from tests.ingest.harbour import DAWN, HOUR, SOURCE, Harbour, Server, harbour, hold
+from tests.ingest.test_fences import MINUTE, begun, two_begun
+
+PAGES = 6
+DONE = Finished("page:2", has_next=True, records=1, requests=1, watermark=None, covered=None, stats={})
+
+
+class Heard:
+    """A pool that writes down what goes over; every `losing`th answer is lost after its statement has committed."""
+
+    def __init__(self, pool: Database, *, losing: int = 0) -> None:
+        self._pool = pool
+        self._losing = losing
+        self.said: list[str] = []
+        self.transactions = 0
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[Any]:
+        async with self._pool.session() as tx:
+            yield Ear(tx, self.said)
+        if self._losing and len(self.said) % self._losing == 0:
+            raise errors.DatabaseUnavailable("The answer was lost.")
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Session]:
+        self.transactions += 1
+        async with self._pool.transaction() as tx:
+            yield tx
+
+
+class Ear:
+    """A session that is listened to."""
+
+    def __init__(self, tx: Session, said: list[str]) -> None:
+        self._tx, self._said, self.schema = tx, said, tx.schema
+
+    async def fetch(self, query: str, /, *args: Any) -> Sequence[Row]:
+        self._said.append(query.partition("\n")[0])
+        return await self._tx.fetch(query, *args)
+
+
+class Guide:
+    """A gate that says what it is told to, and then lets everybody pass."""
+
+    def __init__(self, *words: Decision | Exception) -> None:
+        self._words = list(words)
+        self.asked = 0
+
+    async def acquire(self, key: GateKey) -> Decision:
+        self.asked += 1
+        word = self._words.pop(0) if self._words else Allow()
+        if isinstance(word, Exception):
+            raise word
+        return word
+
+    def told(self, key: GateKey, answer: Answer) -> None:
+        """Learn nothing."""
+
+
+async def written_once(here: Harbour) -> None:
+    assert await here.sunk() == [(n, f"v{n}") for n in range(10 * PAGES)]
+    assert await here.fetch("select distinct writes from public.cargo") == [(1,)]
+    assert len(here.server.asked) == PAGES
+    assert await here.states("task") == ["SUCCEEDED"]
+    assert set(await here.states("batch")) == {"SUCCEEDED"}
+    await here.sound()
+
+
+@pytest.mark.contract("I6", "P12")
+async def test_a_page_for_a_table_takes_one_round_trip(database_url: str) -> None:
+    async with harbour(database_url, Server().fill(10 * PAGES), sink=hold()) as here:
+        await here.plan(since=DAWN, until=DAWN + HOUR)
+        ship = here.ship()
+        heard = ship.runner._desk._pool = Heard(here.app.database)
+        await ship.work()
+
+        # The first page goes the longer way: the table has not been looked at.
+        execute, first, second, *turns = heard.said
+        assert heard.transactions == 1
+        assert execute.startswith("-- DISPATCHED")
+        assert first == second
+        assert first.startswith("-- The birth of a batch")
+        assert len(turns) == PAGES - 1
+        assert all(each.startswith("-- RUNNING -> SUCCEEDED, and the birth") for each in turns)
+        await written_once(here)
+
+
+@pytest.mark.contract("K24", "I6", "I13")
+async def test_a_turn_whose_answer_is_lost_is_made_once(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(desk, "RECONNECT", Backoff(base=timedelta(0), factor=1.0, cap=timedelta(0)))
+    for losing in (2, 3):
+        async with harbour(database_url, Server().fill(10 * PAGES), sink=hold()) as here:
+            await here.fetch("delete from public.cargo")
+            await here.plan(since=DAWN, until=DAWN + HOUR, operation="UPDATE", campaign=str(losing))
+            ship = here.ship()
+            heard = ship.runner._desk._pool = Heard(here.app.database, losing=losing)
+            await ship.work()
+
+            assert len(heard.said) > PAGES + 2
+            assert len(here.server.asked) == PAGES
+            assert await here.fetch("select distinct writes from public.cargo") == [(1,)]
+            assert len(await here.sunk()) == 10 * PAGES
+            assert set(await here.states("batch")) == {"SUCCEEDED"}
+            await here.sound()
+
+
+@pytest.mark.contract("I8", "I6")
+async def test_a_record_that_the_table_refuses_costs_its_page_one_more_try(database_url: str) -> None:
+    server = Server().fill(10 * PAGES)
+    server.records[25]["value"] = None
+    async with harbour(database_url, server, sink=hold()) as here:
+        await here.plan(since=DAWN, until=DAWN + HOUR)
+        ship = here.ship()
+        heard = ship.runner._desk._pool = Heard(here.app.database)
+        await ship.work()
+
+        assert [id for id, _ in await here.sunk()] == [n for n in range(10 * PAGES) if n != 25]
+        assert await here.fetch("select count(*) from ferryman.ingest_quarantine") == [(1,)]
+        assert len(server.asked) == PAGES
+        # From there on nobody tries the short way again.
+        assert heard.transactions == 1 + 4
+        await here.sound()
+
+
+async def turned(here: Harbour, task: Claimed, owner: UUID, batch: UUID, **more: Any) -> Row | None:
+    following = Birth(ids.new_id(), 2, "page:2", "two", '{"of": "next"}')
+    async with here.app.database.session() as tx:
+        told: dict[str, Any] = {"patience": MINUTE, "following": following} | more
+        return await batches.turn(tx, task, DONE, owner=owner, id=batch, **told)
+
+
+async def open_batches(here: Harbour) -> list[Any]:
+    return await here.fetch("select batch_no, before_token from ferryman.ingest_batch where status = 'RUNNING'")
+
+
+BREAKER = "insert into ferryman.ingest_source (tenant, source, open_until, failures) values ($1, $2, $3, 3)"
+SHUT = "update ferryman.ingest_source set failures = 3, open_until = $1"
+BATCH = """
+insert into ferryman.ingest_batch (id, run_id, task_id, slice_id, ends_by, committed_at, created_at, updated_at, batch_no, tenant, status,
+    before_token, idempotent_key)
+select gen_random_uuid(), run_id, task_id, slice_id, null, case when $1 = 'SUCCEEDED' then now() end, now(), now(), 7, tenant, $1,
+       'elsewhere', $2
+from ferryman.ingest_batch limit 1
+"""  # noqa: E501 - a row of many columns
+
+
+async def plant(here: Harbour, sql: str, *args: Any) -> None:
+    async with here.app.database.transaction() as tx:
+        await tx.fetch("select set_config('session_replication_role', 'replica', true)")
+        await tx.fetch(sql, *args)
+
+
+@pytest.mark.contract("I4", "I5", "I6", "I8")
+@pytest.mark.parametrize(
+    ("before", "born"),
+    [
+        ((), True),
+        ((BATCH, "SUCCEEDED", "two"), False),
+        ((BATCH, "FAILED", "two"), True),
+        ((BATCH, "SUCCEEDED", "three"), True),
+        ((SHUT, datetime(2100, 1, 1, tzinfo=UTC)), False),
+        ((SHUT, datetime(2020, 1, 1, tzinfo=UTC)), True),
+        ((BREAKER, "default", "other", datetime(2100, 1, 1, tzinfo=UTC)), True),
+        ((BREAKER, "other", SOURCE, datetime(2100, 1, 1, tzinfo=UTC)), True),
+        (("update ferryman.ingest_task set leased_until = ferryman.clock()",), False),
+    ],
+)
+async def test_the_next_batch_is_born_only_where_it_may_be(database_url: str, before: Any, born: bool) -> None:
+    async with harbour(database_url, Server()) as here:
+        task, owner, batch = await begun(here)
+        if before:
+            await plant(here, *before)
+        row = await turned(here, task, owner, batch)
+
+        assert row is not None
+        assert (row["id"], row["made"] is not None) == (batch, born)
+        assert await open_batches(here) == ([(2, "page:2")] if born else [])
+        told = await here.fetch(
+            "select subject, from_state, to_state from ferryman.events where kind = 'ingest_batch' order by id offset 1"
+        )
+        assert told[0] == (batch, "RUNNING", "SUCCEEDED")
+        assert told[1:] == ([(row["made"], None, "RUNNING")] if born else [])
+        # A page that came closes the circuit breaker of its source, and of no other.
+        shut = await here.fetch("select tenant, source from ferryman.ingest_source where failures > 0")
+        assert shut == ([tuple(before[1:3])] if before and before[0] == BREAKER else [])
+
+
+@pytest.mark.contract("K4", "I5", "I6")
+async def test_the_records_of_a_stale_run_are_not_written(database_url: str) -> None:
+    odd = 'create table public.moved (id bigint primary key, "a:b" text)'
+    sink = TableSink("moved", key="id", columns=["id", "a:b"])  # names that our own statement knows
+    async with harbour(database_url, Server()) as here:
+        await here.fetch(odd)
+        (task, owner, batch), (other, _, _) = await two_begun(here)
+        async with here.app.database.session() as tx:
+            await sink.check(tx)
+        records = sink.join([{"id": 1, "a:b": "x"}, {"id": 1, "a:b": "y"}, {"id": 2}])
+        assert records is not None
+        for held, by, id in ((task, ids.boot_id(), batch), (other, owner, batch), (task, owner, ids.new_id())):
+            assert await turned(here, held, by, id, records=records) is None
+        assert await here.fetch("select id from public.moved") == []
+
+        row = await turned(here, task, owner, batch, records=records, following=None)
+        assert row is not None
+        assert row["rows"] == 2
+        assert await here.fetch('select id, "a:b" from public.moved order by id') == [(1, "y"), (2, None)]
+        assert await turned(here, task, owner, batch, records=records) is None
+
+
+@pytest.mark.contract("I9", "I6")
+@pytest.mark.parametrize("elsewhere", [False, True])
+async def test_who_must_wait_for_the_gate_is_written_first_and_asks_it_once_more(
+    database_url: str, elsewhere: bool
+) -> None:
+    seen: list[int] = []
+
+    async def keep(items: Sequence[Any]) -> None:
+        seen.extend(item["id"] for item in items)
+
+    past = datetime(2026, 1, 1, tzinfo=UTC)
+    sink = CallSink(keep) if elsewhere else hold()
+    async with harbour(database_url, Server().fill(10 * PAGES), sink=sink) as here:
+        if not elsewhere:
+            async with here.app.database.session() as tx:
+                await sink.check(tx)  # type: ignore[union-attr]
+        await here.plan(since=DAWN, until=DAWN + HOUR)
+        guide = Guide(Allow(), WaitUntil(past), Allow(), errors.DatabaseUnavailable("away"))
+        ship = here.ship(gate=guide)
+        heard = ship.runner._desk._pool = Heard(here.app.database)
+        await ship.work()
+
+        assert guide.asked == PAGES + 2
+        begins = [each for each in heard.said if each.startswith("-- The birth")]
+        assert len(begins) == 3  # the first, the one that had to wait, the one for which the gate was away
+        waited = "select stats #>> '{gate,decision}' from ferryman.ingest_batch order by batch_no"
+        assert [row[0] for row in await here.fetch(waited)] == ["ALLOW"] * PAGES
+        assert heard.transactions == 0
+        if elsewhere:
+            assert seen == list(range(10 * PAGES))
+        else:
+            await written_once(here)
+
+
+@pytest.mark.contract("I9")
+async def test_leave_that_is_old_after_the_commit_is_asked_for_again(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(walk, "LATE_SECONDS", -1.0)
+    async with harbour(database_url, Server().fill(10 * PAGES), sink=hold()) as here:
+        await here.plan(since=DAWN, until=DAWN + HOUR)
+        guide = Guide()
+        await here.ship(gate=guide).work()
+
+        assert guide.asked == PAGES + (PAGES - 2)  # the first two are asked for after a transaction
+        await written_once(here)
+
+
+@pytest.mark.contract("I7", "I10")
+async def test_a_budget_ends_a_walk_that_is_ahead_of_itself(database_url: str) -> None:
+    async with harbour(database_url, Server().fill(10 * PAGES), sink=hold()) as here:
+        await here.plan(since=DAWN, until=DAWN + HOUR, budget={"requests": 3})
+        await here.ship().work(limit=1)
+
+        assert len(here.server.asked) == 3
+        assert await open_batches(here) == []
+        assert await here.states("batch") == ["SUCCEEDED"] * 3
+        assert len(await here.sunk()) == 30
+        await here.sound()
