@@ -45,7 +45,7 @@ GATES = ["tests/sql/test_gates.py", "tests/sql/test_gates_terms.py", "tests/sql/
 SCHEDULES = ["tests/sql/test_schedules.py", "tests/sql/test_schedules_read.py"]
 COMMANDS = ["tests/commands/test_guards.py", "tests/commands/test_results.py"]
 LIVES = [*COMMANDS, "tests/commands/test_watch.py", "tests/commands/test_flow.py", "tests/property/test_commands.py"]
-INGEST = [f"tests/ingest/test_{name}.py" for name in ("fences", "claims", "running", "cursors", "planning")]
+INGEST = [f"tests/ingest/test_{name}.py" for name in ("fences", "turning", "claims", "running", "cursors", "planning")]
 BATCHES = [f"tests/batches/test_{name}.py" for name in ("guards", "life", "fork", "watch", "races")]
 ACCESS = ["tests/access/test_tokens.py"]
 TESTS: dict[str, list[str]] = {
@@ -216,6 +216,11 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "and batch.finished_at is not null",
     ): "a parent is told of an end, not before (closed_is_told)",
     ("ingest/retention/forget", "order by plan.id"): _NOBODY,
+    (
+        "ingest/retention/forget",
+        "and task.finished_at is not null",
+    ): "said of all tasks of the plan before, and what has ended stays so; said where it is deleted, too",
+    ("ingest/retention/walk", "order by each.id"): _SORTED,
     ("agents/retention/forget", "and waited.tenant = turn.tenant"): _OF_ONE_TENANT,
     ("agents/retention/forget", "where step.tenant = turn.tenant"): _OF_ONE_TENANT,
     ("agents/retention/forget", "where edge.tenant = turn.tenant"): _OF_ONE_TENANT,

@@ -185,7 +185,7 @@ async def test_a_plan_that_is_over_says_what_was_fetched_and_what_to_do(database
         f"The next harvest of {SOURCE} begins at the gap: plan it again, or wait for its schedule."
     )
     assert hole.reasons[1].says == f"Slice 2 ({second}) ended as FAILED: HTTP 410."
-    assert update.reasons[0].says.endswith("plan the same window again, under a campaign of another name.")
+    assert update.reasons[0].says.endswith("Mend the cause and plan the same window again: it gets another try.")
     assert resliced.codes() == ["fetched"]
     assert resliced.reasons[0].says.startswith("Everything was fetched, after 1 of its slices had been cut smaller.")
     assert taskless.reasons[1].says == f"Slice 2 ({second}) never had a task: late."

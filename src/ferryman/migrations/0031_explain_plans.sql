@@ -133,7 +133,7 @@ language sql stable as $$
            format('%s of its %s slices were not fetched, and %s of its window was. %s', over.failed, over.slices, ferryman.spelled_share(over.covered),
                   case over.operation
                       when 'HARVEST' then format('The next harvest of %s begins at the gap: plan it again, or wait for its schedule.', over.source)
-                      else 'Mend the cause and plan the same window again, under a campaign of another name.' end),
+                      else 'Mend the cause and plan the same window again: it gets another try.' end),
            null, jsonb_build_object('failed', over.failed, 'slices', over.slices, 'covered', over.covered)
     from over
     where over.failed > 0
