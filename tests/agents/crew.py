@@ -11,12 +11,12 @@ from ferryman import Ferryman, TurnHandle
 from ferryman.agents.model import CardRecord
 from ferryman.kernel import payload
 
-SECONDS = 10.0
+SECONDS = 30.0
 
 
 def fresh(database_url: str, **settings: Any) -> Ferryman:
     """Make an app with short times."""
-    return Ferryman(database_url, **{"worker.lease": 2, "worker.poll": 0.1, **settings})
+    return Ferryman(database_url, **{"worker.lease": 10, "worker.poll": 0.1, **settings})
 
 
 @asynccontextmanager

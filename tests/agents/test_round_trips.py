@@ -121,7 +121,7 @@ async def test_a_turn_that_calls_tools_goes_on_after_six_statements_and_two_tran
                 assert len(taken.results) == count
             end = await hands.crew.run(taken)
             await hands.turn(end)
-            found = await handle.end(timeout=1)
+            found = await handle.end(timeout=20)
             assert (found.turn_status, await handle.deliverable(found)) == (
                 "success", [{"place": 1}, [{"place": 2}, {"place": 3}]],
             )  # fmt: skip

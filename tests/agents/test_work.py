@@ -102,7 +102,8 @@ async def test_a_draining_worker_hands_its_turns_back_at_once(house: House, data
         await turns.drain(timedelta(0))
         await turns.close()
     [taken] = await house.claim()
-    assert (taken.id, taken.was, taken.epoch) == (turn, "running", 2)
+    assert (taken.id, taken.was) == (turn, "running")
+    assert taken.epoch >= 2  # the other lane may look after it is handed back, and hands it back again
     assert await house.value("select requeue_count from ferryman.agent_inbox") == 0  # nobody died
 
 

@@ -43,7 +43,7 @@ def play(database_url: str, bell: Doorbell) -> Ferryman:
         doorbell=bell,
         worker={
             "poll": POLL,
-            "lease": "2s",
+            "lease": "6s",
             "grace": "5s",
             "lease_sweep_seconds": 0.2,
             "watchdog_interval_seconds": 0.5,

@@ -24,7 +24,7 @@ WORKERS = {"python": [sys.executable, str(EXAMPLES / "worker.py")]}
 if node := shutil.which("node"):
     WORKERS["node"] = [node, str(EXAMPLES / "worker.mjs")]
 
-LEASE = timedelta(seconds=2)
+LEASE = timedelta(seconds=20)
 
 
 @pytest.fixture

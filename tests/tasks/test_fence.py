@@ -68,7 +68,7 @@ async def test_a_worker_whose_renewal_is_refused_aborts_the_handler(make_app: Ma
 @pytest.mark.contract("K5")
 async def test_a_handler_that_blocks_the_loop_for_longer_than_the_lease_keeps_it(make_app: MakeApp) -> None:
     async def blocks() -> str:
-        time.sleep(3)
+        time.sleep(5)
         return "done"
 
     blocked = await make_app(blocks)
@@ -92,7 +92,7 @@ async def test_a_handler_that_blocks_the_loop_for_longer_than_the_lease_keeps_it
     thread = threading.Thread(target=look)
     handle = await blocked.tasks.create(blocks)
     thread.start()
-    async with blocked.worker(lease=timedelta(seconds=2)):
+    async with blocked.worker(lease=timedelta(seconds=4)):
         result = await handle.result(timeout=30)
     done.set()
     thread.join(15)

@@ -86,9 +86,9 @@ DOORS: dict[str, tuple[Call, str]] = {
     "a budget": (lambda b, a: b.agents.enqueue("bea", "x", budget=a.batch), "budget_unknown"),
     "a turn to take back": (lambda b, a: b.agents.cancel(a.waiting), "not_queued"),
     "a batch's id": (lambda b, a: b.batches.fork([NEW], id=a.batch), "BATCH_DUPLICATE"),
-    "a batch to wait for": (lambda b, a: b.batches.wait(a.batch, timeout=1), "BATCH_NOT_FOUND"),
-    "a command to wait for": (lambda b, a: b.commands.wait(a.command, timeout=1), "COMMAND_NOT_FOUND"),
-    "a plan to wait for": (lambda b, a: b.ingest.wait(a.plan, timeout=1), "INGEST_NOT_FOUND"),
+    "a batch to wait for": (lambda b, a: b.batches.wait(a.batch, timeout=20), "BATCH_NOT_FOUND"),
+    "a command to wait for": (lambda b, a: b.commands.wait(a.command, timeout=20), "COMMAND_NOT_FOUND"),
+    "a plan to wait for": (lambda b, a: b.ingest.wait(a.plan, timeout=20), "INGEST_NOT_FOUND"),
 }
 OWNED = (
     "agents", "agent_state_head", "agent_inbox", "turn_waiting_tools", "cards", "boxes", "pmo_batches", "pmo_batch_tasks",
