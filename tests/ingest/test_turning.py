@@ -212,13 +212,22 @@ async def test_the_records_of_a_stale_run_are_not_written(database_url: str) -> 
     sink = TableSink("moved", key="id", columns=["id", "a:b"])  # names that our own statement knows
     async with harbour(database_url, Server()) as here:
         await here.fetch(odd)
-        (task, owner, batch), (other, _, _) = await two_begun(here)
+        (task, owner, batch), (other, _, theirs) = await two_begun(here)
         async with here.app.database.session() as tx:
             await sink.check(tx)
         records = sink.join([{"id": 1, "a:b": "x"}, {"id": 1, "a:b": "y"}, {"id": 2}])
         assert records is not None
-        for held, by, id in ((task, ids.boot_id(), batch), (other, owner, batch), (task, owner, ids.new_id())):
+        wrong = [
+            (task, ids.boot_id(), batch),
+            (other, owner, batch),
+            (task, owner, ids.new_id()),
+            (task, owner, theirs),
+        ]
+        for held, by, id in wrong:
             assert await turned(here, held, by, id, records=records) is None
+        await plant(here, "update ferryman.ingest_task set status = 'DISPATCHED' where id = $1", task.id)
+        assert await turned(here, task, owner, batch, records=records) is None
+        await plant(here, "update ferryman.ingest_task set status = 'EXECUTING' where id = $1", task.id)
         assert await here.fetch("select id from public.moved") == []
 
         row = await turned(here, task, owner, batch, records=records, following=None)
