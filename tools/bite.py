@@ -127,6 +127,11 @@ TESTS: dict[str, list[str]] = {
     "ingest/ingest_slice/of": ["tests/ingest/test_survey.py"],
     "ingest/ingest_batch/pace": ["tests/ingest/test_survey.py"],
     "ingest/ingest_task": INGEST,
+    "ingest/ingest_batch/turn": [
+        "tests/ingest/test_turning.py",
+        "tests/ingest/test_fences.py",
+        "tests/ingest/test_cursors.py",
+    ],
     "ingest/ingest_batch": INGEST,
     "ingest/ingest_slice": INGEST,
     "ingest/ingest_plan": INGEST,
@@ -265,6 +270,10 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ("agents/agent_inbox/open", "order by message.created_at, message.id"): _SORTED,
     ("batches/pmo_batch_tasks/counts", "limit (select 1000000)"): _LOOKUP,
     ("ingest/ingest_slice/of", "order by slice.slice_no"): _SORTED,
+    (
+        "ingest/ingest_batch/turn",
+        "and source.failures > 0",
+    ): "only spares each page a write of the row that all runs of a source share",
     ("tasks/tasks/list_lost", "and task.state in ('failed', 'cancelled')"): "names the index (tests/sql/test_plans.py)",
     ("tasks/tasks/list_live", "where running.leased_until is not null"): _NARROWS,
     ("tasks/tasks/list_live", "and :state::text = 'running'"): _NARROWS,
