@@ -3,7 +3,8 @@
 `python -m bench.batches WORK URL --count N`, called by `python -m bench.run --work batches`. `fork` forks 100 turns: inside is
 a turn that forks again and again, so each round is a suspension, a dispatch, the children's turns and a resumption; outside is
 `app.fork_join`. The floor, `tasks`, creates 100 plain tasks and awaits their results. `shapes` forks 8 turns three times, one
-batch at a time; 16 turns five times, two batches at a time; and a thousand batches of two turns, a few forks at a time.
+batch at a time; 16 turns five times, two batches at a time; and a thousand batches of two turns, once with a few forks at a
+time, and once as a program would write it: a thousand `app.fork_join` awaited together.
 """
 
 from __future__ import annotations
@@ -100,6 +101,10 @@ async def shapes(url: str, count: int) -> dict[str, float]:
                 took += await asyncio.gather(*(joined(app, children) for _ in range(beside)))
             found[name] = 1000 * statistics.median(took)
         found["crowd_rate"] = count / await crowd(app, count)
+        begun = time.perf_counter()
+        took = await asyncio.gather(*(joined(app, CROWD_CHILDREN) for _ in range(count)))
+        found["together_rate"] = count / (time.perf_counter() - begun)
+        found["together_first"], found["together_p50"] = 1000 * min(took), 1000 * statistics.median(took)
     return found
 
 

@@ -46,7 +46,7 @@ SCHEDULES = ["tests/sql/test_schedules.py", "tests/sql/test_schedules_read.py"]
 COMMANDS = ["tests/commands/test_guards.py", "tests/commands/test_results.py"]
 LIVES = [*COMMANDS, "tests/commands/test_watch.py", "tests/commands/test_flow.py", "tests/property/test_commands.py"]
 INGEST = [f"tests/ingest/test_{name}.py" for name in ("fences", "turning", "claims", "running", "cursors", "planning")]
-BATCHES = [f"tests/batches/test_{name}.py" for name in ("guards", "life", "fork", "watch", "races")]
+BATCHES = [f"tests/batches/test_{name}.py" for name in ("guards", "life", "fork", "fork_sets", "watch", "races")]
 ACCESS = ["tests/access/test_tokens.py"]
 TESTS: dict[str, list[str]] = {
     "access/access_tokens": ACCESS,
@@ -108,6 +108,7 @@ TESTS: dict[str, list[str]] = {
     "commands/command_inbox": LIVES,
     "commands/command_inbox/receive": ["tests/commands/test_flow.py"],
     "commands/command_inbox/met": ["tests/commands/test_flow.py"],
+    "commands/command_inbox/ended": ["tests/app/test_crowds.py"],
     "commands/command_inbox/list": ["tests/commands/test_lists.py"],
     "commands/command_inbox/list_live": ["tests/commands/test_lists.py"],
     "commands/command_inbox/list_failed": ["tests/commands/test_lists.py"],
@@ -121,6 +122,7 @@ TESTS: dict[str, list[str]] = {
     "agents/budgets/of": ["tests/agents/test_pages.py"],
     "batches/pmo_batch_tasks/counts": ["tests/batches/test_pages.py"],
     "batches/pmo_batches/list": ["tests/batches/test_pages.py"],
+    "batches/pmo_batches/met": ["tests/batches/test_fork_join.py"],
     "batches/pmo_batches/list_running": ["tests/batches/test_pages.py"],
     "ingest/ingest_source/list": ["tests/ingest/test_survey.py"],
     "ingest/ingest_plan/extent": ["tests/ingest/test_survey.py"],

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ferryman.agents import intake
-from ferryman.agents.model import NewAgent, Order, Report
+from ferryman.agents.model import Box, NewAgent, Order, Report
 from ferryman.agents.store import cards
 from ferryman.kernel import errors, ids
 from tests.agents.house import TENANT, House
@@ -77,7 +77,7 @@ async def test_a_box_of_another_tenant_or_of_another_turn_is_refused(house: Hous
     await house.agent("bob")
     foreign = ids.new_id()
     async with house.db.transaction() as tx:
-        await cards.box(tx, {foreign: []}, tenant="other")
+        await cards.box(tx, [Box("other", foreign, ())])
     mine = {"context_box": taken.context_box_id, "instruction": None}
 
     answers = [

@@ -9,7 +9,7 @@ import pytest
 
 from ferryman.agents import intake
 from ferryman.agents.intake.timeline import timeline
-from ferryman.agents.model import Amount, Card, NewAgent, Source
+from ferryman.agents.model import Amount, Box, Card, NewAgent, Source
 from ferryman.agents.store import budgets, inbox
 from ferryman.kernel import ids
 from tests.agents.house import TENANT, House
@@ -87,7 +87,7 @@ async def test_the_cards_of_a_box_are_read_in_order_a_page_at_a_time(house: Hous
     ]
     order = [facts[2].id, facts[0].id, facts[1].id]
     async with house.db.transaction() as tx:
-        await intake.cards.pack(tx, facts, {box: order, empty: []}, tenant=TENANT)
+        await intake.cards.pack(tx, facts, [Box(TENANT, box, order), Box(TENANT, empty, ())])
 
     async def read(box: UUID, *, tenant: str = TENANT, after: int = 0, limit: int | None = None) -> list[UUID] | None:
         async with house.db.session() as tx:

@@ -23,7 +23,7 @@ DAWN = datetime(2026, 1, 1, tzinfo=UTC)
 # What has no meaning without an event loop, or is done by what a call gives into the caller's hands.
 LEFT_OUT = {
     Agents: {"close", "accept", "create", "enqueue", "stream", "wait"},
-    Batches: {"wait"},
+    Batches: {"close", "join", "wait"},  # plain code waits by `result`
     Commands: {"close"},
     Ingest: {"close", "fired"},
     Webhooks: set[str](),

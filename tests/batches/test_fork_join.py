@@ -188,6 +188,9 @@ async def test_a_budget_holds_over_the_whole_batch(database_url: str) -> None:
 
     @app.agent
     async def child(turn: Turn) -> Any:
+        if turn.instruction == "fork":
+            below = await turn.fork_join([task("child"), task("child")])
+            return {"summary": " ".join(sorted(each["status"] for each in below["results"]))}
         return await turn.call_tool("look")
 
     async with at_work(app):
@@ -196,6 +199,11 @@ async def test_a_budget_holds_over_the_whole_batch(database_url: str) -> None:
         met = sorted((each["status"], each.get("error")) for each in result["results"])
         assert met == [("partial", "budget_exceeded")] * 2 + [("success", None)] * 3
         assert result["status"] == "partial"
+        # Down the tree as well: four want to look, below two who fork, and one of them cannot.
+        batch = await app.batches.fork([task("child", "fork")] * 2, budget=Budget(tool_calls=5))
+        result = await batch.result(timeout=SECONDS)
+        told = sorted(" ".join(each["summary"] for each in result["results"]).split())
+        assert told == ["partial", "success", "success", "success"]
 
 
 @pytest.mark.contract("A9", "B4")
@@ -217,13 +225,55 @@ async def _sent(app: Ferryman) -> bool:
     return bool(found) and all(each.dispatched_at for each in await app.batches.tasks(found[0].id))
 
 
+@pytest.mark.contract("K24", "B4")
+async def test_a_fork_whose_answer_was_lost_is_one_batch_and_no_repeat(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with an_app(database_url) as app:
+        forks = app.batches._forks
+        make, tries = forks._make, 0
+
+        async def lose(line: Any, asked: Any) -> Any:
+            nonlocal tries
+            answers = await make(line, asked)
+            tries += 1
+            if tries == 1:
+                raise errors.DatabaseUnavailable("the answer was lost")
+            return answers
+
+        monkeypatch.setattr(forks, "_make", lose)
+        batch = await app.batches.fork([task("child"), task("child")])
+        assert (tries, batch.idempotent_hit, len(await batch.tasks())) == (2, False, 2)
+        assert [each.id for each in await app.batches.list()] == [batch.id]
+
+
 @pytest.mark.contract("B10", "K11")
 async def test_a_batch_from_outside_can_be_asked_for_again(database_url: str) -> None:
     app = an_app(database_url)
     async with app:
-        id = uuid4()
+        asked: dict[str, Any] = {"tasks": [task("child")], "id": uuid4(), "budget": Budget(tokens=9, cost=0.1)}
         for _ in range(2):
-            assert (await app.batches.fork([task("child")], id=id)).id == id
+            assert (await app.batches.fork(**asked)).id == asked["id"]
+        assert (await app.batches.fork(**{**asked, "id": str(asked["id"])})).idempotent_hit
+        differing: list[tuple[str, Any]] = [
+            ("channel", "side"), ("budget", Budget(tokens=9, cost=0.2)), ("budget", None), ("fail_fast", True),
+            ("deadline_seconds", 9), ("tasks", [task("child")] * 2), ("tasks[0]", [task("child", "else")]),
+        ]  # fmt: skip
+        for field, value in differing:
+            with pytest.raises(errors.BatchDuplicate) as differs:
+                await app.batches.fork(**{**asked, field.partition("[")[0]: value})
+            assert differs.value.details["field"] == field
+        unfit: list[tuple[str, Any]] = [
+            ("id", "batch-1"),
+            ("id", 7),
+            ("channel", "a.b"),
+            ("channel", None),
+            ("channel", 7),
+        ]
+        for field, value in unfit:
+            with pytest.raises(errors.BatchRefused) as refused:
+                await app.batches.fork(**{**asked, field: value})
+            assert refused.value.details["field"] == field
         assert len(await app.batches.list()) == 1
         with pytest.raises(errors.BatchNotFound):
             await app.batches.get(uuid4())

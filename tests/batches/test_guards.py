@@ -11,7 +11,7 @@ import pytest
 from ferryman.agents.ends import Aftermath
 from ferryman.agents.work import settle
 from ferryman.batches import rules
-from ferryman.batches.intake import fork
+from ferryman.batches.intake import Wanted, fork
 from ferryman.batches.model import Caller, Closing, TaskEnd
 from ferryman.batches.states import BATCH, BATCH_TASK, TERMINAL, BatchStatus, TaskStatus
 from ferryman.batches.store import batches, tasks
@@ -218,11 +218,12 @@ async def test_no_statement_of_a_batch_reads_a_whole_table(database_url: str) ->
 @pytest.mark.contract("P9", "B12")
 async def test_a_batch_of_any_size_costs_the_same_trips(yard: Yard, database_url: str) -> None:
     line, trips = Line(database_url), []
-    for count in (1, 50):
+    for batches_of, count in ((1, 1), (1, 50), (20, 2)):
         wire = Counted(line)
         asked = rules.read({"tasks": [task() for _ in range(count)]}, yard.owner.terms)
         async with wire.transaction() as tx:
-            await fork(tx, asked, Caller(tenant=TENANT), yard.owner.terms, profiles=PROFILES, policy=None)
+            wanted = [Wanted(asked, Caller(tenant=TENANT), uuid4()) for _ in range(batches_of)]
+            await fork(tx, wanted, yard.owner.terms, profiles=PROFILES)
         forked = wire.trips
         async with wire.transaction() as tx:
             await dispatch(tx, yard.parties, yard.owner.terms, after=Aftermath())
@@ -232,7 +233,7 @@ async def test_a_batch_of_any_size_costs_the_same_trips(yard: Yard, database_url
             await settle.settle(tx, ends, yard.parties, owner=OWNER, after=Aftermath())
         trips.append((forked, sent, wire.trips - forked - sent))
     await line.close()
-    assert trips[0] == trips[1]
+    assert trips[0] == trips[1] == trips[2]
     assert trips[0][0] <= 5
     assert trips[0][1] <= 7
     assert trips[0][2] <= 11

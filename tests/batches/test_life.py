@@ -7,7 +7,8 @@ from uuid import uuid4
 
 import pytest
 
-from ferryman.agents.model import EndedTurn
+from ferryman.agents.intake import cards
+from ferryman.agents.model import Card, EndedTurn
 from ferryman.agents.states import TurnStatus
 from ferryman.batches import rules
 from ferryman.batches.ends import absorb, hold
@@ -102,6 +103,22 @@ async def test_a_dispatch_that_can_never_succeed_fails_its_task(yard: Yard) -> N
     await yard.finish(child)
     assert (await yard.batch(batch)).status == "partial"
     assert len(await yard.told()) == 1
+
+
+@pytest.mark.contract("B5", "B12")
+async def test_batches_that_were_put_off_take_no_place_from_those_that_are_due(db: Database) -> None:
+    yard = Yard(db, terms=Terms(scan_limit=2))
+    put_off = [await yard.fork(task()) for _ in range(2)]
+    first, second = await yard.fork(task()), await yard.fork(task())
+    middle = await yard.fork(task())
+    last = await yard.fork(task())
+    await yard.write(
+        "update ferryman.pmo_batch_tasks set next_retry_at = ferryman.clock() + interval '30 s' where batch_id = any($1)",
+        [*put_off, middle],
+    )
+    assert [(await yard.dispatch()).taken for _ in range(3)] == [2, 1, 0]
+    statuses = [(await yard.statuses(each))[0] for each in (*put_off, first, second, middle, last)]
+    assert statuses == ["pending"] * 2 + ["dispatched"] * 2 + ["pending", "dispatched"]
 
 
 @pytest.mark.contract("B5", "K18")
@@ -201,6 +218,23 @@ async def test_a_child_without_a_deliverable_says_so(yard: Yard) -> None:
     first, second = [json.loads(each.metadata)["result_view"] for each in await yard.tasks_of(batch)]
     assert (first["error_code"], first["tool_result_error"]) == ("missing_deliverable_card_id", "tool_result_not_found")
     assert second["error_code"] == "deliverable_read_failed"
+
+
+@pytest.mark.contract("B6")
+@pytest.mark.parametrize("output", ["digest", "tool_result"])
+async def test_what_a_tool_said_is_kept_where_it_was_asked_for(yard: Yard, output: str) -> None:
+    batch, [child, _other] = await yard.running(structured_output=output)
+    [mine, _] = await yard.tasks_of(batch)
+    said = Card(
+        tenant=TENANT, id=uuid4(), type="tool.result", role="tool", author="t", content={"status": "success", "result": 7}
+    )  # fmt: skip
+    async with yard.db.transaction() as tx:
+        await cards.pack(tx, [said], [])
+        end = _ended(rules.reference(batch, mine.id), child.id, tool_result_card_id=said.id)
+        await absorb(tx, [end], yard.parties, yard.owner.terms, after=yard.after)
+    view = json.loads((await yard.tasks_of(batch))[0].metadata)["result_view"]
+    assert view.get("tool_result") == (said.content if output == "tool_result" else None)
+    assert view["tool_result_card_id"] == str(said.id)
 
 
 @pytest.mark.contract("B7", "B8")

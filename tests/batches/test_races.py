@@ -3,13 +3,16 @@
 import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 from ferryman.batches.ends import expire, hold
+from ferryman.batches.intake import fork
+from ferryman.batches.model import Forked
 from ferryman.batches.work.dispatch import dispatch
 from ferryman.kernel.pool import Database
-from tests.batches.yard import Yard, task
+from tests.batches.yard import PROFILES, Yard, task
 
 Act = Callable[[Yard], Coroutine[Any, Any, Any]]
 
@@ -121,6 +124,22 @@ async def test_a_dispatch_and_a_deadline_do_not_leave_a_child_behind(db: Databas
     assert (await yard.turn(left.current_agent_turn_id)).error_code == "stopped"
     await _expire(yard, batch)
     await yard.carry_out_stops()
+    assert await yard.broken() == []
+
+
+@pytest.mark.contract("B13", "B4")
+@pytest.mark.parametrize("turned", [False, True])
+async def test_sets_of_forks_make_the_same_batches_in_one_order(yard: Yard, turned: bool) -> None:
+    low, high = sorted([uuid4(), uuid4()])
+    order = (high, low) if turned else (low, high)
+    async with yard.db.transaction() as tx:
+        await fork(tx, [yard.wanted(id=low)], yard.owner.terms, profiles=PROFILES)
+        both = asyncio.create_task(yard.answer_forks(*(yard.wanted(id=id) for id in order)))
+        await _waiting(yard, 1)
+        # It waits for the lower one first, and has not touched the other.
+        async with asyncio.timeout(20):
+            assert await yard.answer_forks(yard.wanted(id=high)) == [Forked(high)]
+    assert await both == [Forked(id, created=False) for id in order]
     assert await yard.broken() == []
 
 

@@ -40,6 +40,27 @@ def test_every_field_is_read() -> None:
         assert rules.read({"tasks": [{**TASK, "context_box_id": empty}]}, Terms()).tasks[0].context_box is None
 
 
+@pytest.mark.contract("B1", "B14")
+def test_the_example_of_the_source_is_read_as_it_stands() -> None:
+    text = """{
+      "tasks": [
+        {"target_strategy": "new", "target_ref": "Associate_Search", "instruction": "检索近三个月 RAG 评测论文"},
+        {"target_strategy": "reuse", "target_ref": "agent_search_2", "instruction": "整理可复现实验参数"}
+      ],
+      "fail_fast": true,
+      "deadline_seconds": 300
+    }"""
+    fork = rules.read(json.loads(text), Terms())
+
+    assert fork.tasks == (
+        Asked(strategy="new", ref="Associate_Search", instruction="检索近三个月 RAG 评测论文"),
+        Asked(strategy="reuse", ref="agent_search_2", instruction="整理可复现实验参数"),
+    )
+    assert (fork.fail_fast, fork.deadline) == (True, timedelta(seconds=300))
+    # Less than a microsecond is still some time.
+    assert rules.read({"tasks": [TASK], "deadline_seconds": 1e-9}, Terms()).deadline > timedelta(0)
+
+
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({}, "tasks"),
     ({"tasks": []}, "tasks"),
@@ -66,6 +87,18 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"tasks": [TASK], "deadline_seconds": "10"}, "deadline_seconds"),
     ({"tasks": [TASK], "deadline_seconds": float("nan")}, "deadline_seconds"),
     ({"tasks": [TASK], "deadline_seconds": float("inf")}, "deadline_seconds"),
+    ({"tasks": [TASK], "deadline_seconds": 10**400}, "deadline_seconds"),
+    ({"tasks": [TASK], "deadline_seconds": timedelta(0)}, "deadline_seconds"),
+    ({"tasks": [TASK], "deadline_seconds": [1]}, "deadline_seconds"),
+    ({"tasks": [TASK], "fail_fast": 1}, "fail_fast"),
+    ({"tasks": None}, "tasks"),
+    ({"tasks": [None]}, "tasks[0]"),
+    ({"tasks": [[TASK]]}, "tasks[0]"),
+    ({"tasks": [{**TASK, "target_strategy": ["new"]}]}, "tasks[0].target_strategy"),
+    ({"tasks": [{**TASK, "instruction": {"do": "it"}}]}, "tasks[0].instruction"),
+    ({"tasks": [{**TASK, "instruction": "x" * 100_001}]}, "tasks[0].instruction"),
+    ({"tasks": [{**TASK, "context_box_id": [str(BOX)]}]}, "tasks[0].context_box_id"),
+    ({"tasks": [{**TASK, 7: "x"}]}, "tasks[0].7"),
 ]
 
 

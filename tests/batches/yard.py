@@ -15,10 +15,10 @@ from ferryman.agents.states import TurnStatus
 from ferryman.agents.watch import AGENT_INVARIANTS
 from ferryman.batches import rules, watch
 from ferryman.batches.ends import BatchEnds, cancel
-from ferryman.batches.intake import fork, read
+from ferryman.batches.intake import Wanted, fork, read
 from ferryman.batches.model import BatchRecord, Caller, Forked, Refused, TaskRecord, Terms
 from ferryman.batches.work.dispatch import Pass, dispatch
-from ferryman.kernel import invariants, watchdog
+from ferryman.kernel import ids, invariants, watchdog
 from ferryman.kernel.doorbell import NoDoorbell
 from ferryman.kernel.invariants import KERNEL_INVARIANTS
 from ferryman.kernel.pool import Database
@@ -58,13 +58,18 @@ class Yard(House):
     async def answer_fork(
         self, *tasks: dict[str, Any], caller: Caller | None = None, policy: Any = None, **asked: Any
     ) -> Forked | Refused:
+        [answer] = await self.answer_forks(self.wanted(*tasks, caller=caller, policy=policy, **asked))
+        return answer
+
+    async def answer_forks(self, *wanted: Wanted) -> list[Forked | Refused]:
+        async with self.db.transaction() as tx:
+            return await fork(tx, wanted, self.owner.terms, profiles=PROFILES)
+
+    def wanted(self, *tasks: dict[str, Any], caller: Caller | None = None, policy: Any = None, **asked: Any) -> Wanted:
         asked.setdefault("tasks", list(tasks) or [task()])
         id, structured = asked.pop("id", None), asked.pop("structured_output", "digest")
-        async with self.db.transaction() as tx:
-            return await fork(
-                tx, rules.read(asked, self.owner.terms), caller or Caller(tenant=TENANT), self.owner.terms,
-                profiles=PROFILES, policy=policy, id=id, structured_output=structured,
-            )  # fmt: skip
+        read = rules.read(asked, self.owner.terms)
+        return Wanted(read, caller or Caller(tenant=TENANT), id or ids.new_id(), policy, structured_output=structured)
 
     async def fork(self, *tasks: dict[str, Any], **more: Any) -> UUID:
         answer = await self.answer_fork(*tasks, **more)

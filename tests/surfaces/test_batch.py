@@ -1,11 +1,15 @@
 """`ferryman batch`, and the demo's chapter of it."""
 
 import asyncio
+import io
 import json
 
 import pytest
+from rich.console import Console
 
 from ferryman import Client, Ferryman, Turn
+from ferryman.cli.batch import look
+from ferryman.cli.screen import Screen
 from tests.surfaces import ferry
 
 pytestmark = pytest.mark.contract("B10", "B9", "B1", "S3")
@@ -61,6 +65,37 @@ async def test_batches_are_forked_shown_listed_and_canceled(database_url: str) -
     assert wrong.code == 2
     assert "tasks[0].profile_name: is not supported any more" in wrong.err
     assert unknown.code == 4
+
+
+async def test_before_a_person_a_batch_is_drawn_until_its_end_as_it_fills_in(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app, go, written = Ferryman(database_url), {name: asyncio.Event() for name in "ab"}, io.StringIO()
+    monkeypatch.setattr(look, "LOOK_SECONDS", 0.01)
+
+    @app.agent
+    async def clerk(turn: Turn) -> object:
+        await go[turn.instruction].wait()
+        return {"summary": f"did {turn.instruction}"}
+
+    async def drawn(*words: str) -> None:
+        async with asyncio.timeout(60):
+            while not all(word in written.getvalue() for word in words):  # noqa: ASYNC110 - a screen is watched
+                await asyncio.sleep(0.01)
+
+    screen = Screen()
+    screen.out = Console(file=written, force_terminal=True, width=120)
+    async with app, app.worker():
+        batch = await app.batches.fork([_task("clerk", name, "new") for name in go])
+        code = asyncio.create_task(look.until_end(app.batches, batch.id, screen))
+        await drawn("0/2", "dispatched")
+        go["b"].set()
+        await drawn("1/2", "did b")
+        assert "did a" not in written.getvalue()
+        go["a"].set()
+        assert await code == 0
+    assert "2/2" in written.getvalue()
+    assert "did a" in written.getvalue()
 
 
 def test_plain_code_reaches_batches(database_url: str) -> None:

@@ -62,7 +62,7 @@ async def test_a_waiter_that_gave_up_leaves_nothing_behind(app: Ferryman) -> Non
     with pytest.raises(TimeoutError):
         await handle.result(timeout=0.05)
 
-    waiting = app.tasks._waits()
+    waiting = app.tasks._waits.of("default")
     assert list(waiting._ends) == [str(handle.id)]
     await handle.cancel()
     with pytest.raises(errors.TaskCancelled):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import timedelta
 from typing import Any, Literal, NamedTuple
 from uuid import UUID
@@ -28,7 +28,7 @@ from ferryman.agents.model import (
     Source,
     Stop,
 )
-from ferryman.agents.work.profiles import Budget, Profiles
+from ferryman.agents.work.profiles import Budget, Profile, Profiles
 from ferryman.app.messages import Beside, Messages
 from ferryman.app.reads import Reads
 from ferryman.app.refusals import refusal
@@ -78,7 +78,8 @@ class Agents(Reads):
         return door
 
     async def close(self) -> None:
-        """Let go."""
+        """Let go; let nobody wait any more."""
+        await self._waits.close()
         await self._messages.close()
 
     # Agents
@@ -184,8 +185,7 @@ class Agents(Reads):
             told = "result_fields: expected none beside a context box, which holds its own."
             raise errors.AgentInvalidRequest(told, field="result_fields")
         found = self._profiles.profiles.get((await self._profile_of(agent_id)) or "")
-        budget = budget or (None if found is None else found.budget)
-        wall = wall_time if wall_time is not None else (None if found is None else found.limits.wall_time)
+        budget, wall, unsaid = _terms(found, budget, wall_time)
         order = Order(
             tenant=self._tenant,
             agent_id=agent_id,
@@ -195,6 +195,9 @@ class Agents(Reads):
             channel=channel,
             wall_time=timedelta(seconds=wall) if isinstance(wall, int | float) else wall,
             payload=payload,
+            allows=None if budget is None else asdict(budget),
+            result_fields=None if context_box is not None else tuple(result_fields),
+            unsaid=unsaid,
         )
         beside = Beside(order.turn if budget else None, budget, ids.new_id() if result_fields else None, result_fields)
         order = replace(order, budget=beside.budget_id, inherited=(beside.card,) if beside.card else ())
@@ -283,3 +286,16 @@ class Agents(Reads):
                 self._known.clear()
             self._known[key] = found[0].profile
         return self._known.get(key)
+
+
+def _terms(
+    profile: Profile | None, budget: Budget | None, wall_time: timedelta | float | None
+) -> tuple[Budget | None, timedelta | float | None, frozenset[str]]:
+    """Return what a turn may use and how long it may take, and which of that nobody said: it stands in the profile, or may."""
+    own = (None, None) if profile is None else (profile.budget, profile.limits.wall_time)
+    unsaid = {
+        field
+        for field, said, default in (("budget", budget, own[0]), ("wall_time", wall_time, own[1]))
+        if said is None and (profile is None or default is not None)
+    }
+    return budget or own[0], own[1] if wall_time is None else wall_time, frozenset(unsaid)

@@ -6,26 +6,36 @@ Who forks here is a virtual parent: no turn waits, the batch and its deadline ar
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+import copy
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 from datetime import timedelta
-from typing import Any, Literal
+from functools import partial
+from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
 from ferryman.agents.ends import Aftermath
-from ferryman.agents.intake import budgets
 from ferryman.agents.work.profiles import Budget, Profiles
+from ferryman.app.forks import Forks
 from ferryman.batches import intake, rules
 from ferryman.batches.ends import JOINED, BatchEnds, cancel
+from ferryman.batches.intake import Wanted
 from ferryman.batches.intake.read import Tree
-from ferryman.batches.model import BatchRecord, Caller, Fork, Forked, Refused, TaskRecord
-from ferryman.batches.work.forks import PENDING
+from ferryman.batches.model import BatchRecord, Caller, Refused, TaskRecord
 from ferryman.kernel import errors, ids, telemetry
 from ferryman.kernel.doorbell import Doorbell
-from ferryman.kernel.pool import Database, spoken
+from ferryman.kernel.pool import Database, Line, spoken
+from ferryman.kernel.waiting import Waiting, Waits
 
 LOOK_SECONDS = 1.0
 CANCELED = "canceled"
+
+
+class Joined(NamedTuple):
+    """A batch that has ended, with its tasks."""
+
+    batch: BatchRecord
+    tasks: Sequence[TaskRecord]
 
 
 class BatchHandle:
@@ -49,8 +59,7 @@ class BatchHandle:
 
     async def result(self, *, timeout: timedelta | float | None = None) -> Mapping[str, Any]:
         """Wait for the end and return it: `status`, and one of `results` for each task, whatever they came to."""
-        await self._door.wait(self.id, timeout=timeout)
-        return await self._door.result(self.id)
+        return await self._door.join(self.id, timeout=timeout)
 
     async def cancel(self) -> bool:
         """End the batch and stop its children; false if it had ended."""
@@ -64,17 +73,36 @@ class BatchHandle:
 class Batches:
     """Fork batches from outside of an agent, ask about them, end them."""
 
-    def __init__(self, db: Database, doorbell: Doorbell, ends: BatchEnds, profiles: Profiles, *, tenant: str) -> None:
-        """Serve one tenant."""
+    def __init__(
+        self,
+        db: Database,
+        doorbell: Doorbell,
+        ends: BatchEnds,
+        profiles: Profiles,
+        *,
+        line: Callable[[], Line],
+        tenant: str,
+    ) -> None:
+        """Serve one tenant; forks that come together go over lines of their own."""
         self._db = db
         self._doorbell = doorbell
         self.ends = ends
-        self._profiles = profiles
         self._tenant = tenant
+        self._forks = Forks(doorbell, ends.terms, profiles, line=line)
+        self._waits = Waits[Waiting[Joined]](
+            lambda tenant: Waiting(partial(self._joined, tenant=tenant), doorbell, topic=JOINED, poll=LOOK_SECONDS)
+        )
 
     def of(self, tenant: str) -> Batches:
         """Return the same door for one tenant."""
-        return Batches(self._db, self._doorbell, self.ends, self._profiles, tenant=ids.check_name(tenant, "tenant"))
+        door = copy.copy(self)
+        door._tenant = ids.check_name(tenant, "tenant")  # noqa: SLF001 - a copy of ours
+        return door
+
+    async def close(self) -> None:
+        """Send what is under way; let nobody wait any more."""
+        await self._forks.close()
+        await self._waits.close()
 
     async def fork(
         self,
@@ -102,29 +130,20 @@ class Batches:
     ) -> BatchHandle:
         """Fork a batch from a request in the form of the source."""
         read = rules.read(asked, self.ends.terms)
-        batch = id or ids.new_id()
+        batch = ids.new_id() if id is None else rules.read_id(id)
+        rules.check_channel(channel)
         caller = Caller(
             tenant=self._tenant,
             channel=channel,
             budget=batch if budget is not None else None,
             traceparent=telemetry.carry(),
         )
-        with spoken():
-            answer = await self._fork(read, caller, batch, budget)
+        wanted = Wanted(read, caller, batch, allows=None if budget is None else asdict(budget))
+        answer = await self._forks.fork(wanted, keyed=id is not None)
         if isinstance(answer, Refused):
             kind = errors.BatchDuplicate if answer.code == "conflict" else errors.BatchRefused
             raise kind(answer.reason, code=answer.code, field=answer.field)
-        self._doorbell.ring(PENDING)
         return BatchHandle(self, answer.id, idempotent_hit=not answer.created)
-
-    async def _fork(self, asked: Fork, caller: Caller, batch: UUID, budget: Budget | None) -> Forked | Refused:
-        async with self._db.transaction() as tx:
-            answer = await intake.fork(
-                tx, asked, caller, self.ends.terms, profiles=self._profiles.profiles, policy=None, id=batch
-            )
-            if budget is not None and isinstance(answer, Forked) and answer.created:
-                await budgets.create(tx, batch, tenant=caller.tenant, **asdict(budget))
-        return answer
 
     async def get(self, batch: UUID) -> BatchRecord:
         """Read a batch."""
@@ -132,7 +151,7 @@ class Batches:
             async with self._db.session() as tx:
                 found = await intake.read.batches(tx, [batch], tenant=self._tenant)
         if not found:
-            raise errors.BatchNotFound(f"There is no batch {batch}.", batch=str(batch))
+            raise _not_found(batch)
         return found[0]
 
     async def list(
@@ -180,16 +199,26 @@ class Batches:
 
     async def wait(self, batch: UUID, *, timeout: timedelta | float | None = None) -> BatchRecord:
         """Wait until a batch has ended; raises TimeoutError after `timeout`."""
-        seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
-        rung = asyncio.Event()
-        hush = self._doorbell.listen(JOINED, lambda hints: rung.set() if not hints or str(batch) in hints else None)
-        try:
-            async with asyncio.timeout(seconds):
-                while not (found := await self.get(batch)).terminal:
-                    await _heard(rung)
-                return found
-        finally:
-            hush()
+        return (await self._end(batch, timeout)).batch
+
+    async def join(self, batch: UUID, *, timeout: timedelta | float | None = None) -> Mapping[str, Any]:
+        """Wait until a batch has ended, and return what it came to; raises TimeoutError after `timeout`."""
+        record, tasks = await self._end(batch, timeout)
+        return rules.result(record.status, tasks, limit=self.ends.terms.card_limit)
+
+    async def _end(self, batch: UUID, timeout: timedelta | float | None) -> Joined:
+        async with asyncio.timeout(timeout.total_seconds() if isinstance(timeout, timedelta) else timeout):
+            return await self._waits.of(self._tenant).end(batch)
+
+    async def _joined(self, batches: Collection[UUID], *, tenant: str) -> dict[UUID, Joined | Exception]:
+        """Read what ended batches came to; all who wait share this look."""
+        with spoken():
+            async with self._db.session() as tx:
+                found = {each.id: each for each in await intake.read.batches(tx, batches, tenant=tenant)}
+                over = [each for each in found.values() if each.terminal]
+                tasks = await intake.read.tasks_of(tx, [each.id for each in over]) if over else {}
+        met: dict[UUID, Joined | Exception] = {each.id: Joined(each, tasks[each.id]) for each in over}
+        return met | {batch: _not_found(batch) for batch in batches if batch not in found}
 
     async def cancel(self, batch: UUID) -> bool:
         """End a batch as failed, stop its children and all that they forked; false if it had ended."""
@@ -202,9 +231,5 @@ class Batches:
         return bool(closed)
 
 
-async def _heard(rung: asyncio.Event) -> None:
-    try:
-        await asyncio.wait_for(rung.wait(), LOOK_SECONDS)
-    except TimeoutError:
-        return
-    rung.clear()
+def _not_found(batch: UUID) -> errors.BatchNotFound:
+    return errors.BatchNotFound(f"There is no batch {batch}.", batch=str(batch))

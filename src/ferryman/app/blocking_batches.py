@@ -31,8 +31,7 @@ class BlockingBatches:
 
     def result(self, batch: UUID, *, timeout: timedelta | float | None = None) -> Mapping[str, Any]:
         """Wait for the end of a batch and return what it came to."""
-        self._run(self._door().wait(batch, timeout=timeout))
-        return self._run(self._door().result(batch))
+        return self._run(self._door().join(batch, timeout=timeout))
 
     def get(self, batch: UUID) -> BatchRecord:
         """Read a batch."""

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
@@ -30,6 +31,7 @@ from ferryman.kernel.doorbell import MAX_HINTS, Doorbell
 from ferryman.kernel.gather import Gather
 from ferryman.kernel.pool import Database, Line, spoken
 from ferryman.kernel.settings import Settings
+from ferryman.kernel.waiting import Waiting, Waits
 from ferryman.tasks.joins import Aftermath
 from ferryman.tasks.ports import Owners
 from ferryman.tasks.rules import ending
@@ -77,6 +79,12 @@ class Commands:
         self._plain, self._keyed, self._ends, self._words = (line() for _ in range(4))
         self._sends = Gather[NewCommand, Sent](lambda commands: self._send_set(self._plain, commands))
         self._keyed_sends = Gather[NewCommand, Sent](lambda commands: self._send_set(self._keyed, commands))
+        # Rings about "done" name tasks, not the commands that end with them.
+        self._waits = Waits[Waiting[CommandRecord]](
+            lambda tenant: Waiting(
+                partial(self._ended, tenant=tenant), doorbell, topic="done", poll=self._poll, named=False
+            )
+        )
         self.mirror = mappings.mirror = Mirror(lambda words: mirror(self._words, words))
 
     @property
@@ -279,20 +287,13 @@ class Commands:
 
     async def wait(self, command_id: str | UUID, *, timeout: float | None = None) -> CommandRecord:
         """Wait until a command has ended, and return it, completed or failed."""
-        rung = asyncio.Event()
-        hush = self._doorbell.listen("done", lambda _hints: rung.set())
-        try:
-            async with asyncio.timeout(timeout):
-                while not (command := await self.get(command_id)).terminal:
-                    try:
-                        await asyncio.wait_for(rung.wait(), self._poll)
-                    except TimeoutError:
-                        continue  # nobody rang: look
-                    finally:
-                        rung.clear()
-                return command
-        finally:
-            hush()
+        id = request.check_id(command_id, "command_id")
+        async with asyncio.timeout(timeout):
+            return await self._waits.of(self.tenant).end(id)
+
+    async def _ended(self, ids: Collection[UUID], *, tenant: str) -> Mapping[UUID, CommandRecord | Exception]:
+        """Read how commands ended; all who wait share this look."""
+        return await self._read(lambda tx: read.ended(tx, ids, tenant=tenant))
 
     async def _read(self, ask: Callable[[Tx], Awaitable[Value]]) -> Value:
         with spoken():
@@ -300,7 +301,8 @@ class Commands:
                 return await ask(tx)
 
     async def close(self) -> None:
-        """Send what is under way."""
+        """Send what is under way; let nobody wait any more."""
+        await self._waits.close()
         await self._sends.drain()
         await self._keyed_sends.drain()
         await self.mirror.close()

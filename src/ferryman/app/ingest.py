@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import copy
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -27,6 +27,7 @@ from ferryman.kernel import errors, ids, telemetry
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.pool import Database, Line, Session, spoken
 from ferryman.kernel.settings import Settings
+from ferryman.kernel.waiting import Waiting, Waits
 from ferryman.tasks.work.context import Context
 
 # The handler whose tasks plan: a schedule of such tasks is a standing order for ingestion.
@@ -88,6 +89,12 @@ class Ingest:
         self._schedules = schedules
         self._moves = moves
         self.gate = gate
+        # Rings are about work that is there, and name nobody.
+        self._waits = Waits[Waiting[Progress]](
+            lambda tenant: Waiting(
+                partial(self._ended, tenant=tenant), doorbell, topic=TOPIC, poll=LOOK_SECONDS, named=False
+            )
+        )
         given = settings.ingest
         self._terms = plan.Terms(
             safety_lag=given.safety_lag,
@@ -228,19 +235,14 @@ class Ingest:
 
     async def wait(self, plan_id: UUID, *, timeout: float | None = None) -> Progress:
         """Wait until nothing of a plan is live any more, and tell how far it came; TimeoutError if that takes too long."""
-        rung = asyncio.Event()
-        hush = self._doorbell.listen(TOPIC, lambda _hints: rung.set())
-        try:
-            async with asyncio.timeout(timeout):
-                while True:
-                    rung.clear()
-                    [progress] = await self.status(plan_id)
-                    if progress.over:
-                        return progress
-                    with contextlib.suppress(TimeoutError):
-                        await asyncio.wait_for(rung.wait(), LOOK_SECONDS)
-        finally:
-            hush()
+        async with asyncio.timeout(timeout):
+            progress = await self._waits.of(self.tenant).end(plan_id)
+        return await self._rated(self.gate, progress) if isinstance(self.gate, Rated) else progress
+
+    async def _ended(self, ids: Collection[UUID], *, tenant: str) -> Mapping[UUID, Progress | Exception]:
+        """Read how far plans came; all who wait share this look."""
+        async with self._session() as tx:
+            return await read.ended(tx, ids, tenant=tenant)
 
     async def blackbox(self, id: UUID) -> list[dict[str, Any]]:
         """Rebuild what happened to a run, or to all runs of a task or a plan."""
@@ -302,7 +304,8 @@ class Ingest:
                 )
 
     async def close(self) -> None:
-        """Let go of the line, and of what the gate and the sources hold."""
+        """Let nobody wait any more; let go of the line, and of what the gate and the sources hold."""
+        await self._waits.close()
         close = getattr(self.gate, "close", None)
         if callable(close):
             await close()

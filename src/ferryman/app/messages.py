@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import timedelta
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 from uuid import UUID
 
 from ferryman.agents import intake
@@ -13,16 +13,13 @@ from ferryman.agents.ends import Aftermath, Parties
 from ferryman.agents.intake import budgets
 from ferryman.agents.model import Accepted, Answer, Order, Report
 from ferryman.agents.work.profiles import Budget
-from ferryman.app.repeat import repeated
-from ferryman.kernel import errors
+from ferryman.app.repeat import apart
 from ferryman.kernel.db import Tx
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.gather import Gather
 from ferryman.kernel.pool import Line
 
 PATIENCE = timedelta(seconds=10)
-
-Thing = TypeVar("Thing")
 
 
 class Beside(NamedTuple):
@@ -45,8 +42,8 @@ class Messages:
         self._doorbell = doorbell
         self._parties = parties
         self._lines = [line(), line()]
-        self._orders: Gather[tuple[Order, Beside], Answer] = Gather(lambda some: _alone_if_refused(some, self._enqueue))
-        self._reports: Gather[Report, Answer] = Gather(lambda some: _alone_if_refused(some, self._report))
+        self._orders: Gather[tuple[Order, Beside], Answer] = Gather(lambda some: apart(some, self._enqueue, PATIENCE))
+        self._reports: Gather[Report, Answer] = Gather(lambda some: apart(some, self._report, PATIENCE))
 
     async def order(self, order: Order, beside: Beside = NOTHING) -> Answer:
         """Ask for a turn."""
@@ -63,7 +60,14 @@ class Messages:
         for line in self._lines:
             await line.close()
 
-    async def _enqueue(self, asked: list[tuple[Order, Beside]]) -> list[Answer | Exception]:
+    async def _enqueue(self, asked: Sequence[tuple[Order, Beside]]) -> Sequence[Answer]:
+        """Send orders; of those for one turn the first, then the others: they are compared with all that it laid down."""
+        firsts = {order.turn: place for place, (order, _) in reversed(list(enumerate(asked)))}
+        if len(firsts) < len(asked):
+            now = set(firsts.values())
+            made = iter(await self._enqueue([each for place, each in enumerate(asked) if place in now]))
+            met = iter(await self._enqueue([each for place, each in enumerate(asked) if place not in now]))
+            return [next(made if place in now else met) for place in range(len(asked))]
         after = Aftermath()
         async with self._lines[0].transaction() as tx:
             answers = await intake.enqueue(tx, [order for order, _ in asked], self._parties, after=after)
@@ -71,14 +75,14 @@ class Messages:
                 if isinstance(answer, Accepted) and answer.created:
                     await _lay(tx, order, beside)
         after.ring(self._doorbell)
-        return list(answers)
+        return answers
 
-    async def _report(self, reports: list[Report]) -> list[Answer | Exception]:
+    async def _report(self, reports: Sequence[Report]) -> Sequence[Answer]:
         after = Aftermath()
         async with self._lines[1].transaction() as tx:
             answers = await intake.report(tx, reports, self._parties, after=after)
         after.ring(self._doorbell)
-        return list(answers)
+        return answers
 
 
 async def _lay(tx: Tx, order: Order, beside: Beside) -> None:
@@ -87,15 +91,3 @@ async def _lay(tx: Tx, order: Order, beside: Beside) -> None:
         await budgets.create(tx, beside.budget_id, tenant=order.tenant, **asdict(beside.budget))
     if beside.card is not None:
         await intake.cards.require(tx, beside.card, beside.fields, tenant=order.tenant, turn=order.turn)
-
-
-async def _alone_if_refused(
-    things: list[Thing], send: Callable[[list[Thing]], Awaitable[list[Answer | Exception]]]
-) -> list[Answer | Exception]:
-    """Send a set. If PostgreSQL refuses one of it, each goes alone: the others must not suffer by their company."""
-    try:
-        return await repeated(lambda: send(things), PATIENCE)
-    except errors.StatementRefused as refused:
-        if len(things) == 1:
-            return [refused]
-        return [each for thing in things for each in await _alone_if_refused([thing], send)]

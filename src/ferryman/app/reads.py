@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from uuid import UUID
 
 from ferryman.agents import intake
@@ -24,6 +25,7 @@ from ferryman.kernel import errors
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.pool import Database, spoken
 from ferryman.kernel.stream import Streams
+from ferryman.kernel.waiting import Waiting, Waits
 
 LOOK_SECONDS = 1.0
 
@@ -37,6 +39,9 @@ class Reads:
         self._doorbell = doorbell
         self._streams = streams
         self._tenant = tenant
+        self._waits = Waits[Waiting[TurnRecord]](
+            lambda tenant: Waiting(partial(self._ended, tenant=tenant), doorbell, topic="turns", poll=LOOK_SECONDS)
+        )
 
     async def get(self, agent_id: str) -> AgentRecord:
         """Read an agent and what it is doing."""
@@ -63,20 +68,21 @@ class Reads:
             async with self._db.session() as tx:
                 found = await intake.read.turns(tx, [turn], tenant=self._tenant)
         if not found:
-            raise errors.TurnNotFound(f"There is no turn {turn}.", turn=str(turn))
+            raise _not_found(turn)
         return found[0]
 
     async def wait(self, turn: UUID, *, timeout: timedelta | None = None) -> TurnRecord:
         """Wait until a turn has ended; raises TimeoutError after `timeout`."""
-        rung = asyncio.Event()
-        hush = self._doorbell.listen("turns", lambda hints: rung.set() if not hints or str(turn) in hints else None)
-        try:
-            async with asyncio.timeout(None if timeout is None else timeout.total_seconds()):
-                while not (found := await self.turn(turn)).terminal:
-                    await _heard(rung)
-                return found
-        finally:
-            hush()
+        async with asyncio.timeout(None if timeout is None else timeout.total_seconds()):
+            return await self._waits.of(self._tenant).end(turn)
+
+    async def _ended(self, turns: Collection[UUID], *, tenant: str) -> dict[UUID, TurnRecord | Exception]:
+        """Read how turns ended; all who wait share this look."""
+        with spoken():
+            async with self._db.session() as tx:
+                found = {each.id: each for each in await intake.read.turns(tx, turns, tenant=tenant)}
+        met: dict[UUID, TurnRecord | Exception] = {id: each for id, each in found.items() if each.terminal}
+        return met | {turn: _not_found(turn) for turn in turns if turn not in found}
 
     async def card(self, card: UUID) -> CardRecord:
         """Read a card."""
@@ -165,9 +171,5 @@ class Reads:
                 return await intake.read.budget(tx, turn, tenant=self._tenant)
 
 
-async def _heard(rung: asyncio.Event) -> None:
-    try:
-        await asyncio.wait_for(rung.wait(), LOOK_SECONDS)
-    except TimeoutError:
-        return
-    rung.clear()
+def _not_found(turn: UUID) -> errors.TurnNotFound:
+    return errors.TurnNotFound(f"There is no turn {turn}.", turn=str(turn))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import TypeVar
 
+from ferryman.kernel import errors
 from ferryman.kernel.patience import outlast
 from ferryman.kernel.pool import spoken
 
 Value = TypeVar("Value")
+Thing = TypeVar("Thing")
 
 
 async def repeated(attempt: Callable[[], Awaitable[Value]], patience: timedelta) -> Value:
@@ -20,3 +22,18 @@ async def repeated(attempt: Callable[[], Awaitable[Value]], patience: timedelta)
             return await attempt()
 
     return await outlast(said, within=patience)
+
+
+async def apart(
+    things: Sequence[Thing], send: Callable[[Sequence[Thing]], Awaitable[Sequence[Value]]], patience: timedelta
+) -> list[Value | Exception]:
+    """Send a set. If PostgreSQL refuses one of it, each goes alone: the others must not suffer by their company."""
+    try:
+        return list(await repeated(lambda: send(things), patience))
+    except Exception as error:
+        ours = isinstance(error, errors.FerrymanError) and not isinstance(error, errors.StatementRefused)
+        if ours:
+            raise
+        if len(things) == 1:
+            return [error]
+        return [each for thing in things for each in await apart([thing], send, patience)]

@@ -18,6 +18,7 @@ from ferryman.kernel import errors, events, ids, payload, telemetry
 from ferryman.kernel.codec import PLAIN, Seal
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.pool import Database, Line, Session, spoken
+from ferryman.kernel.waiting import Waits
 from ferryman.tasks.intake import read, signal
 from ferryman.tasks.intake.create import Alike
 from ferryman.tasks.intake.explain import Explanation, explain
@@ -72,8 +73,7 @@ class Tasks:
         self._limit = payload_limit
         self.seal = seal
         self._patience = patience
-        self._poll = poll.total_seconds()
-        self._waiting: dict[str, Waiting] = {}
+        self._waits = Waits(lambda tenant: Waiting(self._session, doorbell, tenant=tenant, poll=poll.total_seconds()))
         self._creates = Creates(
             db, doorbell, owners,
             line=creates, keyed=keyed, flows=flows, ends_after=ends_after, patience=patience, rings_within=rings_within,
@@ -307,19 +307,11 @@ class Tasks:
 
     async def end(self, id: UUID) -> End:
         """Wait until a task has ended, and say how."""
-        return self.seal.shown(await self._waits().end(id), "result")
+        return self.seal.shown(await self._waits.of(self.tenant).end(id), "result")
 
     def watch(self, id: UUID) -> AsyncIterator[Progress]:
         """Give a task's progress whenever it changes, until it has ended."""
-        return self._waits().watch(id)
-
-    def _waits(self) -> Waiting:
-        tenant = self.tenant
-        if tenant not in self._waiting:
-            for each in [each for each, waiting in self._waiting.items() if waiting.idle]:
-                del self._waiting[each]
-            self._waiting[tenant] = Waiting(self._session, self._doorbell, tenant=tenant, poll=self._poll)
-        return self._waiting[tenant]
+        return self._waits.of(self.tenant).watch(id)
 
     # What is sent to a task
 
@@ -359,6 +351,5 @@ class Tasks:
     async def close(self) -> None:
         """Send what is under way; let nobody wait any more."""
         await self._creates.close()
-        for waiting in list(self._waiting.values()):
-            await waiting.close()
+        await self._waits.close()
         await self._cancelling.close()

@@ -11,6 +11,8 @@ from uuid import UUID
 from ferryman.agents.model import NewAgent, Source
 from ferryman.batches.states import BatchStatus, TaskStatus
 
+# How much all that a batch leads to may use, by what is counted; None is no limit (A21).
+Allowed = Mapping[str, Any]
 Strategy = Literal["new", "reuse", "clone"]
 
 
@@ -74,12 +76,12 @@ class Caller:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Who does a task: an agent that is made for it, or one that exists; and the output that it is given to read."""
+    """Who does a task: an agent that is made for it, or one that exists; and of a clone the outputs that it may begin with."""
 
     agent_id: str
     profile: str
     agent: NewAgent | None = None
-    output: UUID | None = None
+    outputs: tuple[UUID, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +108,7 @@ class NewBatch:
     fail_fast: bool
     deadline: timedelta
     tasks: tuple[NewBatchTask, ...]
+    allows: Allowed | None = None
     structured_output: Literal["digest", "tool_result"] = "digest"
 
 
@@ -224,6 +227,22 @@ class BatchRecord(NamedTuple):
     def terminal(self) -> bool:
         """Tell whether the batch has ended."""
         return self.status != BatchStatus.RUNNING
+
+
+class Beside(NamedTuple):
+    """What a batch was asked for beside its tasks; in the order of the columns read."""
+
+    id: UUID
+    channel: str | None
+    tokens: int | None
+    tool_calls: int | None
+    cost: float | None
+
+    @property
+    def allows(self) -> Allowed | None:
+        """What it may use, or None without a bound."""
+        bounds: Allowed = {"tokens": self.tokens, "tool_calls": self.tool_calls, "cost": self.cost}
+        return bounds if any(each is not None for each in bounds.values()) else None
 
 
 class TaskRecord(NamedTuple):

@@ -1,9 +1,9 @@
 """What comes in: the primitives, each in the caller's transaction, each with an answer for every message of its set."""
 
-from ferryman.agents.intake import cards, read
+from ferryman.agents.intake import budgets, cards, read
 from ferryman.agents.intake.agents import create, hold
 from ferryman.agents.intake.cancel import cancel, join, stop, wakeup
 from ferryman.agents.intake.enqueue import enqueue
 from ferryman.agents.intake.report import report
 
-__all__ = ["cancel", "cards", "create", "enqueue", "hold", "join", "read", "report", "stop", "wakeup"]
+__all__ = ["budgets", "cancel", "cards", "create", "enqueue", "hold", "join", "read", "report", "stop", "wakeup"]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from uuid import UUID
 
-from ferryman.agents.model import Card, CardRecord
+from ferryman.agents.model import Box, Card, CardRecord
 from ferryman.agents.store import cards
 from ferryman.kernel.db import Tx
 
@@ -24,7 +24,7 @@ async def require(tx: Tx, card: UUID, fields: Sequence[str], *, tenant: str, tur
     await cards.create(tx, [asked])
 
 
-async def pack(tx: Tx, facts: Sequence[Card], boxes: Mapping[UUID, Sequence[UUID]], *, tenant: str) -> None:
+async def pack(tx: Tx, facts: Sequence[Card], boxes: Sequence[Box]) -> None:
     """Write facts down, and make boxes of them and of others."""
     await cards.create(tx, facts)
-    await cards.box(tx, boxes, tenant=tenant)
+    await cards.box(tx, boxes)

@@ -1,6 +1,7 @@
 """What agents, turns, messages, calls and cards are made of."""
 
 from ferryman.agents.model.cards import (
+    Box,
     Card,
     CardRecord,
 )
@@ -50,6 +51,7 @@ __all__ = [
     "AgentRecord",
     "Amount",
     "Answer",
+    "Box",
     "BudgetRecord",
     "Busy",
     "Call",

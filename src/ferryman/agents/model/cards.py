@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -23,6 +23,14 @@ class Card:
     step: UUID | None = None
     tool_call_id: str | None = None
     metadata: Mapping[str, Any] | None = None
+
+
+class Box(NamedTuple):
+    """A box to be made, with the cards that it begins with."""
+
+    tenant: str
+    id: UUID
+    cards: Sequence[UUID]
 
 
 class CardRecord(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -40,7 +40,9 @@ class Order:
     """A message that asks an agent for a turn.
 
     Either an instruction, from which the context box is made, after the inherited cards; or a context box that exists.
-    Without an output box one is made. `turn` is the key under which a repeat is known.
+    Without an output box one is made. `turn` is the key under which a repeat is known. What the budget that is made for it
+    allows, and which fields its result must have, are stored by whoever orders; here they are only compared. `unsaid` names
+    what nobody asked for: it stands in a profile, which may have changed, and is not compared.
     """
 
     tenant: str
@@ -60,6 +62,9 @@ class Order:
     traceparent: str | None = None
     wall_time: timedelta | None = None
     payload: Mapping[str, Any] | None = None
+    allows: Mapping[str, Any] | None = None
+    result_fields: Sequence[str] | None = None
+    unsaid: frozenset[str] = frozenset()
     always_enqueue: bool = False  # a batch's dispatch, whatever the agent does with others' messages (A20)
 
     @property

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from uuid import UUID
 
-from ferryman.agents.model import Card, CardRecord
+from ferryman.agents.model import Box, Card, CardRecord
 from ferryman.agents.store.words import words
 from ferryman.kernel.db import Tx, load, many
 
@@ -44,9 +44,9 @@ async def get(tx: Tx, card_ids: Collection[UUID], *, tenant: str) -> list[CardRe
     return [CardRecord(*row) for row in rows]  # type: ignore[misc]  # a row is a sequence
 
 
-async def box(tx: Tx, boxes: Mapping[UUID, Sequence[UUID]], *, tenant: str) -> None:
+async def box(tx: Tx, boxes: Sequence[Box]) -> None:
     """Make boxes with these cards in them."""
-    rows = [{"tenant": tenant, "id": id, "card_ids": [str(card) for card in cards]} for id, cards in boxes.items()]
+    rows = [{"tenant": each.tenant, "id": each.id, "card_ids": [str(card) for card in each.cards]} for each in boxes]
     await many(tx, _BOX, boxes=words(rows))
 
 

@@ -65,10 +65,14 @@ def _order(order: Order) -> dict[str, object]:
         "callback": order.callback,
         "callback_ref": order.callback_ref,
         "traceparent": order.traceparent,
-        "wall_ms": None if order.wall_time is None else round(order.wall_time.total_seconds() * 1000),
+        "wall_ms": _wall_ms(order),
         "payload": None if order.payload is None else dict(order.payload),
         "edge": ids.new_id(),
     }
+
+
+def _wall_ms(order: Order) -> int | None:
+    return None if order.wall_time is None else round(order.wall_time.total_seconds() * 1000)
 
 
 class Met(NamedTuple):
@@ -91,6 +95,11 @@ async def met(tx: Tx, orders: Mapping[int, Order]) -> dict[int, Met]:
             "context_box": order.context_box,
             "instruction": order.instruction,
             "payload": None if order.payload is None else dict(order.payload),
+            "wall_ms": _wall_ms(order),
+            "budget": order.budget,
+            "allows": None if order.allows is None else dict(order.allows),
+            "result_fields": None if order.result_fields is None else [{"name": name} for name in order.result_fields],
+            "unsaid": sorted(order.unsaid),
         }
         for place, order in orders.items()
     )

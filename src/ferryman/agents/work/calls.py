@@ -163,6 +163,7 @@ class Calls:
             budget=taken.budget_id,
             traceparent=taken.traceparent,
             wall_time=wait if profile is None else min(wait, profile.limits.wall_time or wait),
+            unsaid=frozenset({"wall_time"}),  # it is what is left of the parent's own
         )
         return await self._ask(
             Call(

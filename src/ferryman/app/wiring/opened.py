@@ -132,6 +132,7 @@ class Opened:
         await self.counting.close()
         self.tokens.close()
         await self.tasks.close()
+        await self.batches.close()
         await self.agents.close()
         await self.streams.close()
         await self.schedules.close()
@@ -188,7 +189,7 @@ async def open_app(
     agreed = Queues(database, bell, lambda: tasks.tenant)
     opened = Opened(
         settings, url, handlers, owners, database, bell, tasks, agreed, schedules, agents,
-        Batches(database, bell, ends, profiles, tenant=settings.tenant), orchestrator, mappings,
+        Batches(database, bell, ends, profiles, line=line, tenant=settings.tenant), orchestrator, mappings,
         commands, Webhooks(database, bell, tasks, settings=settings), Relays(database), ingest, profiles, streams,
         Log(Reader(database, bell, topics=TOPICS), database, tenant=settings.tenant),
         _remote(settings, database, bell, owners, url=url, seal=tasks.seal),

@@ -1,6 +1,6 @@
 """What comes in: batches are forked, in the caller's transaction, and asked about."""
 
 from ferryman.batches.intake import read
-from ferryman.batches.intake.fork import fork
+from ferryman.batches.intake.fork import Wanted, fork, parts
 
-__all__ = ["fork", "read"]
+__all__ = ["Wanted", "fork", "parts", "read"]

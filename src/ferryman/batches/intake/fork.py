@@ -1,196 +1,145 @@
-"""Batches are forked (B2 to B4): every target is looked at before anything is made, and all of it is one transaction.
+"""Batches are forked (B4): those that are wanted at one time in one set of statements, each whole or not at all.
 
 The agents, the context of each task, the batch, its tasks and the edge that says who waits are written together; the dispatch
-comes after the commit, so that a batch is there whole or not at all.
+comes after the commit. Every target was looked at before anything is made (targets.py); a fork that is refused makes nothing,
+and the others of its set do not hear of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from ferryman.agents import intake as agents
-from ferryman.agents.model import AgentRecord, Card, NewAgent
+from ferryman.agents.model import Box, Card
 from ferryman.batches import rules
 from ferryman.batches.ends import join
-from ferryman.batches.model import (
-    Asked,
-    Caller,
-    Fork,
-    Forked,
-    NewBatch,
-    NewBatchTask,
-    Refused,
-    Target,
-    Terms,
-)
+from ferryman.batches.intake.targets import Policy, Previewed, Profile, Wanted, preview
+from ferryman.batches.model import Asked, BatchRecord, Caller, Forked, NewBatch, NewBatchTask, Refused, Target, Terms
 from ferryman.batches.store import batches
 from ferryman.batches.store import tasks as rows
 from ferryman.kernel import errors, ids
 from ferryman.kernel.db import Tx
 
+__all__ = ["Policy", "Profile", "Wanted", "fork", "parts"]
 
-class Profile(Protocol):
-    """What of a profile a fork needs."""
-
-    @property
-    def worker_target(self) -> str:
-        """Which workers do its turns."""
-
-    @property
-    def when_busy(self) -> str:
-        """What becomes of messages for an agent at work."""
+# How many tasks go in one set, and how long an instruction is that weighs as much as one more.
+TASKS_MAX = 1000
+TEXT_OF_ONE = 2000
 
 
-class Policy(Protocol):
-    """Whom a caller may ask for turns; None is: everybody (somebody outside of an agent)."""
+class _Sound(NamedTuple):
+    """A fork that nothing speaks against."""
 
-    def may_ask(self, *names: str) -> bool:
-        """Tell whether it may ask an agent, known by its id or its profile."""
+    wanted: Wanted
+    found: Previewed
+    batch: NewBatch
 
 
 async def fork(
-    tx: Tx,
-    asked: Fork,
-    caller: Caller,
-    terms: Terms,
-    *,
-    profiles: Mapping[str, Profile],
-    policy: Policy | None,
-    id: UUID | None = None,
-    structured_output: Literal["digest", "tool_result"] = "digest",
-) -> Forked | Refused:
-    """Make a batch; answer with it, or with why not, and then nothing was made. The same id again is the same batch."""
-    batch = id or ids.new_id()
-    if caller.depth + 1 >= terms.max_depth:
-        told = f"The children would be {caller.depth + 1} deep; the limit is {terms.max_depth}."
-        return Refused("recursion_depth_exceeded", told)
-    try:
-        targets = await _preview(tx, asked.tasks, caller, profiles, policy)
-        boxes = await _inherited(tx, asked.tasks, targets, caller)
-    except errors.BatchRefused as refused:
-        details = refused.details
-        return Refused(details.get("code", "bad_request"), refused.message, details.get("field"))
-    made = NewBatch(
-        id=batch,
-        caller=caller,
+    tx: Tx, wanted: Sequence[Wanted], terms: Terms, *, profiles: Mapping[str, Profile]
+) -> list[Forked | Refused]:
+    """Make batches; answer for each with it, or with why not, and then nothing of it was made.
+
+    The same id again is the same batch.
+    """
+    return [answer for some in parts(wanted) for answer in await _fork(tx, some, terms, profiles)]
+
+
+def parts(wanted: Sequence[Wanted]) -> list[list[Wanted]]:
+    """Divide what is wanted, in order, into sets that one statement can carry."""
+    made: list[list[Wanted]] = []
+    room = 0
+    for each in wanted:
+        weight = sum(1 + len(task.instruction) // TEXT_OF_ONE for task in each.asked.tasks)
+        if not made or weight > room:
+            made.append([])
+            room = TASKS_MAX
+        made[-1].append(each)
+        room -= weight
+    return made
+
+
+async def _fork(
+    tx: Tx, wanted: Sequence[Wanted], terms: Terms, profiles: Mapping[str, Profile]
+) -> list[Forked | Refused]:
+    answers: dict[int, Forked | Refused] = {}
+    for place, each in enumerate(wanted):
+        if each.caller.depth + 1 >= terms.max_depth:
+            told = f"The children would be {each.caller.depth + 1} deep; the limit is {terms.max_depth}."
+            answers[place] = Refused("recursion_depth_exceeded", told)
+    shallow = {place: each for place, each in enumerate(wanted) if place not in answers}
+    sound: dict[int, _Sound] = {}
+    found = await preview(tx, list(shallow.values()), profiles=profiles)
+    for (place, each), seen in zip(shallow.items(), found, strict=True):
+        if isinstance(seen, errors.BatchRefused):
+            details = seen.details
+            answers[place] = Refused(details.get("code", "bad_request"), seen.message, details.get("field"))
+        else:
+            sound[place] = _Sound(each, seen, _batch(each, seen.targets))
+    answers |= await _make(tx, sound) if sound else {}
+    return [answers[place] for place in range(len(wanted))]
+
+
+async def _make(tx: Tx, sound: dict[int, _Sound]) -> dict[int, Forked | Refused]:
+    """Write down what is new; who met a batch that is there, or is being made in this set, is answered with that one."""
+    # Of two that want one id the first has it.
+    firsts = {each.batch.id: place for place, each in reversed(sound.items())}
+    born = await batches.create(tx, [sound[place].batch for place in firsts.values()])
+    made = {place: sound[place] for id, place in firsts.items() if id in born}
+    if made:
+        new = [target.agent for each in made.values() for target in each.found.targets if target.agent is not None]
+        if new:
+            await agents.create(tx, new)
+        await _pack(tx, list(made.values()))
+        for each in made.values():
+            if each.batch.allows is not None:
+                await agents.budgets.create(tx, each.batch.id, tenant=each.batch.caller.tenant, **each.batch.allows)
+        await agents.join(
+            tx, [join(id, "request", who.source, tenant=who.tenant) for id, who in _callers(made.values())]
+        )
+    answers: dict[int, Forked | Refused] = {place: Forked(each.batch.id) for place, each in made.items()}
+    met = {place: each.batch for place, each in sound.items() if place not in made}
+    return answers | (await _meet(tx, met) if met else {})
+
+
+def _callers(made: Iterable[_Sound]) -> list[tuple[UUID, Caller]]:
+    return [(each.batch.id, each.batch.caller) for each in made]
+
+
+async def _meet(tx: Tx, asked: Mapping[int, NewBatch]) -> dict[int, Forked | Refused]:
+    """Answer with the batches that have these ids; one asked for from outside must be the same in all (K11)."""
+    there: dict[tuple[str, UUID], BatchRecord] = {}
+    for tenant in sorted({each.caller.tenant for each in asked.values()}):
+        named = [each.id for each in asked.values() if each.caller.tenant == tenant]
+        there |= {(tenant, each.id): each for each in await batches.get(tx, named, tenant=tenant)}
+    found_ids = {id for _, id in there}
+    tasks, beside = await rows.of(tx, found_ids), await batches.met(tx, found_ids)
+    answers: dict[int, Forked | Refused] = {}
+    for place, each in asked.items():
+        found = there.get((each.caller.tenant, each.id))
+        answers[place] = Forked(each.id, created=False)
+        if found is None or found.parent_agent_id != each.caller.agent_id:
+            answers[place] = Refused("conflict", f"{each.id} is another's batch.", "id")
+        elif each.caller.agent_id is None and (
+            differs := rules.differences(each, found, beside[each.id], tasks[each.id])
+        ):
+            answers[place] = Refused("conflict", f"The batch {each.id} differs in {', '.join(differs)}.", differs[0])
+    return answers
+
+
+def _batch(wanted: Wanted, targets: Sequence[Target]) -> NewBatch:
+    asked = wanted.asked
+    return NewBatch(
+        id=wanted.id,
+        caller=wanted.caller,
         fail_fast=asked.fail_fast,
         deadline=asked.deadline,
-        structured_output=structured_output,
+        allows=wanted.allows,
+        structured_output=wanted.structured_output,
         tasks=tuple(_task(task, target, index) for index, (task, target) in enumerate(zip(asked.tasks, targets, strict=True))),
     )  # fmt: skip
-    if not await batches.create(tx, made):
-        return await _met(tx, made)
-    born = [each.agent for each in targets if each.agent is not None]
-    if born:
-        await agents.create(tx, born)
-    await _pack(tx, asked.tasks, targets, made, boxes)
-    await agents.join(tx, [join(batch, "request", caller.source, tenant=caller.tenant)])
-    return Forked(batch)
-
-
-async def _met(tx: Tx, asked: NewBatch) -> Forked | Refused:
-    """Answer with the batch that has this id; one asked for from outside must be the same in all (K11)."""
-    found = await batches.get(tx, [asked.id], tenant=asked.caller.tenant)
-    if not found or found[0].parent_agent_id != asked.caller.agent_id:
-        return Refused("conflict", f"{asked.id} is another's batch.", "id")
-    if asked.caller.agent_id is None:
-        differs = rules.differences(asked, found[0], (await rows.of(tx, [asked.id]))[asked.id])
-        if differs:
-            return Refused("conflict", f"The batch {asked.id} differs in {', '.join(differs)}.", differs[0])
-    return Forked(asked.id, created=False)
-
-
-# Before anything is made (B2)
-
-
-async def _preview(
-    tx: Tx, tasks: Sequence[Asked], caller: Caller, profiles: Mapping[str, Profile], policy: Policy | None
-) -> list[Target]:
-    """Say who does each task; refuse what is not there, not allowed, or asked for twice."""
-    named = sorted({each.ref for each in tasks if each.strategy != "new"})
-    there = {each.agent_id: each for each in await agents.read.agents(tx, named, tenant=caller.tenant)} if named else {}
-    reused = any(each.strategy == "reuse" for each in tasks)
-    above = await batches.ancestors(tx, caller.turn, tenant=caller.tenant) if reused and caller.turn else set()
-    seen: set[str] = set()
-    targets = []
-    for index, task in enumerate(tasks):
-        where = f"tasks[{index}].target_ref"
-        target = _new(task, where, caller, profiles) if task.strategy == "new" else _there(task, where, there, caller)
-        names = (task.ref, target.profile)
-        if policy is not None and not policy.may_ask(*names):
-            told = f"{where}: the agent may not ask {task.ref} for a turn."
-            raise errors.BatchRefused(told, code="delegation_refused", field=where)
-        if task.strategy == "reuse":
-            if task.ref in seen:
-                raise rules.refusal(where, f"{task.ref} is asked for twice; an agent does one task of a batch.")
-            if task.ref in above:
-                raise rules.refusal(where, f"{task.ref} waits for this batch, itself or by those it asked.")
-            seen.add(task.ref)
-        targets.append(target)
-    return targets
-
-
-def _new(task: Asked, where: str, caller: Caller, profiles: Mapping[str, Profile]) -> Target:
-    profile = profiles.get(task.ref)
-    if profile is None:
-        known = ", ".join(sorted(profiles)[:8]) or "none"
-        raise rules.refusal(where, f"there is no profile {task.ref[:60]} here; known: {known}.")
-    return _derived(task.ref, caller, worker_target=profile.worker_target, when_busy=profile.when_busy)
-
-
-def _there(task: Asked, where: str, there: Mapping[str, AgentRecord], caller: Caller) -> Target:
-    agent = there.get(task.ref)
-    if agent is None:
-        raise rules.refusal(where, f"there is no agent {task.ref[:60]}.")
-    if task.strategy == "reuse":
-        return Target(agent_id=agent.agent_id, profile=agent.profile)
-    output = agent.output_box_id or agent.last_output_box_id
-    if output is None:
-        raise rules.refusal(where, f"{agent.agent_id} has no output yet that a clone could begin with.")
-    return _derived(
-        agent.profile, caller, worker_target=agent.worker_target, when_busy=agent.when_busy, origin=agent.agent_id,
-        output=output,
-    )  # fmt: skip
-
-
-def _derived(
-    profile: str,
-    caller: Caller,
-    *,
-    worker_target: str,
-    when_busy: str,
-    origin: str | None = None,
-    output: UUID | None = None,
-) -> Target:
-    # A profile's name may have dots, an agent's id not.
-    name = f"{profile.lower().replace('.', '_')[:150]}_{ids.new_id().hex}"
-    agent = NewAgent(
-        caller.tenant, name, profile, worker_target, when_busy, derived_from=origin or caller.agent_id or rules.AUTHOR
-    )  # fmt: skip
-    return Target(agent_id=name, profile=profile, agent=agent, output=output)
-
-
-async def _inherited(
-    tx: Tx, tasks: Sequence[Asked], targets: Sequence[Target], caller: Caller
-) -> dict[UUID, list[UUID]]:
-    """Read the cards of the boxes that children inherit; the caller must be allowed to see those that it names."""
-    named = {each.context_box for each in tasks if each.context_box is not None}
-    outputs = {each.output for each in targets if each.output is not None}
-    found = await batches.visible(tx, sorted(named), caller) if named else {}
-    for index, task in enumerate(tasks):
-        if task.context_box is not None and task.context_box not in found:
-            raise rules.refusal(
-                f"tasks[{index}].context_box_id", f"there is no box {task.context_box} that the caller may see."
-            )
-    if outputs:
-        # A clone may read what its origin wrote, by the policy that lets the caller ask for it.
-        found |= await batches.visible(tx, sorted(outputs), Caller(tenant=caller.tenant))
-    return found
-
-
-# Then it is made: contexts, agents, the batch
 
 
 def _task(asked: Asked, target: Target, index: int) -> NewBatchTask:
@@ -215,31 +164,35 @@ def _task(asked: Asked, target: Target, index: int) -> NewBatchTask:
     )
 
 
-async def _pack(
-    tx: Tx, asked: Sequence[Asked], targets: Sequence[Target], batch: NewBatch, boxes: Mapping[UUID, Sequence[UUID]]
-) -> None:
+async def _pack(tx: Tx, made: Sequence[_Sound]) -> None:
     """Write the context of each task: what it inherits, its instruction, and who asks; and the box it will write into."""
+    facts: list[Card] = []
+    boxes: list[Box] = []
+    for each in made:
+        tenant = each.batch.caller.tenant
+        for given, inherited, task in zip(each.wanted.asked.tasks, each.found.inherited, each.batch.tasks, strict=True):
+            own = _own(each.batch, given, task)
+            # The instruction comes last of its kind: a turn reads the newest.
+            boxes.append(Box(tenant, task.context_box, rules.packed(inherited, *(card.id for card in own))))
+            boxes.append(Box(tenant, task.output_box, ()))
+            facts += own
+    await agents.cards.pack(tx, facts, boxes)
+
+
+def _own(batch: NewBatch, given: Asked, task: NewBatchTask) -> list[Card]:
     caller = batch.caller
+    pointer = {
+        "agent_id": caller.agent_id,
+        "agent_turn_id": None if caller.turn is None else str(caller.turn),
+        "tool_call_id": caller.tool_call_id,
+        "batch_id": str(batch.id),
+        "task_index": task.index,
+    }
     author = caller.agent_id or "user"
-    facts, contents = [], {}
-    for given, target, task in zip(asked, targets, batch.tasks, strict=True):
-        pointer = {
-            "agent_id": caller.agent_id,
-            "agent_turn_id": None if caller.turn is None else str(caller.turn),
-            "tool_call_id": caller.tool_call_id,
-            "batch_id": str(batch.id),
-            "task_index": task.index,
-        }
-        own = [
-            _card(caller.tenant, task.turn, "task.instruction", given.instruction, role="user", author=author),
-            _card(caller.tenant, task.turn, "meta.parent_pointer", pointer, role="system", author=rules.AUTHOR),
-        ]
-        inherited = [boxes[box] for box in (target.output, given.context_box) if box is not None]
-        # The instruction comes last of its kind: a turn reads the newest.
-        contents[task.context_box] = rules.packed(inherited, *(card.id for card in own))
-        contents[task.output_box] = []
-        facts += own
-    await agents.cards.pack(tx, facts, contents, tenant=caller.tenant)
+    return [
+        _card(caller.tenant, task.turn, "task.instruction", given.instruction, role="user", author=author),
+        _card(caller.tenant, task.turn, "meta.parent_pointer", pointer, role="system", author=rules.AUTHOR),
+    ]
 
 
 def _card(tenant: str, turn: UUID, type: str, content: Any, *, role: str, author: str) -> Card:

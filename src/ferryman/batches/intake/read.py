@@ -36,6 +36,11 @@ async def tasks(tx: Tx, batch: UUID) -> list[TaskRecord]:
     return (await rows.of(tx, [batch]))[batch]
 
 
+async def tasks_of(tx: Tx, batches: Collection[UUID]) -> dict[UUID, list[TaskRecord]]:
+    """Read the tasks of several batches, each in order."""
+    return await rows.of(tx, batches)
+
+
 async def counts(tx: Tx, batches: Collection[UUID], *, tenant: str) -> dict[UUID, dict[str, int]]:
     """Count the tasks of batches by their status."""
     return await rows.counts(tx, batches, tenant=tenant)

@@ -10,8 +10,8 @@ from typing import Any
 from uuid import UUID
 
 from ferryman.agents.model import Accepted, Answer, Busy, Failed, Rejected
-from ferryman.batches.model import BatchRecord, NewBatch, TaskRecord
-from ferryman.batches.rules.asked import RETIRED, read, refusal
+from ferryman.batches.model import Allowed, BatchRecord, Beside, NewBatch, TaskRecord
+from ferryman.batches.rules.asked import RETIRED, check_channel, read, read_id, refusal
 from ferryman.batches.rules.told import AUTHOR, content, result, view_of
 from ferryman.batches.states import FAILURES, PARTIAL, SUCCESS, TERMINAL, TIMEOUT, BatchStatus, TaskStatus
 from ferryman.kernel import retry
@@ -26,12 +26,14 @@ __all__ = [
     "RETIRED",
     "UNAVAILABLE",
     "UNREADABLE",
+    "check_channel",
     "content",
     "differences",
     "dispatch_error",
     "packed",
     "payload_hash",
     "read",
+    "read_id",
     "reference",
     "referred",
     "refusal",
@@ -94,16 +96,22 @@ def dispatch_error(answer: Answer) -> str | None:
             return None
 
 
-def differences(asked: NewBatch, there: BatchRecord, tasks: Sequence[TaskRecord]) -> list[str]:
+def differences(asked: NewBatch, there: BatchRecord, beside: Beside, tasks: Sequence[TaskRecord]) -> list[str]:
     """Name the fields in which a request differs from the batch that it met."""
     same = {
         "tasks": len(asked.tasks) == len(tasks),
         "fail_fast": asked.fail_fast == there.fail_fast,
         "deadline_seconds": asked.deadline == there.deadline_at - there.created_at,
+        "channel": asked.caller.channel == beside.channel,
+        "budget": _bounds(asked.allows) == _bounds(beside.allows),
     }
     for new, old in zip(asked.tasks, tasks, strict=False):
         same[f"tasks[{new.index}]"] = dict(new.args) == json.loads(old.metadata)["task_args"]
     return [name for name, alike in same.items() if not alike]
+
+
+def _bounds(allows: Allowed | None) -> dict[str, float]:
+    return {name: bound for name, bound in (allows or {}).items() if bound is not None}
 
 
 def payload_hash(parts: Mapping[str, Any]) -> str:

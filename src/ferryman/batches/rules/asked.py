@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+from ferryman.agents.rules import is_token
 from ferryman.batches.model import Asked, Fork, Terms
 from ferryman.kernel import errors
 
@@ -52,6 +53,20 @@ def read(asked: Mapping[str, Any], terms: Terms) -> Fork:
         fail_fast=bool(fail_fast),
         deadline=_deadline(asked.get("deadline_seconds"), terms),
     )
+
+
+def read_id(given: Any) -> UUID:
+    """Read the id that a caller wants for its batch."""
+    try:
+        return given if isinstance(given, UUID) else UUID(given)
+    except (ValueError, AttributeError, TypeError):
+        raise refusal("id", f"expected a UUID, got {_shown(given)}.") from None
+
+
+def check_channel(given: Any) -> None:
+    """Refuse a channel that the turns of a batch could not be sent over."""
+    if not is_token(given):
+        raise refusal("channel", f"expected one token of letters, digits, _ : -, got {_shown(given)}.")
 
 
 def _task(given: Any, where: str) -> Asked:
@@ -102,8 +117,10 @@ def _deadline(given: Any, terms: Terms) -> timedelta:
     if isinstance(given, bool) or not isinstance(given, int | float) or not given > 0:
         raise refusal("deadline_seconds", f"expected a number greater than 0, got {_shown(given)}.")
     if given > LONGEST_DEADLINE.total_seconds():
-        raise refusal("deadline_seconds", f"expected at most {LONGEST_DEADLINE.total_seconds():.0f}, got {given:g}.")
-    return timedelta(seconds=given)
+        told = f"expected at most {LONGEST_DEADLINE.total_seconds():.0f}, got {_shown(given)}."
+        raise refusal("deadline_seconds", told)
+    # Less than PostgreSQL tells apart is no time at all.
+    return max(timedelta(seconds=given), timedelta.resolution)
 
 
 def _refuse_unknown(given: Mapping[str, Any], known: Collection[str], where: str) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from ferryman.batches.model import BatchRecord, Caller, Closed, Closing, Held, NewBatch
+from ferryman.batches.model import BatchRecord, Beside, Caller, Closed, Closing, Held, NewBatch, NewBatchTask
 from ferryman.batches.states import BatchStatus, TaskStatus
-from ferryman.kernel.db import Row, Tx, load, many, one
+from ferryman.kernel.db import Row, Tx, load, many
 
 _HERE = "ferryman.batches"
 _CREATE = load(_HERE, "pmo_batches/create")
@@ -20,6 +21,7 @@ _TOLD = load(_HERE, "pmo_batches/told")
 _EXPIRED = load(_HERE, "pmo_batches/expired")
 _UNTOLD = load(_HERE, "pmo_batches/untold")
 _ORPHANS = load(_HERE, "pmo_batches/orphans")
+_MET = load(_HERE, "pmo_batches/met")
 _GET = load(_HERE, "pmo_batches/get")
 _LIST = load(_HERE, "pmo_batches/list")
 _LIST_RUNNING = load(_HERE, "pmo_batches/list_running")
@@ -33,44 +35,49 @@ def words(rows: Sequence[Mapping[str, Any]]) -> str:
     return json.dumps(rows, default=str)
 
 
-async def create(tx: Tx, batch: NewBatch) -> bool:
-    """Let a batch be born with its tasks; false if it was there."""
+async def create(tx: Tx, batches: Sequence[NewBatch]) -> set[UUID]:
+    """Let batches be born with their tasks; answer with those that were not there. Each is given once."""
+    rows = await many(
+        tx, _CREATE, batches=words([_row(each) for each in batches]),
+        tasks=words([_task(each.id, task) for each in batches for task in each.tasks]),
+    )  # fmt: skip
+    return {row["id"] for row in rows}
+
+
+def _row(batch: NewBatch) -> dict[str, Any]:
     caller = batch.caller
-    tasks = [
-        {
-            "id": each.id,
-            "turn": each.turn,
-            "index": each.index,
-            "agent_id": each.agent_id,
-            "profile": each.profile,
-            "context_box": each.context_box,
-            "output_box": each.output_box,
-            "payload_hash": each.payload_hash,
-            "args": each.args,
-        }
-        for each in batch.tasks
-    ]
-    row = await one(
-        tx,
-        _CREATE,
-        id=batch.id,
-        tenant=caller.tenant,
-        deadline=batch.deadline,
-        epoch=caller.epoch,
-        task_count=len(tasks),
-        depth=caller.depth,
-        turn=caller.turn,
-        step=caller.step,
-        budget=caller.budget,
-        fail_fast=batch.fail_fast,
-        agent_id=caller.agent_id,
-        tool_call_id=caller.tool_call_id,
-        channel=caller.channel,
-        traceparent=caller.traceparent,
-        metadata=json.dumps({"fail_fast": batch.fail_fast, "structured_output": batch.structured_output}),
-        tasks=words(tasks),
-    )
-    return row is not None
+    return {
+        "id": batch.id,
+        "tenant": caller.tenant,
+        "deadline_us": batch.deadline // timedelta(microseconds=1),
+        "epoch": caller.epoch,
+        "task_count": len(batch.tasks),
+        "depth": caller.depth,
+        "turn": caller.turn,
+        "step": caller.step,
+        "budget": caller.budget,
+        "fail_fast": batch.fail_fast,
+        "agent_id": caller.agent_id,
+        "tool_call_id": caller.tool_call_id,
+        "channel": caller.channel,
+        "traceparent": caller.traceparent,
+        "metadata": {"fail_fast": batch.fail_fast, "structured_output": batch.structured_output},
+    }
+
+
+def _task(batch: UUID, task: NewBatchTask) -> dict[str, Any]:
+    return {
+        "batch": batch,
+        "id": task.id,
+        "turn": task.turn,
+        "index": task.index,
+        "agent_id": task.agent_id,
+        "profile": task.profile,
+        "context_box": task.context_box,
+        "output_box": task.output_box,
+        "payload_hash": task.payload_hash,
+        "args": task.args,
+    }
 
 
 async def lock(tx: Tx, ids: Collection[UUID]) -> dict[UUID, Held]:
@@ -113,6 +120,11 @@ async def orphans(tx: Tx, limit: int, *, turns: Collection[UUID] | None = None) 
 async def get(tx: Tx, ids: Collection[UUID], *, tenant: str) -> list[BatchRecord]:
     """Read batches."""
     return [BatchRecord(*row) for row in await many(tx, _GET, ids=list(ids), tenant=tenant)]  # type: ignore[misc]
+
+
+async def met(tx: Tx, ids: Collection[UUID]) -> dict[UUID, Beside]:
+    """Read what batches were asked for beside their tasks."""
+    return {row["id"]: Beside(*row) for row in await many(tx, _MET, ids=list(ids))}  # type: ignore[misc]
 
 
 async def listed(tx: Tx, *, tenant: str, status: str | None, before: UUID | None, limit: int) -> list[BatchRecord]:

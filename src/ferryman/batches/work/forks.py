@@ -12,8 +12,8 @@ from ferryman.agents.ends import Aftermath, Parties
 from ferryman.agents.intake import report
 from ferryman.agents.model import Call, Report, Suspension, Taken
 from ferryman.batches import rules
-from ferryman.batches.intake.fork import Policy, Profile, fork
-from ferryman.batches.model import Caller, Fork, Forked, Refused, Terms
+from ferryman.batches.intake.fork import Policy, Profile, Wanted, fork
+from ferryman.batches.model import Caller, Forked, Refused, Terms
 from ferryman.kernel import ids
 from ferryman.kernel.db import Tx
 
@@ -25,17 +25,13 @@ MARGIN = timedelta(seconds=60)
 class Forking:
     """What a call of fork_join sets going (agents/ports.py, Starts)."""
 
-    __slots__ = ("_asked", "_caller", "_policy", "_profiles", "_terms", "heads")
+    __slots__ = ("heads", "profiles", "terms", "wanted")
 
-    def __init__(
-        self, asked: Fork, caller: Caller, terms: Terms, *, profiles: Mapping[str, Profile], policy: Policy
-    ) -> None:
+    def __init__(self, wanted: Wanted, terms: Terms, *, profiles: Mapping[str, Profile]) -> None:
         """Fork for this caller; no head is locked by it but its own, and its agents' are new or left to the dispatch."""
-        self._asked = asked
-        self._caller = caller
-        self._terms = terms
-        self._profiles = profiles
-        self._policy = policy
+        self.wanted = wanted
+        self.terms = terms
+        self.profiles = profiles
         self.heads: Collection[tuple[str, str]] = ()
 
     @classmethod
@@ -51,27 +47,14 @@ class Forking:
         """Fork when the turns are suspended, not before: a turn that is not its holder's any more makes nothing."""
         if not prepared:
             return
-        refused = []
-        for suspension, call in calls:
-            answer = await call.start.fork(tx)
-            if isinstance(answer, Refused):
-                refused.append(_refusal(suspension, call, answer))
-            else:
-                after.bells.setdefault(PENDING, set())
+        some: Sequence[Forking] = [call.start for _, call in calls]
+        answers = await fork(tx, [each.wanted for each in some], some[0].terms, profiles=some[0].profiles)
+        answered = list(zip(calls, answers, strict=True))
+        if any(isinstance(answer, Forked) for answer in answers):
+            after.bells.setdefault(PENDING, set())
+        refused = [_refusal(*call, answer) for call, answer in answered if isinstance(answer, Refused)]
         if refused:
             await report(tx, refused, parties, after=after)
-
-    async def fork(self, tx: Tx) -> Forked | Refused:
-        """Make the batch; a repeat of the call is the same one."""
-        return await fork(
-            tx,
-            self._asked,
-            self._caller,
-            self._terms,
-            profiles=self._profiles,
-            policy=self._policy,
-            id=batch_of(self._caller.tool_call_id or ""),
-        )
 
 
 def batch_of(tool_call_id: str) -> UUID:
@@ -120,4 +103,6 @@ class Forks:
             budget=taken.budget_id,
             traceparent=taken.traceparent,
         )
-        return Forking(asked, caller, self._terms, profiles=self._profiles, policy=policy), asked.deadline + MARGIN
+        # A repeat of the call is the same batch.
+        wanted = Wanted(asked, caller, batch_of(tool_call_id), policy)
+        return Forking(wanted, self._terms, profiles=self._profiles), asked.deadline + MARGIN

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -57,8 +57,18 @@ async def get(tx: Tx, id: object, *, tenant: str) -> CommandRecord:
     known = request.check_id(id, "command_id")
     found = await inbox.get(tx, known, tenant=tenant)
     if found is None:
-        raise errors.CommandNotFound(f"There is no command {known} for tenant {tenant}.", command_id=str(known))
+        raise _not_found(known, tenant)
     return found
+
+
+def _not_found(id: UUID, tenant: str) -> errors.CommandNotFound:
+    return errors.CommandNotFound(f"There is no command {id} for tenant {tenant}.", command_id=str(id))
+
+
+async def ended(tx: Tx, ids: Collection[UUID], *, tenant: str) -> dict[UUID, CommandRecord | Exception]:
+    """Read those of these commands that have ended; of one that is not there, say so."""
+    found = await inbox.ended(tx, ids, tenant=tenant)
+    return {id: each or _not_found(id, tenant) for id, each in found.items()}
 
 
 async def task(tx: Tx, id: object, *, tenant: str) -> AsyncTaskRecord:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 from uuid import UUID
 
@@ -14,6 +14,7 @@ _HERE = "ferryman.commands"
 _RECEIVE = load(_HERE, "command_inbox/receive")
 _MET = load(_HERE, "command_inbox/met")
 _GET = load(_HERE, "command_inbox/get")
+_ENDED = load(_HERE, "command_inbox/ended")
 _LIST = load(_HERE, "command_inbox/list")
 _LIST_LIVE = load(_HERE, "command_inbox/list_live")
 _LIST_FAILED = load(_HERE, "command_inbox/list_failed")
@@ -52,6 +53,12 @@ async def get(tx: Tx, id: UUID, *, tenant: str) -> CommandRecord | None:
     """Read one command."""
     row = await one(tx, _GET, id=id, tenant=tenant)
     return None if row is None else _record(row)
+
+
+async def ended(tx: Tx, ids: Collection[UUID], *, tenant: str) -> dict[UUID, CommandRecord | None]:
+    """Read those of these commands that have ended; None is one that is not there."""
+    rows = await many(tx, _ENDED, ids=list(ids), tenant=tenant)
+    return {row["asked"]: None if row["id"] is None else _record(row, 1) for row in rows}
 
 
 async def list_page(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -25,11 +25,24 @@ async def status(
     limit: int = 20,
 ) -> list[Progress]:
     """Return how far plans are, newest first; one that is named must be there."""
-    rows = await reads.status(tx, tenant=tenant, id=id, source=source, before=before, limit=limit)
+    wanted = None if id is None else [id]
+    rows = await reads.status(tx, tenant=tenant, ids=wanted, source=source, before=before, limit=limit)
     found = [_progress(row) for row in rows]
     if id is not None and not found:
-        raise errors.IngestNotFound(f"There is no plan {id} for this tenant.", plan=str(id))
+        raise _not_found(id)
     return found
+
+
+async def ended(tx: Tx, ids: Collection[UUID], *, tenant: str) -> dict[UUID, Progress | Exception]:
+    """Return how far those of these plans came of which nothing is live any more; of one that is not there, say so."""
+    rows = await reads.status(tx, tenant=tenant, ids=ids, source=None, before=None, limit=len(ids))
+    found = {each.id: each for each in map(_progress, rows)}
+    met: dict[UUID, Progress | Exception] = {id: each for id, each in found.items() if each.over}
+    return met | {id: _not_found(id) for id in ids if id not in found}
+
+
+def _not_found(id: UUID) -> errors.IngestNotFound:
+    return errors.IngestNotFound(f"There is no plan {id} for this tenant.", plan=str(id))
 
 
 def _progress(row: Row) -> Progress:

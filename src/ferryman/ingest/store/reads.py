@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from uuid import UUID
 
 from ferryman.kernel.db import Row, Tx, load, many, one
@@ -18,10 +18,11 @@ _PACE = load(_HERE, "ingest_batch/pace")
 
 
 async def status(
-    tx: Tx, *, tenant: str, id: UUID | None, source: str | None, before: UUID | None, limit: int
+    tx: Tx, *, tenant: str, ids: Collection[UUID] | None, source: str | None, before: UUID | None, limit: int
 ) -> Sequence[Row]:
     """Read how far plans are."""
-    return await many(tx, _STATUS, tenant=tenant, id=id, source=source, before=before, limit=limit)
+    given = None if ids is None else list(ids)
+    return await many(tx, _STATUS, tenant=tenant, ids=given, source=source, before=before, limit=limit)
 
 
 async def blackbox(tx: Tx, id: UUID, *, tenant: str, limit: int) -> Sequence[Row]:

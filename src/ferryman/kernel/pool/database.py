@@ -20,6 +20,7 @@ from ferryman.kernel.pool.terms import (
     STATEMENTS_KEPT,
     STATEMENTS_KEPT_BY_A_POOLER,
 )
+from ferryman.kernel.pool.turnstile import Turnstile
 
 
 class Database:
@@ -33,6 +34,7 @@ class Database:
         self.url = url
         self.schema = schema
         self._size = size
+        self._turnstile = Turnstile(size, patience=CONNECT_TIMEOUT_SECONDS)
         self._pool: asyncpg.Pool[Any] | None = None
 
     async def open(self) -> None:
@@ -79,13 +81,23 @@ class Database:
         if self._pool is None:
             raise errors.NotOpen()
         pool = self._pool
-        with translated():
-            connection = await pool.acquire(timeout=CONNECT_TIMEOUT_SECONDS)
+        async with self._turnstile:
+            connection = await self._acquire(pool)
+            try:
+                yield Session(connection, self.schema)
+            finally:
+                with translated():
+                    await pool.release(connection)
+
+    async def _acquire(self, pool: asyncpg.Pool[Any]) -> Any:
         try:
-            yield Session(connection, self.schema)
-        finally:
             with translated():
-                await pool.release(connection)
+                return await pool.acquire(timeout=CONNECT_TIMEOUT_SECONDS)
+        except errors.DatabaseUnavailable as error:
+            # A server that has no connection to spare lets those go on that have one.
+            if not isinstance(error.__cause__, asyncpg.InsufficientResourcesError):
+                self._turnstile.tell(error)
+            raise
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Session]:

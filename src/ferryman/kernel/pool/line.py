@@ -7,7 +7,6 @@ tried before is over, done or not.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -26,6 +25,7 @@ from ferryman.kernel.pool.terms import (
     STATEMENTS_KEPT,
     STATEMENTS_KEPT_BY_A_POOLER,
 )
+from ferryman.kernel.pool.turnstile import Turnstile
 
 # A plan made on an empty table can be wrong for a full one: it is made anew now and then, whoever analyses when.
 STATEMENT_LIFETIME_SECONDS = 60
@@ -51,7 +51,7 @@ class Line:
         bound = {} if patience is None else {"statement_timeout": f"{self._patience * SERVER_SHARE * 1000:.0f}ms"}
         self._settings = LINE_SETTINGS | bound | (settings or {})
         self._connection: asyncpg.Connection[Any] | None = None
-        self._turn = asyncio.Lock()
+        self._turn = Turnstile(1)
         self._listening: dict[str, Callable[[str], None]] = {}
         self._lost: Callable[[], None] | None = None
 
@@ -59,11 +59,15 @@ class Line:
         """Connect if need be, and listen again to what was listened to."""
         connection = self._connection
         if connection is None or connection.is_closed():
-            with translated():
-                if connection is not None:
-                    telemetry.reconnected("line")
-                connection = await _connect(self.url, self._settings, patience=self._patience)
-                await self._take_up(connection)
+            if connection is not None:
+                telemetry.reconnected("line")
+            try:
+                with translated():
+                    connection = await _connect(self.url, self._settings, patience=self._patience)
+                    await self._take_up(connection)
+            except errors.DatabaseUnavailable as error:
+                self._turn.tell(error)
+                raise
         return Session(connection, self.schema)
 
     async def _take_up(self, connection: asyncpg.Connection[Any]) -> None:

@@ -1,6 +1,7 @@
 -- pending -> dispatched
 -- Fair: every tenant with tasks to send has its share, in each every batch, oldest first; so a flood of one starves nobody.
--- A batch that somebody holds is passed over: its tasks are found by the next look.
+-- A batch that somebody holds is passed over: its tasks are found by the next look. One of which nothing is due takes no
+-- place in the scan.
 with recursive clock as materialized (
     select ferryman.clock() as now
 ),
@@ -26,6 +27,7 @@ batches as (
         select task.tenant, task.batch_id
         from ferryman.pmo_batch_tasks as task
         where task.status = 'pending' and task.retryable and task.tenant = tenants.tenant
+          and task.next_retry_at <= (select now from clock)
         order by task.tenant, task.batch_id
         limit 1
     ) as first
@@ -36,6 +38,7 @@ batches as (
         select task.tenant, task.batch_id
         from ferryman.pmo_batch_tasks as task
         where task.status = 'pending' and task.retryable and task.tenant = batches.tenant and task.batch_id > batches.batch_id
+          and task.next_retry_at <= (select now from clock)
         order by task.tenant, task.batch_id
         limit 1
     ) as further

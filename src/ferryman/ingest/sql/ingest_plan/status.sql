@@ -1,4 +1,4 @@
--- How far plans are: one of a tenant, or its newest.
+-- How far plans are: some of a tenant, or its newest.
 with clock as materialized (
     select ferryman.clock() as now
 ),
@@ -7,7 +7,7 @@ chosen as materialized (
            plan.window_to, plan.lower, plan.upper, plan.created_at
     from ferryman.ingest_plan as plan
     where plan.tenant = :tenant
-      and (:id::uuid is null or plan.id = :id)
+      and (:ids::uuid[] is null or plan.id = any(:ids))
       and (:source::text is null or plan.source = :source)
       and (:before::uuid is null or plan.id < :before)
     order by plan.id desc
