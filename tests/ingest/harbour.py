@@ -90,6 +90,9 @@ class Cargo:
 
     same_database = True
 
+    async def prepare(self, db: Database) -> None:
+        await prepare(db)
+
     async def write(self, tx: Tx | None, items: Sequence[Item], *, batch_key: str) -> Written:
         assert tx is not None
         good = [item for item in items if item.get("value") is not None]
