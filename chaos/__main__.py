@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from chaos import checker, plan, report, soak, storm
+from chaos import checker, crew, plan, report, soak, storm
 from chaos.bell import Bell
 from chaos.checker import figures
 from chaos.checker.evidence import Evidence
@@ -82,6 +82,7 @@ def _say(words: str) -> None:
 def _run(asked: argparse.Namespace, place: Path) -> tuple[report.Found, list[str]]:
     from ferryman.kernel import migrate
 
+    crew.load()
     seconds = asked.minutes * 60
     folder = storm.folder_of(place)
     sea, pooler, bell = Sea(place / "sea"), Pooler(place / "pooler"), Bell(place / "nats")
@@ -102,6 +103,7 @@ def _run(asked: argparse.Namespace, place: Path) -> tuple[report.Found, list[str
         bells = {"FERRYMAN_LISTEN_URL": sea.url, "FERRYMAN_NATS_URL": bell.url}
         fleet = Fleet(slots, told, url=url, bells=bells, seed=asked.seed, folder=folder, lease=asked.lease)
         fleet.calm = asked.soak
+        fleet.spared = frozenset({soak.SPARED}) if asked.soak else frozenset()
         lookout = Lookout(sea, fleet, told, lease=asked.lease, folder=folder)
         run = storm.Storm(sea, bell, fleet, told, lookout, seed=asked.seed, say=_say)
         gauge = soak.Gauge(sea, fleet, seconds) if asked.soak else None
@@ -119,7 +121,7 @@ def _run(asked: argparse.Namespace, place: Path) -> tuple[report.Found, list[str
             seen = Evidence(gather(folder), connection)
             said, counted = checker.check(seen)
             wrong = [*run.outcome.wrong, *said]
-            measured = figures.measure(seen, folder)
+            measured = figures.measure(seen, folder, lease=asked.lease)
         late = lookout.seen
         found = report.found(asked, run.outcome, late, measured, counted=counted, seconds=time.monotonic() - began)
         if late.overdue:

@@ -18,15 +18,23 @@ from chaos import terms
 from chaos.history import History
 from ferryman import Command, Context, Fact, Ferryman, Message, Result, Turn
 from ferryman.ingest.ports import Item, Page, Request, Written
+from ferryman.kernel import telemetry
 from ferryman.kernel.db import Tx
 from ferryman.kernel.doorbell import Doorbell, NoDoorbell
 from ferryman.kernel.doorbell_nats import NatsDoorbell
 from ferryman.kernel.doorbell_pg import PostgresDoorbell
 from ferryman.tasks.model import Ended
+from ferryman.tasks.work import handlers
 from ferryman.testing import Doubled, Late, Lossy
 
 DAWN = datetime(2026, 1, 1, tzinfo=UTC)
 LEGS = ("Leg.Load", "Leg.Cross", "Leg.Unload")
+
+
+def load() -> None:
+    """Load what a life would load at its first use: all are forked from the process that calls this."""
+    handlers.prepare()
+    telemetry.registry()
 
 
 def bell(kind: str, url: str, seed: int) -> Doorbell:

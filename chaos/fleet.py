@@ -66,7 +66,12 @@ class Fleet:
         self._seed = seed
         self._folder = folder
         self.calm = False
+        self.spared: frozenset[str] = frozenset()
         self.unexpected: list[str] = []
+
+    def prey(self, *wanted: str) -> list[Slot]:
+        """Give those of some roles that may be struck."""
+        return [slot for slot in self.of(*wanted) if slot.name not in self.spared]
 
     def of(self, *wanted: str) -> list[Slot]:
         """Give those of some roles that live and are not frozen."""

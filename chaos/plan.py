@@ -15,8 +15,8 @@ FREEZE_SECONDS = 3.0  # beyond the lease, at most
 
 # Faults a minute, from outside of the processes.
 RATES = {
-    "kill": 36.0,  # SIGKILL to a worker
-    "freeze": 24.0,  # SIGSTOP to a worker, for longer than its lease
+    "kill": 40.0,  # SIGKILL to a worker
+    "freeze": 34.0,  # SIGSTOP to a worker, for longer than its lease
     "pause": 20.0,  # SIGSTOP to a worker, for less than its lease
     "strike": 14.0,  # SIGKILL to a producer or a reader of the log
     "watch": 8.0,  # SIGKILL or SIGSTOP to a process that only watches and fires
@@ -59,11 +59,14 @@ BUGS = (
     "watchdog.acted=away%0.02",
 )
 PRODUCER_BUGS = (
-    "create.committed=away%0.03",
+    "create.committed=away%0.03",  # asked for again by the product itself
+    "create.committed=kill%0.01",  # asked for again by the producer's next life
     "create.before=away%0.01",
     "command.sent=away%0.05",
     "ingest.planned=away%0.05",
 )
+# Of a producer's acts: it dies with the answer in its hands, before it could write it down.
+FORGETS = 0.03
 DOORBELLS = ("postgres", "postgres", "nats", "nats", "lossy", "doubled", "late", "none")
 
 
@@ -89,6 +92,7 @@ class Life:
     doorbell: str
     clock: float
     pool: int
+    forgets: float = 0.0
 
 
 def draw(seed: int, seconds: float, *, rates: dict[str, float] = RATES, lease: float = LEASE_SECONDS) -> list[Fault]:
@@ -133,4 +137,5 @@ def life(seed: int, name: str, nth: int, *, role: str, calm: bool = False) -> Li
     bugs = PRODUCER_BUGS if role == "producer" else BUGS
     faults = ";".join(f"{bug}?seed={dice.randrange(1_000_000)}" for bug in bugs)
     clock = dice.choice((0.0, 0.0, 0.0, -3600.0, -2.0, 2.0, 86_400.0))
-    return Life(faults, dice.choice(DOORBELLS), clock, dice.choice((2, 4, 10)))
+    forgets = FORGETS if role == "producer" else 0.0
+    return Life(faults, dice.choice(DOORBELLS), clock, dice.choice((2, 4, 10)), forgets)

@@ -10,12 +10,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
+from chaos.checker.again import NOTHING
 from chaos.checker.figures import Figures
 from chaos.lookout import Seen
 from chaos.storm import Outcome
 
 Found = dict[str, Any]
-BEGIN, END = "<!-- chaos: begin -->", "<!-- chaos: end -->"
+MARKS = "<!-- {}: begin -->", "<!-- {}: end -->"
 # What is missing by the checks that look for what was acknowledged; what has two ends by those that look at ends.
 LOST = (
     "acknowledged_is_there",
@@ -71,6 +72,8 @@ def found(
         "records": figures.records,
         "acknowledged": figures.acknowledged,
         "starts_per_task": figures.starts_per_task,
+        "started_again": figures.started_again,
+        "started": figures.started,
         "faults": figures.faults_in_all,
         "faults_by_kind": dict(sorted(figures.faults.items())),
         "zombies_fenced": figures.zombies_fenced,
@@ -93,13 +96,44 @@ def found(
 
 
 def aims(found: Found) -> list[Aim]:
-    """Return the lines of the table."""
-    share = min(1.0, found["minutes"] / WHOLE_MINUTES)
-    faults, zombies, soonest = round(1000 * share), round(200 * share), found["lease"] + 1
+    """Return the lines of the table; a soak has its own."""
+    return _mild(found) if "soak" in found else _wild(found)
+
+
+def _mild(found: Found) -> list[Aim]:
+    """Nothing may be lost, and nothing may grow."""
+    grew = [
+        Aim(
+            f"{kind}, what grew most of {each['judged']}",
+            f"≤ {_sized(kind, each['least'])}",
+            f"{_sized(kind, each['rise'])} from the first to the last third ({each['who']}, in the middle"
+            f" {_sized(kind, each['middle'])})",
+            each["rise"] <= each["least"],
+        )
+        for kind, each in found["soak"].items()
+    ]
+    return [*_kept(found), *grew]
+
+
+def _sized(kind: str, value: float) -> str:
+    return f"{value / (1 << 20):.1f} MiB" if kind == "memory" else f"{value:,.0f}"
+
+
+def _kept(found: Found) -> list[Aim]:
     return [
         Aim("lost", "0", f"{found['lost']} of {found['acknowledged']:,} acknowledged", found["lost"] == 0),
         Aim("second ends", "0", f"{found['second_ends']} of {found['tasks']:,} tasks", found["second_ends"] == 0),
+        Aim("overdue", "0", f"{found['overdue']} in {found['looks']:,} looks", found["overdue"] == 0),
+    ]
+
+
+def _wild(found: Found) -> list[Aim]:
+    share = min(1.0, found["minutes"] / WHOLE_MINUTES)
+    faults, zombies, soonest = round(1000 * share), round(200 * share), found["lease"] + 1
+    return [
+        *_kept(found),
         Aim("starts per task", "≤ 1.05", f"{found['starts_per_task']:.3f}", found["starts_per_task"] <= 1.05),
+        Aim("of them forced by no fault", "", f"{1 + found['started_again'][NOTHING] / max(1, found['started']):.4f}"),
         Aim("faults", f"≥ {faults:,}", f"{found['faults']:,}", found["faults"] >= faults),
         Aim("zombies fenced", f"≥ {zombies:,}", f"{found['zombies_fenced']:,}", found["zombies_fenced"] >= zombies),
         Aim(
@@ -123,7 +157,6 @@ def aims(found: Found) -> list[Aim]:
             f" kill), the worst of {found['outages']}",
             found["first_success_worst"] <= 5.0,
         ),
-        Aim("overdue", "0", f"{found['overdue']} in {found['looks']:,} looks", found["overdue"] == 0),
     ]
 
 
@@ -132,7 +165,9 @@ def show(found: Found, wrong: list[str], *, file: TextIO = sys.stdout) -> None:
     print(_told(found), file=file)
     for each in aims(found):
         print(f"  {each.what:64} {each.aim:>9}   {each.value}{'' if each.held else '   SHORT OF ITS AIM'}", file=file)
-    for case, count in found["cases"].items():
+    for cause, count in found["started_again"].items():
+        print(f"  again: {cause:57} {count:>9,}", file=file)
+    for case, count in () if "soak" in found else found["cases"].items():
         print(f"  {case:64} {count:>9,}", file=file)
     for each_wrong in wrong:
         print(f"WRONG  {each_wrong}", file=file)
@@ -155,10 +190,13 @@ def _told(found: Found) -> str:
 
 
 def write(page: Path, found: Found) -> None:
-    """Put the table into the page, between its marks."""
+    """Put the table into the page, between the marks of chaos or of soak."""
     text = page.read_text(encoding="utf-8")
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
+    begin, end = (mark.format("soak" if "soak" in found else "chaos") for mark in MARKS)
+    if begin not in text or end not in text:
+        raise ValueError(f"{page} has no place for this: {begin} and {end} are not in it.")
+    before, _, rest = text.partition(begin)
+    _, _, after = rest.partition(end)
     table = [
         "| figure | aim | found |",
         "|---|---|---|",
@@ -167,6 +205,13 @@ def write(page: Path, found: Found) -> None:
             for each in aims(found)
         ),
     ]
+    if "soak" in found:
+        made = "\n".join([begin, _told(found), "", *table, end])
+        page.write_text(f"{before}{made}{after}", encoding="utf-8")
+        return
+    again = ", ".join(f"{cause} {count:,}" for cause, count in found["started_again"].items())
     cases = ["| case | times |", "|---|---|", *(f"| {case} | {count:,} |" for case, count in found["cases"].items())]
-    made = "\n".join([BEGIN, _told(found), "", *table, "", "What the run met:", "", *cases, END])
+    made = "\n".join(
+        [begin, _told(found), "", *table, "", f"Started again: {again}.", "", "What the run met:", "", *cases, end]
+    )
     page.write_text(f"{before}{made}{after}", encoding="utf-8")

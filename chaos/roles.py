@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import random
 import signal
 import time
@@ -35,7 +36,7 @@ def live(role: str, life: Life, told: History, *, url: str, seed: int, folder: P
         case "worker" | "dog":
             asyncio.run(work(app, told, queues=["nothing"] if role == "dog" else None))
         case "producer":
-            asyncio.run(produce(app, told, seed=seed, folder=folder, slot=slot, **more))
+            asyncio.run(produce(app, told, seed=seed, folder=folder, slot=slot, forgets=life.forgets, **more))
         case "reader":
             asyncio.run(follow(app, told))
         case "founder":
@@ -84,12 +85,14 @@ async def _report_fences(told: History) -> None:
 
 def _fences(told: History, seen: dict[str, float]) -> None:
     """Write down each count of stale writes that has grown."""
-    for domain in ("task", "turn", "ingest"):
-        for move in ("settle", "renew", "step"):
-            count = telemetry.registry().get_sample_value(FENCED, {"domain": domain, "move": move}) or 0.0
-            if count > seen.get(f"{domain} {move}", 0.0):
-                seen[f"{domain} {move}"] = count
-                told.write("fenced", domain=domain, move=move, count=count)
+    # That metric alone: to collect them all so often would cost as much as the work that is looked at.
+    for metric in telemetry.registry().restricted_registry([FENCED]).collect():
+        for sample in metric.samples:
+            domain, move = sample.labels["domain"], sample.labels["move"]
+            watched = sample.name == FENCED and move in ("settle", "renew", "step")
+            if watched and sample.value > seen.get(f"{domain} {move}", 0.0):
+                seen[f"{domain} {move}"] = sample.value
+                told.write("fenced", domain=domain, move=move, count=sample.value)
 
 
 class Past:
@@ -109,19 +112,36 @@ class Past:
                     self.open.pop(line["key"], None)
 
 
+class Memory:
+    """What a producer knows of its own acts: the answer of some dies with it, and its next life must ask again."""
+
+    def __init__(self, told: History, forgets: float, seed: int) -> None:
+        """Write down here what is known; `forgets` says how often one dies before that."""
+        self.told = told
+        self._forgets = forgets
+        self._dice = random.Random(f"{seed} {told.path.stem} forgets")
+
+    def fail(self) -> None:
+        """Die, now and then: the database has committed, and nobody knows."""
+        if self._dice.random() < self._forgets:
+            self.told.write("struck", kind="forget", who=self.told.path.stem)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
 async def produce(
-    app: Ferryman, told: History, *, seed: int, folder: Path, slot: str, pace: float, load: float
+    app: Ferryman, told: History, *, seed: int, folder: Path, slot: str, forgets: float, pace: float, load: float
 ) -> None:
     """Act, each act until it is acknowledged; what the life before left open comes first."""
     stop = _told_to_stop()
     past = Past(folder, slot)
     dice = random.Random(f"{seed} {told.path.stem}")
+    memory = Memory(told, forgets, seed)
     await app.open(unless=stop)
     recent: list[str] = []
     told.write("working")
     try:
         for key, (act, arguments) in past.open.items():
-            await _act(app, told, key, act, arguments, again=True)
+            await _act(app, memory, key, act, arguments, again=True)
         for number in range(1_000_000_000):
             if stop.is_set():
                 return
@@ -131,7 +151,7 @@ async def produce(
                     continue
                 past.windows += 1
             await _room(folder, stop)
-            answer = await _act(app, told, f"{told.path.stem}:{number}", act, arguments)
+            answer = await _act(app, memory, f"{told.path.stem}:{number}", act, arguments)
             recent = (recent + list(answer.get("tasks", {}).values()))[-40:]
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), dice.uniform(0, 2 * pace))
@@ -147,8 +167,9 @@ async def _room(folder: Path, stop: asyncio.Event) -> None:
 
 
 async def _act(
-    app: Ferryman, told: History, key: str, act: str, arguments: acts.Arguments, *, again: bool = False
+    app: Ferryman, memory: Memory, key: str, act: str, arguments: acts.Arguments, *, again: bool = False
 ) -> acts.Told:
+    told = memory.told
     while True:
         told.write("invoke", key=key, act=act, arguments=arguments, again=again)
         try:
@@ -161,6 +182,7 @@ async def _act(
             again = True
             await asyncio.sleep(LOOK_SECONDS)
         else:
+            memory.fail()
             told.write("ok", acknowledged=True, key=key, act=act, again=again, **answer)
             return answer
 

@@ -82,7 +82,7 @@ class Storm:
                 self._strike(coming.pop(0))
             if gauge is not None:
                 gauge.look(now)
-            if now >= self._said + PROGRESS_SECONDS:
+            if now >= self._said + max(PROGRESS_SECONDS, seconds / 60):
                 self._said = now
                 struck = f"{len(self.outcome.struck):,} faults from outside"
                 self._say(f"{now - began:.0f} of {seconds:.0f} s: {struck}; {self._lookout.progress()}")
@@ -131,7 +131,7 @@ class Storm:
 
     def _hit(self, fault: Fault, until: float, *roles: str) -> dict[str, Any] | None:
         # Few are struck before they have begun: on a busy machine nobody would ever come to do anything.
-        found = [slot for slot in self._fleet.of(*roles) if fault.whom < AT_BIRTH or self._fleet.works(slot)]
+        found = [slot for slot in self._fleet.prey(*roles) if fault.whom < AT_BIRTH or self._fleet.works(slot)]
         if not found:
             return None
         slot = found[int(fault.whom * len(found))]

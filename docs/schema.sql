@@ -4057,6 +4057,8 @@ CREATE INDEX pmo_batch_tasks_pending ON ferryman.pmo_batch_tasks USING btree (te
 
 CREATE INDEX pmo_batches_deadline ON ferryman.pmo_batches USING btree (deadline_at) WHERE (finished_at IS NULL);
 
+CREATE INDEX pmo_batches_ended ON ferryman.pmo_batches USING btree (finished_at) WHERE (parent_told_at IS NOT NULL);
+
 CREATE INDEX pmo_batches_forked ON ferryman.pmo_batches USING btree (tenant, parent_agent_id, id) WHERE (parent_agent_id IS NOT NULL);
 
 CREATE INDEX pmo_batches_listed ON ferryman.pmo_batches USING btree (tenant, id);

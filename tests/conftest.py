@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
 from ferryman.kernel.pool import Database, Session
@@ -17,6 +18,9 @@ from ferryman.testing import Cluster
 # A shell that starts us in the background has us ignore interrupts, and so would the processes that we start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# How fast a machine makes examples proves nothing.
+settings.register_profile("patient", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 BROWSER = "tests/browser/"
 

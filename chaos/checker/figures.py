@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+from chaos.checker import again
 from chaos.checker.evidence import Evidence
 
 # What even a run of seconds meets, however busy the machine is.
@@ -26,7 +27,9 @@ class Figures:
     commands: int
     records: int
     acknowledged: int
+    started: int  # tasks that began, of those whose starts are counted
     starts_per_task: float
+    started_again: dict[str, int]  # by what forced it
     faults: dict[str, int]
     zombies_fenced: int
     taken_back: tuple[int, float, float, float]  # how many, median, p99, worst
@@ -40,7 +43,7 @@ class Figures:
         return sum(self.faults.values())
 
 
-def measure(seen: Evidence, folder: Path) -> Figures:
+def measure(seen: Evidence, folder: Path, *, lease: float) -> Figures:
     """Count and measure."""
     starts = [line for line in seen.of("start") if line["task"] in seen.tasks]
     # A retry that the handler asked for is no second start, nor is the replay of a durable handler that parked.
@@ -53,7 +56,9 @@ def measure(seen: Evidence, folder: Path) -> Figures:
         commands=_count(seen, "command_inbox"),
         records=seen.ask("select count(*) as n from public.cargo")[0]["n"],
         acknowledged=sum(1 for _ in seen.of("ok")),
+        started=len(started),
         starts_per_task=round(sum(started.values()) / max(1, len(started)), 4),
+        started_again=again.causes(plain, again.Past(seen.lines, _held_up(folder), lease=lease)),
         faults=_faults(seen, folder),
         zombies_fenced=_fenced(seen),
         taken_back=_taken_back(seen),
@@ -78,10 +83,19 @@ def _faults(seen: Evidence, folder: Path) -> dict[str, int]:
 
 
 def _inside(folder: Path) -> Iterable[tuple[str, str]]:
+    for point, action, *_ in _struck_inside(folder):
+        yield point, action
+
+
+def _held_up(folder: Path) -> Iterable[int]:
+    """Give the processes whose renewals did not go out, or too late."""
+    return (int(pid) for point, _action, _number, pid in _struck_inside(folder) if point == "renew.before")
+
+
+def _struck_inside(folder: Path) -> Iterable[list[str]]:
     for file in folder.glob("*.faults"):
         for line in file.read_text(encoding="utf-8").splitlines():
-            point, action, *_ = line.split()
-            yield point, action
+            yield line.split()
 
 
 def _fenced(seen: Evidence) -> int:
@@ -134,8 +148,8 @@ def _recoveries(seen: Evidence) -> tuple[int, float, float, float]:
     found = []
     for task, tries in starts.items():
         tries.sort()
-        for (epoch, _, pid), (again, at, _) in pairwise(tries):
-            lost = pid in died and again == epoch + 1 and (task, epoch) not in done and at > died[pid]
+        for (epoch, _, pid), (next_epoch, at, _) in pairwise(tries):
+            lost = pid in died and next_epoch == epoch + 1 and (task, epoch) not in done and at > died[pid]
             # After an outage every judgement is put off by a lease.
             if lost and not any(begin < at and died[pid] < end + 5.0 for begin, end in outages):
                 found.append(at - died[pid])

@@ -108,6 +108,7 @@ async def test_it_is_a_durable_postgresql_18_without_a_port_and_without_rights(d
         assert str(await ask(server.url, "show server_version")).startswith("18")
         assert await ask(server.url, "select setting from pg_settings where name = 'fsync'") == "on"
         assert await ask(server.url, "show listen_addresses") == ""
+        assert await ask(server.url, "show max_connections") == "200", "room for some ten workers"
         assert server_of(directory).uids().effective != 0
 
 

@@ -2,12 +2,14 @@
 
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from uuid import uuid4
 
 import pytest
 
-from ferryman import Context, Ferryman
+from ferryman import Context, Ferryman, Turn
 from ferryman.app import figures
 from ferryman.app.figures import Counting
+from ferryman.app.history import Owner
 from ferryman.kernel import errors
 from ferryman.kernel.pool import Database
 from ferryman.tasks.states import FAILED, READY, RUNNING, TASK, TaskState
@@ -145,6 +147,58 @@ async def test_the_log_is_read_back_page_by_page_and_by_tenant(app: Ferryman) ->
     for wrong in ({"kind": "task'--"}, {"kind": "x" * 99}, {"limit": 0}):
         with pytest.raises(errors.RequestInvalid):
             await history.page(**wrong)
+
+
+OWED = "update ferryman.tasks set callback = $2, callback_ref = $3 where id = $1"
+WAITS = """
+insert into ferryman.turn_waiting_tools (tenant, tool_call_id, created_at, deadline_at, ends_at, turn_epoch, agent_turn_id,
+    tool_call_card_id, agent_id, tool_name)
+values ($1, 'call-1', now(), now(), now(), 1, $2, gen_random_uuid(), 'ada', 'search')
+"""
+
+
+@pytest.mark.contract("S5", "K12")
+async def test_the_end_of_a_task_is_owed_to_whoever_it_is_done_for(app: Ferryman) -> None:
+    one, other, turn, theirs = uuid4(), uuid4(), uuid4(), uuid4()
+    owed = {
+        ("child", str(one)): Owner("task", one),
+        ("async_task", f"{one}:{other}"): Owner("command", one),
+        ("async_task", f":{other}"): None,
+        ("batch", f"{one}/{other}"): Owner("batch", one),
+        ("batch", "none of ours"): None,
+        ("tool", "default/ada/call-1"): Owner("turn", turn),
+        ("delegate", "default/ada/call-1"): Owner("turn", turn),
+        ("tool", "default/ada/call-2"): None,
+        ("someone", "else"): None,
+        (None, None): None,
+    }
+    made = await app.tasks.create_many("greet", [{"name": "x"}] * len(owed))
+    async with app.database.session() as tx:
+        await tx.fetch(WAITS, "other", theirs)
+        await tx.fetch(WAITS, "default", turn)
+        for each, [kind, ref] in zip(made, owed, strict=True):
+            await tx.fetch(OWED, each.id, kind, ref)
+
+    history = app.of("default").history
+    assert [await history.owner(each.id) for each in made] == list(owed.values())
+    assert {await app.of("other").history.owner(each.id) for each in made} == {None}
+
+
+@pytest.mark.contract("S5", "K12")
+async def test_the_end_of_a_turn_is_owed_to_its_batch(app: Ferryman) -> None:
+    @app.agent
+    async def clerk(turn: Turn) -> None: ...
+
+    asked = [{"target_strategy": "new", "target_ref": "clerk", "instruction": "go"}]
+    forked = [await app.batches.fork(asked) for _ in range(2)]
+    async with app.worker():
+        for each in forked:
+            await each.result(timeout=30)
+    for each in forked:
+        [task] = await each.tasks()
+        assert task.current_agent_turn_id is not None
+        assert await app.of("default").history.owner(task.current_agent_turn_id) == Owner("batch", each.id)
+        assert await app.of("other").history.owner(task.current_agent_turn_id) is None
 
 
 async def test_a_look_back_ends_after_so_many_events(app: Ferryman, monkeypatch: pytest.MonkeyPatch) -> None:

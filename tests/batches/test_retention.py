@@ -1,18 +1,22 @@
 """Ended batches are kept for their time, and then leave with what was made for them (T20)."""
 
 import asyncio
+import json
 from datetime import timedelta
 from uuid import UUID, uuid4
 
+import asyncpg
 import pytest
 
 from ferryman.agents.watch import retention as turns
+from ferryman.app.doctor import keeping
 from ferryman.batches import watch
 from ferryman.batches.store import retention
 from ferryman.kernel import watchdog
 from ferryman.kernel.pool import Line
 from tests.batches.yard import Yard, task
 from tests.sql import walking
+from tests.sql.test_plans import scans
 
 WEEK = timedelta(days=7)
 LEFT = (
@@ -132,3 +136,31 @@ async def test_a_batch_that_somebody_holds_is_left_for_the_next_walk(yard: Yard)
         await other.fetch("select from ferryman.pmo_batches where id = $1 for update", past)
         async with asyncio.timeout(10):
             assert await retention.forget(tx, [past]) == []
+
+
+YOUNG = """
+insert into ferryman.pmo_batches (id, tenant, status, task_count, recursion_depth, deadline_at, created_at, updated_at,
+    finished_at, parent_told_at)
+select gen_random_uuid(), 'default', 'success', 1, 1, now(), now(), now(), now() - n * interval '1 minute', now()
+from generate_series(1, 5000) as n
+"""
+
+
+@pytest.mark.contract("T20")
+async def test_doctor_looks_for_old_batches_without_reading_the_young(database_url: str) -> None:
+    terms = ", ".join("interval '7 days'" for _ in keeping.RETENTION.names)
+    connection = await asyncpg.connect(database_url)
+    try:
+        await connection.execute("set session_replication_role = replica")  # which writes past the guard of births
+        await connection.execute(YOUNG)
+        await connection.execute("analyze ferryman.pmo_batches")
+        types = ", ".join("interval" for _ in keeping.RETENTION.names)
+        await connection.execute(f"prepare past ({types}) as {keeping.RETENTION.sql()}")
+        told = await connection.fetchval(f"explain (format json) execute past ({terms})")
+    finally:
+        await connection.close()
+    read = [each for each in scans(json.loads(told)[0]["Plan"]) if "pmo_batches" in str(each)]
+    assert {each.get("Index Name") for each in read} == {"pmo_batches_ended", "pmo_batches_deadline"}, (
+        "the other: of the live"
+    )
+    assert all("Index Cond" in each for each in read if each["Index Name"] == "pmo_batches_ended")

@@ -3,6 +3,7 @@
 import pytest
 
 from ferryman import Ferryman
+from ferryman.http.callers import TENANT_COOKIE
 from ferryman.http.serving import serving
 from ferryman.tasks.states import TaskState
 from ferryman.testing import Cluster
@@ -76,6 +77,43 @@ async def test_marked_tasks_are_cancelled_together(house: House, look: Look) -> 
 
 
 @pytest.mark.contract("S5")
+async def test_a_refresh_keeps_the_focus_and_waits_for_who_marks_a_text(house: House, look: Look) -> None:
+    first = await waiting(house)
+    page = await look.go("/tasks?queue=nobody&state=ready")
+    row = page.locator(f"tr[data-row='{first}']")
+    await row.locator("a").nth(1).focus()
+    await page.wait_for_selector("#pulse[data-state=on]", state="attached", timeout=SOON)
+    second = await waiting(house)
+    await page.locator(f"tr[data-row='{second}']").wait_for(timeout=SOON)
+    at = "[document.activeElement.closest('tr')?.dataset.row, document.activeElement.getAttribute('href')]"
+    assert await page.evaluate(at) == [first, "/queues/nobody"]
+
+    await row.locator("td.first").evaluate("cell => getSelection().selectAllChildren(cell)")
+    third = await waiting(house)
+    for _ in range(2):  # the second is asked for because the first could not be shown
+        async with page.expect_response(lambda answer: "ferryman-part" in answer.request.headers, timeout=SOON):
+            pass
+    assert await page.evaluate("String(getSelection()).trim()"), "what was marked is still there"
+    assert await page.locator(f"tr[data-row='{third}']").count() == 0
+    await page.evaluate("getSelection().removeAllRanges()")
+    await page.locator(f"tr[data-row='{third}']").wait_for(timeout=SOON)
+
+    page = await look.go(f"/tasks/{first}")
+    await page.get_by_text("Send it an event").click()
+    await page.locator("#send-panel input[name=name]").fill("approved")
+    await page.keyboard.press("Escape")
+    await page.locator("#send-panel").evaluate("part => part.classList.add('before')")
+    await page.keyboard.press("r")
+    await page.locator("#send-panel:not(.before)").wait_for(timeout=SOON)  # it was swapped
+    assert await page.locator("#send-panel input[name=name]").is_visible(), "what was open stays open"
+    assert await page.locator("#send-panel input[name=name]").input_value() == "approved", "what was typed stays"
+    await page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    await page.locator(".crumb").get_by_role("button", name="Copy").click()
+    await page.locator(".crumb").get_by_role("button", name="Copied").wait_for(timeout=SOON)
+    assert await page.evaluate("navigator.clipboard.readText()") == first
+
+
+@pytest.mark.contract("S5")
 async def test_schedules_and_queues_are_paused_and_go_on(house: House, look: Look) -> None:
     made = await house.app.schedules.create("send_invoice", every="1h", customer="Bohr")
     page = await look.go(f"/schedules/{made.id}")
@@ -133,6 +171,36 @@ async def test_with_tokens_one_signs_in_first_and_out_at_the_end(house: House, c
         await page.wait_for_url("**/login*")
         await context.close()
         assert look.wrong == []
+
+
+@pytest.mark.contract("S5", "K12")
+async def test_a_page_stays_with_its_tenant_when_another_tab_chooses_another(house: House) -> None:
+    context = await house.browser.new_context()
+    page = await context.new_page()
+    asked: list[tuple[str, dict[str, str]]] = []
+    page.on("request", lambda request: asked.append((request.url, request.headers)))
+    first = await waiting(house)
+    await page.goto(f"{house.url}/tasks?queue=nobody&state=ready")
+    await page.wait_for_selector("#pulse[data-state=on]", state="attached", timeout=SOON)
+    await context.add_cookies([{"name": TENANT_COOKIE, "value": "rival", "url": house.url}])  # as another tab does
+
+    await house.app.of("rival").tasks.create("send_invoice", {"customer": "Rival"}, queue="nobody")
+    second = await waiting(house)
+    await page.locator(f"tr[data-row='{second}']").wait_for(timeout=SOON)
+    shown = await page.locator("tr[data-row]").evaluate_all("rows => rows.map((row) => row.dataset.row)")
+    assert {first, second} <= set(shown)
+    mine = [(await house.app.tasks.record(id)).tenant for id in shown]
+    assert set(mine) == {"default"}, "it still shows its own tenant, fresh"
+    parts = [headers.get("ferryman-tenant") for _, headers in asked if "ferryman-part" in headers]
+    assert set(parts) == {"default"}
+    assert [url for url, _ in asked if "/live" in url] == [f"{house.url}/live?tenant=default"]
+
+    await page.locator(f"tr[data-row='{first}'] input").check()
+    await page.locator("[data-bulk]").get_by_role("button", name="Cancel").click()
+    await page.locator("#ask").get_by_role("button", name="Yes").click()
+    await page.get_by_text("TENANT_CHANGED").wait_for(timeout=SOON)
+    assert (await house.app.tasks.record(first)).state is TaskState.READY
+    await context.close()
 
 
 @pytest.mark.contract("S5", "S6")

@@ -66,7 +66,7 @@ TESTED = tuple(page for page in PAGES if any(TESTS.search(block.code) for block 
 
 
 def run(page: Path) -> None:
-    names: dict[str, object] = {"__name__": page.stem}
+    names: dict[str, object] = {}
     with asyncio.Runner() as runner:
         for block in blocks(page):
             if block.kind == "console":
@@ -74,6 +74,8 @@ def run(page: Path) -> None:
                 if curl.commands(block.code):
                     runner.run(curl.type_in(block.code, names))
                 continue
+            # A whole program is run as one.
+            names["__name__"] = "__main__" if '"__main__"' in block.code else page.stem
             code = compile(block.placed(), str(page), "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
             running = types.FunctionType(code, names)()
             if code.co_flags & inspect.CO_COROUTINE:

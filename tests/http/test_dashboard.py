@@ -119,9 +119,13 @@ async def test_a_wrong_request_is_told_on_a_page_or_where_the_form_stood(
         ("/tasks?before=x", 422),
         ("/tasks/nobody", 404),
         ("/log?kind=a'", 422),
+        ("/nowhere", 404),
     ):
-        async with session.get(url + path) as answer:
-            assert (answer.status, "<h1>" in await answer.text()) == (status, True), path
+        async with session.get(url + path, headers={"Accept": "text/html"}) as answer:
+            text = await answer.text()
+            assert (answer.status, "<h1>" in text, "openapi.json" in text) == (status, True, False), path
+    async with session.get(f"{url}/nowhere") as answer:
+        assert (answer.status, (await answer.json(content_type=None))["code"]) == (404, "ROUTE_UNKNOWN")
     sent = {"action": "burn", "id": "01a1e337-f3f7-764b-8b65-57ba1bd4bece", "back": "/tasks"}
     async with session.post(f"{url}/tasks", data=sent) as answer:
         assert (answer.status, str(answer.url)) == (200, f"{url}/tasks")

@@ -15,6 +15,7 @@ from ferryman.kernel import events, follow
 from ferryman.kernel.follow import Choice, Reader
 from tests.http.conftest import Client
 from tests.http.test_tasks import GREET
+from tests.sql import days
 
 
 class Ear:
@@ -84,6 +85,29 @@ async def test_a_stream_tells_what_was_asked_for_and_nothing_of_other_tenants(ap
     async with listening(client, "?after=0") as ear:
         assert len(await ear.events(4)) == 4
         assert ear.last == "5"  # the event of the other tenant has a number, too
+
+
+@pytest.mark.contract("K10")
+async def test_the_reader_of_a_stream_stands_before_the_head_of_its_answer_is_sent(
+    app: Ferryman, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+    opening, streaming = Reader._open, streams.Stream.__call__
+
+    async def stand(self: Reader) -> None:
+        await opening(self)
+        order.append("the reader stands")
+
+    async def answer(self: streams.Stream, *asgi: Any) -> None:
+        order.append("the head is sent")
+        await streaming(self, *asgi)
+
+    monkeypatch.setattr(Reader, "_open", stand)
+    monkeypatch.setattr(streams.Stream, "__call__", answer)
+    async with listening(client) as ear:
+        made = await app.tasks.create("greet", name="at once")
+        assert [each["subject"] for each in await ear.events(1)] == [str(made.id)]
+    assert order == ["the reader stands", "the head is sent"]
 
 
 TELL = """
@@ -209,18 +233,6 @@ async def test_whoever_listens_is_let_go_when_the_server_closes() -> None:
     assert closed.is_set()
 
 
-async def drop_the_first_days(url: str) -> None:
-    """Let the log lose what it has, as retention does, and go on."""
-    connection = await asyncpg.connect(url)
-    try:
-        days = "select inhrelid::regclass::text from pg_inherits where inhparent = 'ferryman.events'::regclass"
-        for [day] in await connection.fetch(days):
-            await connection.execute(f"alter table ferryman.events detach partition {day}")
-        await connection.execute("create table ferryman.events_later partition of ferryman.events default")
-    finally:
-        await connection.close()
-
-
 @pytest.mark.contract("K10", "S4")
 async def test_a_stream_from_before_what_is_kept_is_told_of_the_gap(
     app: Ferryman, client: Client, database_url: str
@@ -229,7 +241,7 @@ async def test_a_stream_from_before_what_is_kept_is_told_of_the_gap(
         await app.tasks.create("greet", name="x")
     async with listening(client, "?after=1") as ear:
         assert [each["id"] for each in await ear.events(2)] == [2, 3], "nothing was dropped yet"
-    await drop_the_first_days(database_url)
+    await days.drop_the_first(database_url)
     async with listening(client, "?after=1") as ear:
         assert await ear.events(1) == [{"from": 2, "to": 3}], "nothing is left of the log"
         made = await app.tasks.create("greet", name="y")

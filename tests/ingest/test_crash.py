@@ -169,6 +169,10 @@ async def _struck(hull: Hulk) -> bool:
     return bool(hull.strikes())
 
 
+async def _asked(hull: Hulk) -> bool:
+    return bool(hull.asked())
+
+
 @pytest.mark.contract("R1", "I5", "I13", "K17")
 async def test_executors_beside_each_other_and_drained_lose_and_repeat_nothing(
     database_url: str, tmp_path: Path
@@ -182,9 +186,12 @@ async def test_executors_beside_each_other_and_drained_lose_and_repeat_nothing(
         mother(database_url, folders[0], kind="table", concurrency=3) as first,
         mother(database_url, folders[1], kind="table", concurrency=3) as second,
     ):
-        await first.born("ingest.committed=kill@6")
+        await first.born("ingest.committed=kill@6;ingest.fetched=delay:0.05")
+        # Who has begun has a slice, and a slice has the six pages: the second could else be done with all before that.
+        await _until(lambda: _asked(first))
         drained = await second.born("ingest.fetched=delay:0.05")
         assert await first.died() == -signal.SIGKILL
+        await _until(lambda: _asked(second))  # there is a fourth slice, and who works hears the signal
         os.kill(drained, signal.SIGTERM)
         assert await second.died() == 0
         await pass_on(here)

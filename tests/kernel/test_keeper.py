@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
@@ -50,7 +51,7 @@ def fail(error: Exception) -> Callable[[], Any]:
 
 
 def keep(url: str, renewals: Renewals, refused: Callable[[Any], None]) -> tuple[Keeper, dict[UUID, Holding[Item]]]:
-    held = {UUID(int=1): Holding(Item())}
+    held = {UUID(int=1): Holding(Item(), time.monotonic())}
     keeper = Keeper(
         lambda: Line(url), held=held, renew=renewals.renew, beat=beat, refused=refused, lease=timedelta(seconds=0.3)
     )

@@ -166,7 +166,7 @@ async def test_what_others_queue_behind_is_asked_for_briefly_in_a_loose_file_too
 
     await migrate.migrate(empty_database_url, folder=folder)
 
-    assert [row[0] for row in await line.fetch("select most from ferryman.waits")] == ["200ms"]
+    assert [row[0] for row in await line.fetch("select most from ferryman.waits")] == ["150ms"]
 
 
 async def test_a_file_that_is_chosen_to_end_a_deadlock_is_tried_again(

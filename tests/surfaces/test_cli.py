@@ -118,7 +118,7 @@ def test_an_error_with_json_is_an_object_on_stderr() -> None:
         (("task", "create", "greet", "--timeout", "long"), "--timeout"),
         (("task", "create", "greet", "--request", "{}"), "one too many"),
         (("task", "cancel"), "--queue"),
-        (("task", "cancel", "--state", "failed"), "pending, ready, running"),
+        (("task", "cancel", "--state", "failed"), '"pending", "ready", "running"'),
         (("task", "list", "--before", "x"), "--before"),
         (("events", "--after", "yesterday"), "evt_1200"),
     ],

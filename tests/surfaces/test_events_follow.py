@@ -6,6 +6,7 @@ import signal
 import pytest
 
 from ferryman import Ferryman
+from tests.sql import days
 from tests.surfaces import ferry
 
 
@@ -51,6 +52,27 @@ async def test_going_on_after_an_event_skips_nothing_and_repeats_nothing(databas
     assert len(everything) == 5
     assert first == everything[2:]
     assert rest == everything[3:]
+
+
+@pytest.mark.contract("K10", "S3")
+async def test_going_on_from_before_what_is_kept_tells_of_the_gap(database_url: str) -> None:
+    async with Ferryman(database_url) as app:
+        await app.tasks.create_many("greet", [{}] * 3)
+        await days.drop_the_first(database_url)
+        await app.tasks.create("greet", {}, task_id="later")
+    told = ferry.run("events", "--after", "1", url=database_url)
+    lines = ferry.run("events", "--after", "evt_1", "--json", url=database_url)
+    nothing_missed = ferry.run("events", "--after", "3", url=database_url)
+    ahead = ferry.run("events", "--after", "77", url=database_url)
+
+    gap = {"type": "gap", "from": "evt_2", "to": "evt_3"}
+    first, second = map(json.loads, lines.out.splitlines())
+    assert (first, second["payload"]["task_id"]) == (gap, "later")
+    assert "evt_2 to evt_3 are not kept any more" in told.err
+    assert ["evt_4" in each for each in told.out.splitlines()] == [True]
+    assert (nothing_missed.err, len(nothing_missed.out.splitlines())) == ("", 1)
+    assert (ahead.code, ahead.out) == (0, "")
+    assert "evt_77 has not happened here: the log ends with evt_4" in ahead.err
 
 
 async def test_the_events_of_one_task_or_one_tenant_only(database_url: str) -> None:

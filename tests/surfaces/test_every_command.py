@@ -2,16 +2,26 @@
 
 import json
 import re
+import shlex
 import subprocess
 import uuid
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
-from ferryman.cli import boundary, exits, program
+import ferryman
+from ferryman.agents import rules
+from ferryman.agents.states import HeadState
+from ferryman.batches.states import BatchStatus
+from ferryman.cli import boundary, choices, exits, program
 from ferryman.http import problems
+from ferryman.ingest.rules import windows
 from ferryman.kernel import errors
+from ferryman.relays.states import DeliveryState, WebhookState
+from ferryman.tasks import states as tasks
+from ferryman.tasks.rules import standing
 from tests.surfaces import ferry
 from tools import commands
 
@@ -138,6 +148,32 @@ def test_bash_completes_commands_and_their_options(tmp_path: Path) -> None:
     assert "task" in complete("ta")
     assert {"create", "cancel"} <= set(complete("task", "c"))
     assert "--priority" in complete("task", "create", "--pri")
+    assert {"pending", "succeeded"} <= set(complete("task", "list", "--state", ""))
+
+
+@pytest.mark.contract("S3", "S5")
+def test_commands_that_pages_tell_can_be_typed() -> None:
+    told: list[str] = []
+    for page in (Path(ferryman.__file__).parent / "dashboard" / "templates").glob("*.html"):
+        for words in re.findall(r"ferryman [a-z]+ [^`<]*?(?=\\n|`|</|\"\))", page.read_text(encoding="utf-8")):
+            told.append(words.replace('\\"', '"'))
+    assert len(told) >= 12
+    for words in told:
+        given = shlex.split(words)[1:]
+        program.make(given).parse_args(given, print_error=False, exit_on_error=False)  # refuses what it does not know
+
+
+@pytest.mark.contract("S3")
+def test_options_take_one_of_what_there_is() -> None:
+    there: dict[Any, Iterable[Any]] = {
+        choices.TaskState: tasks.TASK.states, choices.LiveState: set(tasks.TASK.states) - tasks.TASK.terminal,
+        choices.LostState: {tasks.FAILED, tasks.CANCELLED}, choices.ScheduleState: tasks.ScheduleState,
+        choices.CatchUp: standing.CATCH_UP, choices.Overlap: standing.OVERLAP, choices.AgentStatus: HeadState,
+        choices.WhenBusy: rules.BUSY_POLICIES, choices.BatchStatus: BatchStatus, choices.WebhookState: WebhookState,
+        choices.DeliveryState: DeliveryState, choices.Operation: windows.OPERATIONS,
+    }  # fmt: skip
+    for offered, known in there.items():
+        assert set(get_args(offered)) == {str(getattr(each, "value", each)) for each in known}, offered
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

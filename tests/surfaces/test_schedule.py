@@ -110,7 +110,7 @@ def test_what_is_in_the_way_is_a_conflict(url: str) -> None:
         (("create", "greet", "--every", "0"), "interval"),
         (("create", "greet", "--every", "5m", "--timezone", "UTC"), "timezone"),
         (("create", "greet", "--daily", "25:00"), "time_of_day"),
-        (("create", "greet", "--every", "5m", "--catch-up", "some"), "catch_up"),
+        (("create", "greet", "--every", "5m", "--catch-up", "some"), "--catch-up"),
         (("create", "greet", "--request", "{}"), "one too many"),
         (("create", "--request", "[]"), "JSON object"),
         (("list", "--state", "gone"), "state"),

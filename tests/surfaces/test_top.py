@@ -2,6 +2,7 @@
 
 import asyncio
 import fcntl
+import io
 import os
 import pty
 import re
@@ -18,6 +19,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from ferryman import Ferryman
+from ferryman.app.doctor.report import Reading, Verdict
 from ferryman.app.figures import KINDS, Depth, Figures
 from ferryman.cli import boundary
 from ferryman.cli.top import view
@@ -128,23 +130,28 @@ def test_a_rhythm_that_cannot_be_kept_is_refused(typed: str, capfd: pytest.Captu
     assert "from 1s to 1m" in capfd.readouterr().err
 
 
-def shown(**series: int) -> Snapshot:
+def shown(*alarms: Reading, **series: int) -> Snapshot:
     counts = {kind: [0] * 599 + [series.get(kind, 0)] for kind in KINDS}
     depths = [Depth(f"queue-{n}", ready=n, oldest=timedelta(seconds=n)) for n in range(40)]
-    return Snapshot("acme", Figures(DAWN, counts, depths, 0, {"queue-39": DAWN}), [], [])
+    return Snapshot("acme", Figures(DAWN, counts, depths, 0, {"queue-39": DAWN}), [], alarms)
 
 
-def test_what_does_not_fit_on_the_screen_is_counted() -> None:
+@pytest.mark.parametrize(("height", "width"), [(24, 80), (30, 100), (16, 60), (60, 250)])
+def test_what_does_not_fit_on_the_screen_is_counted_and_alarms_come_first(height: int, width: int) -> None:
     from rich.console import Console
 
-    console = Console(width=80, file=open(os.devnull, "w"), record=True)  # noqa: SIM115 - closed with the test
-    console.print(view.draw(shown(born=3), height=30))
-    text = console.export_text()
+    keys = Keys(asyncio.Event(), every=SECOND, shortest=SECOND, longest=MINUTE)
+    alarm = Reading("handlers", Verdict.BAD, "No living worker takes greet. " * 3, "Start one.")
+    console = Console(width=width, file=io.StringIO(), record=True)
+    console.print(view.draw(shown(alarm, born=3), keys=keys, height=height, width=width))
+    lines = console.export_text().splitlines()
 
-    assert len(text.splitlines()) <= 30
-    assert "queue-39 paused" in text
-    assert "more" in text
-    console.file.close()
+    assert len(lines) <= max(height, 20)
+    assert lines[1].startswith("Alarm, handlers: No living worker")
+    assert "queue-39 paused" in "\n".join(lines)
+    assert "more" in "\n".join(lines)
+    assert [each for each in lines if each.startswith("succeeded")], "names are not cut"
+    assert "q leave" in lines[-1]
 
 
 def test_a_line_of_bars_shows_the_least_that_there_is() -> None:

@@ -4,11 +4,13 @@ import asyncio
 import threading
 import time
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from ferryman.kernel import telemetry, watchdog
+from ferryman import Context
+from ferryman.kernel import faults, loop, telemetry, watchdog
 from ferryman.kernel.doorbell import NoDoorbell
 from ferryman.kernel.pool import Line
 from ferryman.tasks import watch
@@ -63,6 +65,30 @@ async def test_a_worker_whose_renewal_is_refused_aborts_the_handler(make_app: Ma
             await tx.fetch("update ferryman.tasks set epoch = epoch + 1")
 
         await asyncio.wait_for(aborted.wait(), 60)
+
+
+@pytest.mark.contract("K4", "K5", "R2")
+async def test_a_claim_that_arrives_after_its_lease_is_handed_back_and_not_begun(
+    make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[int] = []
+    stood_still = [0.0]
+
+    async def tells(ctx: Context) -> None:
+        begun.append(ctx.task.epoch)
+
+    def stand_still() -> None:
+        stood_still[0] = 700.0  # once: later turns see a clock that goes on from there
+
+    monkeypatch.setattr(loop, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + stood_still[0]))
+    app = await make_app(tells)
+    handle = await app.tasks.create(tells)
+    with faults.armed({"claim.committed": stand_still}):
+        # One at a time: a turn of another lane that is under way would come late too.
+        async with app.worker(lease=timedelta(minutes=10), concurrency=1):
+            await handle.result(timeout=60)
+
+    assert (begun, (await handle.refresh()).attempt) == ([2], 1)
 
 
 @pytest.mark.contract("K5")

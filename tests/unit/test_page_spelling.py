@@ -37,6 +37,14 @@ def test_numbers_ids_and_json_are_spelled_for_people() -> None:
     assert spelling.pretty("not json") == "not json"
 
 
+@pytest.mark.contract("S5", "S6")
+def test_ids_in_a_sentence_lead_to_what_they_name_and_the_rest_stays_text() -> None:
+    id = "01a1e337-f3f7-764b-8b65-57ba1bd4bece"
+    told = spelling.linked(f"<b>The task {id} is held by {id}-7.")
+    link = f'<a class="id" href="/search?q={id}" title="{id}">…1bd4bece</a>'
+    assert told == f"&lt;b&gt;The task {link} is held by {link}-7."
+
+
 @pytest.mark.contract("S6")
 @pytest.mark.parametrize(
     "path",

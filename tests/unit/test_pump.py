@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -114,7 +115,8 @@ class Quiet(Pump[Item, Result]):
 @asynccontextmanager
 async def pumping(crew: Script, *, lanes: int = 2, concurrency: int = 100) -> AsyncIterator[Pump[Item, Result]]:
     lines: list[Any] = list(range(lanes))
-    pump = Quiet(crew, lines, domain="test", concurrency=concurrency, claim_max=5, poll=0.05)
+    lease = timedelta(minutes=10)
+    pump = Quiet(crew, lines, domain="test", concurrency=concurrency, claim_max=5, poll=0.05, lease=lease)
     running = asyncio.create_task(pump.run())
     try:
         yield pump

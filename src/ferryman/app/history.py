@@ -9,12 +9,18 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
+from uuid import UUID
 
+from ferryman.agents import rules as agents
+from ferryman.batches import rules as batches
+from ferryman.commands.rules import names
 from ferryman.kernel import db, errors
 from ferryman.kernel.events import Event
 from ferryman.kernel.pool import Database, spoken
+from ferryman.tasks import joins
 
 _PAGE = db.load("ferryman.app", "history/page")
+_OWNER = db.load("ferryman.app", "history/owner")
 
 REACH = 20_000
 END = 2**63 - 1
@@ -27,6 +33,13 @@ class Part(NamedTuple):
 
     events: Sequence[Event]
     next: int | None
+
+
+class Owner(NamedTuple):
+    """To whom the end of a task or a turn is owed: a task, a turn, a command or a batch."""
+
+    kind: str
+    id: UUID
 
 
 class History:
@@ -58,3 +71,27 @@ class History:
         if len(found) == limit:
             return Part(found, found[-1].id)
         return Part(found, rows[0]["reached"] if rows[0]["looked"] == REACH else None)
+
+    async def owner(self, id: UUID) -> Owner | None:
+        """Return what waits for the end of a task or a turn; None when nobody does, or it is not kept any more."""
+        with spoken():
+            async with self._db.session() as tx:
+                row = await db.one(tx, _OWNER, id=id, tenant=self._tenant)
+        if row is None:
+            return None
+        kind, found = _owing(row["callback"], row["callback_ref"] or "", row["turn"])
+        return None if found is None else Owner(kind, found)
+
+
+def _owing(callback: str | None, ref: str, turn: UUID | None) -> tuple[str, UUID | None]:
+    match callback:
+        case joins.CHILD:
+            return "task", UUID(ref)
+        case names.CALLBACK:
+            return "command", names.owed(ref).command
+        case batches.BATCH:
+            batch = batches.referred(ref)
+            return "batch", batch and batch[0]
+        case agents.TOOL | agents.DELEGATE:
+            return "turn", turn
+    return "", None

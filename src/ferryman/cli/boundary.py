@@ -17,6 +17,12 @@ from ferryman.cli import exits, logs, program
 from ferryman.cli.spelling import clean
 from ferryman.kernel import errors
 
+# Who types a command can look at the address; a program can only try again.
+UNREACHED = (
+    "Is it running, and is this its address? `ferryman config` shows the one in force."
+    " A repeat with an idempotency key is safe."
+)
+
 
 def run(arguments: Sequence[str]) -> int:
     """Run a command; never a traceback for what can be expected."""
@@ -75,6 +81,8 @@ def _loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 def tell(error: errors.FerrymanError, *, as_json: bool) -> None:
     """Say on stderr what went wrong and what to do."""
+    if type(error) is errors.DatabaseUnavailable:
+        error.advice = UNREACHED
     if as_json:
         sys.stderr.write(json.dumps(error.as_dict(), ensure_ascii=False, default=str) + "\n")
     else:

@@ -96,7 +96,9 @@ def _advise(screen: Screen, loaded: Ferryman, *, named: str | None, url: str | N
     else:
         first = next(iter(_plain(loaded)), "NAME")
         screen.print("Try next, in this directory from another terminal:")
-        screen.print(f"  ferryman task create {first} '{{}}' --wait")
+        screen.print(
+            f"  ferryman task create {first} '{{}}' --app {named} --wait    # in the braces: its arguments, as JSON"
+        )
         screen.print("  ferryman events --follow")
         screen.print("  ferryman top")
     screen.say("Running. Ctrl-C drains and ends.")

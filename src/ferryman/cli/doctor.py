@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from rich.table import Table
 from rich.text import Text
 
 from ferryman.app import doctor as doctors
@@ -50,12 +51,18 @@ def _show(screen: Screen, report: Report) -> None:
 
 
 def _line(screen: Screen, reading: Reading) -> None:
-    line = Text(MARKS[reading.verdict.value], style=STYLES[reading.verdict.value])
-    line.append(f" {reading.name:<12} ", style="bold")
-    line.append(clean(reading.says), style="")
-    screen.print(line)
+    """Write a reading beside its name, so that the names stay a column however much there is to say."""
+    line = Table.grid(padding=(0, 1, 0, 0))
+    line.add_column(width=4)
+    line.add_column(width=12)
+    line.add_column(overflow="fold")
+    said = Text("\n").join(Text(clean(each)) for each in reading.says.splitlines())
+    line.add_row(
+        Text(MARKS[reading.verdict.value], style=STYLES[reading.verdict.value]), Text(reading.name, style="bold"), said
+    )
     if reading.advice:
-        screen.print(Text(f"     {'':<12} → {clean(reading.advice)}", style="" if reading.verdict is BAD else "dim"))
+        line.add_row("", "", Text(f"→ {clean(reading.advice)}", style="" if reading.verdict is BAD else "dim"))
+    screen.print(line)
 
 
 program = command("doctor", doctor)

@@ -1,7 +1,8 @@
 """`ferryman events`: the log as it grows.
 
 Read from a place that is kept here, so that a row which commits late is not skipped (K10). `--after` begins behind an event
-that was seen before. It ends when the reader of a pipe has gone, also while nothing happens.
+that was seen before; what is not kept any more of that part is told as a gap. It ends when the reader of a pipe has gone, also
+while nothing happens.
 """
 
 from __future__ import annotations
@@ -42,15 +43,18 @@ async def events(
 ) -> int:
     """Show what happens, as it happens: one line an event; with --json the envelope of each.
 
-    Nothing is skipped: a transaction that commits late delays what comes after it. Goes on after an event with --after.
+    Nothing is skipped: a transaction that commits late delays what comes after it. Goes on after an event with --after; if the
+    log does not reach back that far any more, the gap is told first: on stderr, with --json as a line of type "gap".
     """
     if after is not None and last is not None:
         raise errors.UsageInvalid("--after and --last both say where to begin; give one.")
+    if last is not None and last < 0:
+        raise errors.UsageInvalid(f"--last: expected a number from 0 on, got {last}.")
     screen = options.screen
     async with options.app() as app:
         subject = None if task is None else (await app.tasks.record(task)).id
         tenant = None if all_tenants else app.settings.tenant
-        place = await _begin(app, after=after, last=last, follow=follow, alone=subject is not None)
+        place = await _begin(app, screen, after=after, last=last, follow=follow, alone=subject is not None)
         try:
             await _tail(app, screen, place, subject=subject, tenant=tenant, follow=follow)
         except asyncio.CancelledError:
@@ -58,19 +62,38 @@ async def events(
     return exits.OK
 
 
-async def _begin(app: Ferryman, *, after: str | None, last: int | None, follow: bool, alone: bool) -> log.Place:
+async def _begin(
+    app: Ferryman, screen: Screen, *, after: str | None, last: int | None, follow: bool, alone: bool
+) -> log.Place:
     if after is not None:
         named = _EVENT.fullmatch(after)
         if named is None:
             raise errors.UsageInvalid(f"--after: expected an event such as evt_1200, got {after!r}.")
-        return log.Place(int(named[1]))
+        return await _resume(app, screen, int(named[1]))
     if last is None:
         if alone:
             return log.Place()
         last = 0 if follow else LAST
     async with app.database.session() as tx:
         end = await log.latest(tx)
-    return end if last <= 0 else log.Place(max(0, end.last_id - last))
+    return end if last == 0 else log.Place(max(0, end.last_id - last))
+
+
+async def _resume(app: Ferryman, screen: Screen, after: int) -> log.Place:
+    async with app.database.session() as tx:
+        end = (await log.latest(tx)).last_id
+        gap = await log.missed(tx, after, end) if after else None
+    if gap is not None:
+        if screen.json:
+            screen.line({"type": "gap", "from": f"evt_{gap.first}", "to": f"evt_{gap.last}"})
+        else:
+            screen.say(
+                f"A gap: evt_{gap.first} to evt_{gap.last} are not kept any more (log.retention says for how long).",
+                style="yellow",
+            )
+    if after > end:
+        screen.say(f"evt_{after} has not happened here: the log ends with evt_{end}.", style="yellow")
+    return log.Place(after)
 
 
 async def _tail(

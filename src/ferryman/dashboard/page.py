@@ -23,11 +23,12 @@ from fastapi import APIRouter, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, RedirectResponse
 
 from ferryman.access.model import Scope
 from ferryman.dashboard import names, spelling
-from ferryman.dashboard.navigation import NAVIGATION
+from ferryman.dashboard.navigation import NAVIGATION, page_of
 from ferryman.dashboard.pictures import colours
 from ferryman.http import problems
 from ferryman.http.callers import Visit
@@ -39,6 +40,7 @@ THEMES = ("light", "dark")
 SAID = "ferryman_said"
 SAID_SECONDS = 20
 SAID_MAX = 600
+TITLES = {403: "Not allowed", 404: "Not found", 422: "Not understood"}
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
@@ -51,7 +53,7 @@ def templates() -> Environment:
         lstrip_blocks=True,
     )  # fmt: skip
     made.filters |= {**spelling.FILTERS, **names.FILTERS, "colour": colours.colour}
-    made.globals |= {"asset": asset, "navigation": NAVIGATION}
+    made.globals |= {"asset": asset, "navigation": NAVIGATION, "page_of": page_of}
     return made
 
 
@@ -127,9 +129,24 @@ async def _refused(request: Request, error: errors.FerrymanError | RequestValida
         if to is not None and not isinstance(told, errors.TenantChanged):
             return back(request, str(to), " ".join(part for part in (told.message, told.advice) if part))
     return render(
-        request, None, "refused.html", status=status, title=HTTPStatus(status).phrase, code=told.code,
-        message=told.message, advice=told.advice, again=None if to is None else local(to),
+        request, None, "refused.html", status=status, title=TITLES.get(status, HTTPStatus(status).phrase), code=told.code,
+        message=told.message, advice=_advice(told), again=None if to is None else local(to),
     )  # fmt: skip
+
+
+def _advice(told: errors.FerrymanError) -> str:
+    """Return what a person at a browser can do; the advice for programs names what only programs see."""
+    programs = isinstance(told, errors.RequestInvalid | errors.RouteUnknown)
+    return "Check the address, or find it by its id or name." if programs else told.advice
+
+
+async def lost(request: Request, error: Exception) -> Response:
+    """Tell a browser by a page that there is nothing at an address; a program is told as ever."""
+    assert isinstance(error, HTTPException)
+    looks = request.method == "GET" and "text/html" in request.headers.get("accept", "")
+    if error.status_code != 404 or not looks:
+        return await problems.refused(request, error)
+    return await _refused(request, errors.RouteUnknown())
 
 
 def _path(request: Request) -> str:

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from fastapi import APIRouter, FastAPI
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 
 from ferryman.dashboard.live import Live
+from ferryman.dashboard.page import lost
 from ferryman.dashboard.pages import (
     agents,
     batches,
@@ -66,6 +68,7 @@ class Files(StaticFiles):
 def attach(web: FastAPI) -> None:
     """Serve the dashboard from a server that has an app and a guard."""
     web.state.live = Live()
+    web.add_exception_handler(HTTPException, lost)
     web.state.shelf = Shelf()
     web.mount("/static", Files(packages=[("ferryman.dashboard", "static")]), name="static")
     for router in PAGES:

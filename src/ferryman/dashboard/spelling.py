@@ -17,6 +17,7 @@ JUST_NOW = 1.0
 SHOWN_MAX = 200_000
 BRIEF = 160
 NOTHING = "\N{EN DASH}"
+_ID = re.compile(r"\b([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\b")
 _PART = re.compile(r"[^.:_-]*[.:_-]|[^.:_-]+")
 
 
@@ -70,8 +71,10 @@ def _rough(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
-def when(value: datetime | None) -> Markup:
+def when(value: datetime | str | None) -> Markup:
     """Return a time as an element: how long ago in the text, exactly in the title."""
+    if isinstance(value, str):
+        value = datetime.fromisoformat(value)
     if value is None:
         return Markup('<span class="none">{}</span>').format(NOTHING)
     return Markup('<time datetime="{}" title="{}">{}</time>').format(
@@ -137,6 +140,17 @@ def ticked(value: str) -> Markup:
     )
 
 
+def linked(value: str) -> Markup:
+    """Return a sentence whose ids lead to what they name."""
+    parts = _ID.split(value)
+    return Markup("").join(
+        Markup('<a class="id" href="/search?q={}" title="{}">{}</a>').format(part, part, short(part))
+        if n % 2
+        else escape(part)
+        for n, part in enumerate(parts)
+    )
+
+
 def happened(event: Event) -> str:
     """Return what an event tells, in a few words."""
     if event.from_state:
@@ -153,5 +167,5 @@ def happened(event: Event) -> str:
 FILTERS: Mapping[str, Callable[..., Any]] = {
     "when": when, "exact": exact, "clock": clock, "took": length, "brief": brief,
     "number": number, "short": short, "pretty": pretty, "plain": plain,
-    "words": words, "happened": happened, "ticked": ticked, "parted": parted,
+    "words": words, "happened": happened, "linked": linked, "ticked": ticked, "parted": parted,
 }  # fmt: skip

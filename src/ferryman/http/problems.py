@@ -131,7 +131,7 @@ def install(web: FastAPI) -> None:
     """Let every error of this server be told as a problem."""
     web.add_exception_handler(errors.FerrymanError, _ours)
     web.add_exception_handler(RequestValidationError, _unfit)
-    web.add_exception_handler(HTTPException, _refused)
+    web.add_exception_handler(HTTPException, refused)
     web.add_exception_handler(Exception, _ours)
 
 
@@ -166,7 +166,7 @@ def _place(parts: tuple[Any, ...]) -> str:
     return ".".join(named) or "body"
 
 
-async def _refused(request: Request, error: Exception) -> Response:
+async def refused(request: Request, error: Exception) -> Response:
     """What the framework refuses by itself: no such route, another method, a body that is no JSON."""
     assert isinstance(error, HTTPException)
     kinds: dict[int, type[errors.FerrymanError]] = {404: errors.RouteUnknown, 405: errors.MethodRefused}

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import NamedTuple
 from uuid import UUID
 
 from ferryman.kernel import db
@@ -83,6 +84,13 @@ class Mark:
     xid: str
 
 
+class Gap(NamedTuple):
+    """Events that are not kept any more: the first and the last number that somebody missed."""
+
+    first: int
+    last: int
+
+
 async def read(tx: db.Tx, consumer: str, *, limit: int = 500) -> Sequence[Event]:
     """Return the next events of a named consumer and move it past them; to be called first in a transaction.
 
@@ -142,6 +150,14 @@ async def oldest(tx: db.Tx) -> int | None:
     assert row is not None
     found: int | None = row["id"]
     return found
+
+
+async def missed(tx: db.Tx, after: int, upto: int) -> Gap | None:
+    """Return what is not kept any more of a part of the log in which nothing can appear any more."""
+    first = await oldest(tx)
+    gap = Gap(after + 1, upto if first is None else min(first - 1, upto))
+    # Days are dropped whole, the oldest first: whoever finds something at its place, or before, has missed nothing.
+    return gap if gap.last >= gap.first else None
 
 
 async def mark(tx: db.Tx) -> Mark:

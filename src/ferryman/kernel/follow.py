@@ -23,7 +23,7 @@ from uuid import UUID
 
 from ferryman.kernel import errors, events
 from ferryman.kernel.doorbell import Doorbell
-from ferryman.kernel.events import Event, Place
+from ferryman.kernel.events import Event, Gap, Place
 from ferryman.kernel.loop import RECONNECT
 from ferryman.kernel.pool import Database
 
@@ -54,13 +54,6 @@ class Choice(NamedTuple):
             and (self.kinds is None or event.kind in self.kinds)
             and (self.subject is None or event.subject == self.subject)
         )
-
-
-class Gap(NamedTuple):
-    """Events that are not kept any more: the first and the last number that a follower missed."""
-
-    first: int
-    last: int
 
 
 class Reader:
@@ -118,10 +111,7 @@ class Reader:
     async def gap(self, after: int, upto: int) -> Gap | None:
         """Return what is not kept any more of a part of the log that this reader has passed."""
         async with self._db.session() as tx:
-            oldest = await events.oldest(tx)
-        missed = Gap(after + 1, upto if oldest is None else min(oldest - 1, upto))
-        # Days are dropped whole, the oldest first: whoever finds something at its place, or before, has missed nothing.
-        return missed if missed.last >= missed.first else None
+            return await events.missed(tx, after, upto)
 
     async def _run(self) -> None:
         hushes = [self._doorbell.listen(topic, lambda _hints: self._rung.set()) for topic in self._topics]

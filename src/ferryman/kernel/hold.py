@@ -6,7 +6,6 @@ What cannot be ended here is let go, but stays known: only its lease may end it,
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import Generic
 from uuid import UUID
 
@@ -20,10 +19,10 @@ class Holding(Generic[Item]):
 
     __slots__ = ("item", "renewed", "running", "task")
 
-    def __init__(self, item: Item) -> None:
-        """Remember when its lease began, by this process's own steady clock."""
+    def __init__(self, item: Item, since: float) -> None:
+        """Remember when its lease began at the earliest, by this process's own steady clock."""
         self.item = item
-        self.renewed = time.monotonic()
+        self.renewed = since
         self.running = False
         self.task: asyncio.Task[None] | None = None
 
@@ -37,10 +36,10 @@ class Hold(Generic[Item]):
         self.running = 0
         self._let_go: dict[UUID, int] = {}
 
-    def take(self, item: Item) -> Holding[Item]:
-        """Hold what was claimed."""
+    def take(self, item: Item, *, since: float) -> Holding[Item]:
+        """Hold what was claimed; it was asked for at `since`."""
         self._let_go.pop(item.id, None)
-        holding = self.held[item.id] = Holding(item)
+        holding = self.held[item.id] = Holding(item, since)
         return holding
 
     def runs(self, holding: Holding[Item]) -> None:

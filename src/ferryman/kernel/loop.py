@@ -12,8 +12,9 @@ handler can block this event loop.
 A claim is held until its outcome has been answered: what has run but is not settled yet is renewed like what runs, so that no
 delay of the database throws finished work away. When the database goes away, outcomes are kept and sent again with backoff;
 their fence makes the repeat harmless. A turn whose answer never came may have claimed tasks that nobody here knows of: they are
-looked for when the database is back, and handed back by `reclaim` (kernel/sight.py). An outcome that can never be settled is
-let go but not forgotten: only its lease ends that claim, and an attempt is used.
+looked for when the database is back, and handed back by `reclaim` (kernel/sight.py). A claim whose answer came after its lease,
+because this process stood still, is handed back and not begun: others have it by now, or soon will. An outcome that can never
+be settled is let go but not forgotten: only its lease ends that claim, and an attempt is used.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
+import time
 from collections.abc import Collection, Coroutine, Sequence
 from datetime import timedelta
 from typing import Any, Generic
@@ -54,9 +56,11 @@ class Pump(Generic[Item, Outcome]):
         concurrency: int,
         claim_max: int,
         poll: float,
+        lease: timedelta,
     ) -> None:
         """Take one line per lane; the domain is named in metrics."""
         self._crew = crew
+        self._lease = lease.total_seconds()
         self.domain = domain
         self._idle = list(lines)
         self._lanes = len(self._idle)
@@ -194,6 +198,7 @@ class Pump(Generic[Item, Outcome]):
         return self._look and worth
 
     async def _turn(self, line: Line, outcomes: list[Outcome], room: int, this: object) -> None:
+        asked = time.monotonic()
         try:
             faults.point("settle.before" if outcomes else "claim.sent")
             turned = await self._crew.turn(line, outcomes, room)
@@ -207,7 +212,7 @@ class Pump(Generic[Item, Outcome]):
             await self._after_refusal(line, outcomes, room, error)
         else:
             self._answered(outcomes, turned.left)
-            self._take(turned)
+            self._take(turned, asked)
             await self._after_success(line, this)
         finally:
             self._sight.ended(this)
@@ -231,12 +236,13 @@ class Pump(Generic[Item, Outcome]):
         self._outcomes += outcomes
         self._rouse()
 
-    def _take(self, turned: Turned[Item]) -> None:
+    def _take(self, turned: Turned[Item], asked: float) -> None:
         if turned.items:
             self._pause = POLL_LEAST
+        late = time.monotonic() - asked >= self._lease
         for item in turned.items:
-            holding = self._hold.take(item)
-            if self._stopping:
+            holding = self._hold.take(item, since=asked)
+            if self._stopping or late:
                 self._outcomes.append(self._crew.hand_back(item))
             else:
                 self._start(holding)

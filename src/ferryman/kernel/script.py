@@ -29,4 +29,9 @@ def split(script: str) -> list[str]:
             parts.append(script[start : piece.start()])
             start = piece.end()
     parts.append(script[start:])
-    return [part.strip() for part in parts if _COMMENT.sub("", part).strip()]
+    return [part.strip() for part in parts if uncommented(part)]
+
+
+def uncommented(statement: str) -> str:
+    """Return a statement without its comments: what it begins with can be seen then."""
+    return _COMMENT.sub("", statement).strip()

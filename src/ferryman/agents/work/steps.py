@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import time
 import typing
 from collections.abc import Awaitable, Callable, Sequence
@@ -18,7 +17,7 @@ from ferryman.agents.work.profiles import Profile
 from ferryman.agents.work.scribe import Scribe, Use, Written
 from ferryman.kernel import errors, ids, payload, retry
 from ferryman.tasks.rules.ending import said
-from ferryman.tasks.work.revive import revived
+from ferryman.tasks.work.revive import Reader, Readers, revived
 
 Value = TypeVar("Value")
 Function = Callable[..., Any]
@@ -200,12 +199,11 @@ def _place(mark: Mark) -> dict[str, Any]:
 
 def _revived(function: Function, text: str | None) -> Any:
     """Return the value that a stored result stands for, by the hint of the function, inside `Spent` too."""
-    inner = _inner(function)
+    inner = _inners(function)
     return revived(function, text) if inner is None else None if text is None else inner(text)
 
 
-@functools.lru_cache(maxsize=1000)
-def _inner(function: Function) -> Callable[[str], Any] | None:
+def _inner(function: Function) -> Reader:
     try:
         hint = typing.get_type_hints(function).get("return")
     except (NameError, TypeError, AttributeError):  # a hint that cannot be resolved here says nothing
@@ -218,6 +216,9 @@ def _inner(function: Function) -> Callable[[str], Any] | None:
     import pydantic
 
     return pydantic.TypeAdapter(held[0]).validate_json
+
+
+_inners = Readers(_inner)
 
 
 async def _tried(mark: Mark, function: Function, args: Sequence[Any], retries: int, backoff: retry.Backoff) -> Any:

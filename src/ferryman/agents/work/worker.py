@@ -47,6 +47,7 @@ class AgentWorker:
         """Hold leases under the boot id of the process; `line` makes connections."""
         self._capacity = capacity
         self._lines = [line() for _ in range(capacity.lanes)]
+        lease = parties.terms.lease
         self._crew = TurnCrew(runs, parties, doorbell, owner=boot_id, targets=capacity.targets)
         self.pump: Pump[Taken, Outcome] = Pump(
             self._crew,
@@ -55,8 +56,8 @@ class AgentWorker:
             concurrency=capacity.concurrency,
             claim_max=capacity.claim_max,
             poll=capacity.poll.total_seconds(),
+            lease=lease,
         )
-        lease = parties.terms.lease
         # The process has its beat: the worker of tasks says for all that it lives.
         keeper = Keeper(line, held=self.pump.held, renew=self._crew.renew, refused=self.pump.abort, lease=lease)
         self._station = Station(self.pump, keeper, doorbell, boot_id=boot_id, lease=lease)

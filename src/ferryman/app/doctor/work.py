@@ -57,7 +57,13 @@ async def workers(tx: Tx) -> list[Reading]:
         readings.append(Reading("workers", GOOD, says, details=details))
     elif await db.many(tx, BOUNDS):
         readings.append(
-            Reading("workers", BAD, "No worker is alive, and work waits.", "Start `ferryman worker`.", details)
+            Reading(
+                "workers",
+                BAD,
+                "No worker is alive, and work waits.",
+                "Start `ferryman worker --app MODULE:APP`.",
+                details,
+            )
         )
     else:
         readings.append(Reading("workers", NOTE, "No worker is alive; nothing waits.", details=details))
@@ -143,7 +149,7 @@ async def bounds(tx: Tx) -> list[Reading]:
     rows = _dicts(await db.many(tx, BOUNDS))
     if not rows:
         return [Reading("bounds", GOOD, "Nothing is live.")]
-    return [Reading("bounds", GOOD, " ".join(_bounded(row) for row in rows), details=rows)]
+    return [Reading("bounds", GOOD, "\n".join(_bounded(row) for row in rows), details=rows)]
 
 
 NOUNS = {

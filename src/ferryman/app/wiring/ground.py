@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import cache
 from pathlib import Path
 
 from ferryman.kernel import errors, migrate
@@ -25,8 +26,14 @@ async def address(settings: Settings) -> str:
         return settings.database_url
     from ferryman.app.embedded import Embedded
 
-    log.warning("no database_url is set: using the embedded PostgreSQL in %s", EMBEDDED_FOLDER)
+    _say_embedded(EMBEDDED_FOLDER.absolute())
     return await asyncio.to_thread(Embedded(EMBEDDED_FOLDER).start)
+
+
+@cache
+def _say_embedded(folder: Path) -> None:
+    """Say it once for a process: who opens an app again and again has read it."""
+    log.warning("no database_url is set: using the embedded PostgreSQL in %s", folder)
 
 
 async def patiently(attempt: Callable[[], Awaitable[object]], stop: asyncio.Event) -> bool:

@@ -10,7 +10,7 @@ from uuid import UUID
 from ferryman.agents.intake.timeline import Moment
 from ferryman.agents.model import AgentRecord, TurnRecord
 from ferryman.app.doctor import plain
-from ferryman.cli import spelling
+from ferryman.cli import choices, spelling
 from ferryman.cli.options import PLAIN, Options
 from ferryman.cli.screen import Screen
 from ferryman.cli.words import says
@@ -24,7 +24,7 @@ SHOWN = 120
 async def list_page(
     *,
     profile: Annotated[str | None, says("Of this profile only.")] = None,
-    status: Annotated[str | None, says("idle, dispatched, running or suspended.")] = None,
+    status: Annotated[choices.AgentStatus | None, says("With this status only.")] = None,
     limit: Annotated[int, says("How many, 1 to 1000.")] = 50,
     after: Annotated[str, says("Go on after this agent: the last one of the page before.")] = "",
     options: Options = PLAIN,

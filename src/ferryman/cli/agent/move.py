@@ -9,7 +9,7 @@ from cyclopts import Parameter
 
 from ferryman.agents.model import Accepted
 from ferryman.app.refusals import refusal
-from ferryman.cli import exits
+from ferryman.cli import choices, exits
 from ferryman.cli.agent.look import agent_json, turn_id, turn_json
 from ferryman.cli.options import PLAIN, Options
 from ferryman.cli.task.create import read
@@ -22,7 +22,7 @@ async def create(
     profile: Annotated[str, says("What it is: the name of a registered agent.")],
     /,
     *,
-    when_busy: Annotated[str, says("enqueue, reject, interrupt or merge.")] = "enqueue",
+    when_busy: Annotated[choices.WhenBusy, says("What becomes of a message while it is busy.")] = "enqueue",
     options: Options = PLAIN,
 ) -> None:
     """Make an agent of a profile, unless it is there."""

@@ -14,7 +14,7 @@ from ferryman.app.batches import Batches
 from ferryman.app.doctor import plain
 from ferryman.batches.intake.read import Tree
 from ferryman.batches.model import BatchRecord, TaskRecord
-from ferryman.cli import exits, spelling
+from ferryman.cli import choices, exits, spelling
 from ferryman.cli.options import PLAIN, Options
 from ferryman.cli.screen import Screen
 from ferryman.cli.words import flag, says
@@ -48,7 +48,7 @@ async def show(
 
 async def list_page(
     *,
-    status: Annotated[str | None, says("running, success, failed, timeout or partial.")] = None,
+    status: Annotated[choices.BatchStatus | None, says("With this status only.")] = None,
     limit: Annotated[int, says("How many, 1 to 1000.")] = 50,
     before: Annotated[str | None, says("Go on before this batch: the last one of the page before.")] = None,
     options: Options = PLAIN,
@@ -56,7 +56,7 @@ async def list_page(
     """List batches, newest first."""
     async with options.app() as app:
         edge = None if before is None else batch_id(before)
-        page = await app.batches.list(status=status, before=edge, limit=limit)  # type: ignore[arg-type]
+        page = await app.batches.list(status=status, before=edge, limit=limit)
     screen = options.screen
     if screen.json:
         screen.document({"batches": [batch_json(each) for each in page]})

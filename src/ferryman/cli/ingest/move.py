@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from ferryman.app.ingest import ENDPOINT
+from ferryman.cli import choices
 from ferryman.cli.ingest.look import place, told
 from ferryman.cli.ingest.plan import instant
 from ferryman.cli.options import PLAIN, Options
@@ -19,7 +20,7 @@ async def rewind(
     *,
     to: Annotated[str, says("An instant behind the cursor, or an id.")],
     reason: Annotated[str, says("Why; it stays in the cursor's events.")],
-    operation: Annotated[str, says("HARVEST, BACKFILL or UPDATE.")] = "HARVEST",
+    operation: Annotated[choices.Operation, says("Whose cursor.")] = "HARVEST",
     options: Options = PLAIN,
 ) -> None:
     """Take a cursor back; the next plan begins there. The events keep who was where, and why."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from ferryman.cli import exits, spelling
+from ferryman.cli import choices, exits, spelling
 from ferryman.cli.ingest.look import shown
 from ferryman.cli.options import PLAIN, Options
 from ferryman.cli.task.create import moment, read
@@ -29,7 +29,7 @@ async def plan(
     /,
     *,
     app: App,
-    operation: Annotated[str, says("HARVEST, BACKFILL or UPDATE.")] = "HARVEST",
+    operation: Annotated[choices.Operation, says("What for.")] = "HARVEST",
     since: Since = None,
     until: Until = None,
     strategy: Strategy = None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 from uuid import UUID
 
-from ferryman.cli import exits, spelling
+from ferryman.cli import choices, exits, spelling
 from ferryman.cli.options import PLAIN, Options
 from ferryman.cli.words import says
 from ferryman.kernel import errors
@@ -57,7 +57,7 @@ async def deliveries(
     id: Annotated[str, says("The webhook: its id or name.")],
     /,
     *,
-    state: Annotated[str | None, says("pending, delivered or dead.")] = None,
+    state: Annotated[choices.DeliveryState | None, says("In this state only.")] = None,
     limit: Annotated[int, says("How many, 1 to 1000.")] = 50,
     before: Annotated[str | None, says("Go on before this id: the last one of the page before.")] = None,
     options: Options = PLAIN,

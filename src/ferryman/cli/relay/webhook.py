@@ -7,6 +7,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from ferryman.app.relays import Added
+from ferryman.cli import choices
 from ferryman.cli.options import PLAIN, Options
 from ferryman.cli.relay.look import before_id
 from ferryman.cli.words import says
@@ -48,7 +49,7 @@ def told(added: Added, options: Options) -> None:
 
 async def list_page(
     *,
-    state: Annotated[str | None, says("active, paused or disabled.")] = None,
+    state: Annotated[choices.WebhookState | None, says("In this state only.")] = None,
     limit: Annotated[int, says("How many, 1 to 1000.")] = 50,
     before: Annotated[str | None, says("Go on before this id: the last one of the page before.")] = None,
     options: Options = PLAIN,

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from ferryman.cli import choices
 from ferryman.cli.options import PLAIN, Options
 from ferryman.cli.schedule import answer
 from ferryman.cli.task.create import milliseconds, moment, pauses, read
@@ -24,8 +25,8 @@ async def create(
     daily: Annotated[str | None, says("A time of day, such as 08:30.")] = None,
     every: Annotated[str | None, says("An interval, such as 15m.")] = None,
     timezone: Annotated[str | None, says("Of --cron and --daily (else UTC), such as Europe/Berlin.")] = None,
-    catch_up: Annotated[str | None, says("What to do about missed firings: latest (default), all or none.")] = None,
-    overlap: Annotated[str | None, says("While a task is live: allow (default), skip or cancel_previous.")] = None,
+    catch_up: Annotated[choices.CatchUp | None, says("What to do about missed firings; else latest.")] = None,
+    overlap: Annotated[choices.Overlap | None, says("What to do while a task is live; else allow.")] = None,
     id: Annotated[str | None, says("A name of your own for the schedule.")] = None,
     queue: Annotated[str | None, says("The queue of its tasks (else default).")] = None,
     priority: Annotated[int | None, says("-9 to 9, lower first.")] = None,

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from zoneinfo import ZoneInfo
 
 from ferryman.app.doctor import plain
-from ferryman.cli import spelling
+from ferryman.cli import choices, spelling
 from ferryman.cli.events import told
 from ferryman.cli.options import PLAIN, Options
 from ferryman.cli.schedule.answer import rhythm
@@ -25,7 +25,7 @@ SHOWN = 5
 
 async def list_page(
     *,
-    state: Annotated[str | None, says("active, paused or ended.")] = None,
+    state: Annotated[choices.ScheduleState | None, says("In this state only.")] = None,
     name: Annotated[str | None, says("Of this handler only.")] = None,
     limit: Annotated[int, says("How many, 1 to 1000.")] = 50,
     before: Annotated[str | None, says("Go on before this id: the last one of the page before.")] = None,

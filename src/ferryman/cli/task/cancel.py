@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from rich.prompt import Confirm
 
 from ferryman.app.tasks import Tasks
-from ferryman.cli import exits
+from ferryman.cli import choices, exits
 from ferryman.cli.options import PLAIN, Options
 from ferryman.cli.screen import Screen
 from ferryman.cli.words import flag, says
@@ -25,7 +25,7 @@ async def cancel(
     *ids: Annotated[str, Parameter(help="Ids or task_ids.")],
     queue: Annotated[str | None, says("All of this queue.")] = None,
     name: Annotated[str | None, says("All of this handler.")] = None,
-    state: Annotated[str | None, says("All in this state: pending, ready or running.")] = None,
+    state: Annotated[choices.LiveState | None, says("All in this state.")] = None,
     reason: Annotated[str | None, says("Why, for the log.")] = None,
     yes: Annotated[bool, flag("Cancel all that fit without asking.")] = False,
     options: Options = PLAIN,
@@ -35,8 +35,6 @@ async def cancel(
     by = ", ".join(f"{key} {value}" for key, value in described.items() if value is not None)
     if bool(ids) == bool(by):
         raise errors.UsageInvalid("Give ids, or describe what to cancel by --queue, --name or --state; one of the two.")
-    if state is not None and state not in LIVE:
-        raise errors.UsageInvalid(f"--state: expected one of {', '.join(LIVE)}, got {state!r}.")
     screen = options.screen
     async with options.app() as app:
         if ids:

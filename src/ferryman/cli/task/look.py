@@ -10,7 +10,7 @@ from uuid import UUID
 
 from ferryman.app.doctor import plain, work
 from ferryman.app.ferryman import Ferryman
-from ferryman.cli import spelling
+from ferryman.cli import choices, spelling
 from ferryman.cli.options import PLAIN, Options
 from ferryman.cli.screen import Screen
 from ferryman.cli.task.wait import decoded
@@ -28,7 +28,7 @@ LOOK_SECONDS = 0.5
 
 async def list_page(
     *,
-    state: Annotated[str | None, says("pending, ready, running, succeeded, failed or cancelled.")] = None,
+    state: Annotated[choices.TaskState | None, says("In this state only.")] = None,
     queue: Annotated[str | None, says("Of this queue only.")] = None,
     name: Annotated[str | None, says("Of this handler only.")] = None,
     limit: Annotated[int, says("How many, 1 to 1000.")] = 50,

@@ -66,7 +66,9 @@ async def _watch(app: Ferryman, screen: Screen, first: Snapshot, rhythm: timedel
         Live(console=screen.out, screen=True, auto_refresh=False) as live,
     ):
         while not stop.is_set():
-            live.update(view.draw(shown, keys=keys, trouble=trouble, height=screen.out.height), refresh=True)
+            size = screen.out.size
+            drawn = view.draw(shown, keys=keys, trouble=trouble, height=size.height, width=size.width)
+            live.update(drawn, refresh=True)
             await keys.wait()
             if keys.still:
                 continue

@@ -8,7 +8,6 @@ from urllib.parse import urlencode
 from fastapi import Query, Request, Response
 
 from ferryman.app.watching import CODES
-from ferryman.dashboard.navigation import page_of
 from ferryman.dashboard.page import pages, render
 from ferryman.http.callers import Operating, Reading
 
@@ -35,7 +34,7 @@ async def watchdog(request: Request, visit: Operating) -> Response:
     repairs = await visit.doors.history.page(codes=CODES, limit=REPAIRS)
     return render(
         request, visit, "watchdog.html", here="/watchdog", watched=await watching.look(), rules=watching.rules(),
-        repairs=repairs.events, page_of=page_of,
+        repairs=repairs.events,
     )  # fmt: skip
 
 
@@ -49,7 +48,7 @@ async def log(
     """Show what happened, the newest first."""
     part = await visit.doors.history.page(before=before, kind=kind or None, limit=PAGE)
     return render(
-        request, visit, "log.html", here="/log", events=part.events, kind=kind, kinds=KINDS, page_of=page_of,
+        request, visit, "log.html", here="/log", events=part.events, kind=kind, kinds=KINDS,
         first=_to(kind) if before else None, next=None if part.next is None else _to(kind, part.next),
     )  # fmt: skip
 

@@ -41,6 +41,7 @@ async def task(request: Request, visit: Reading, task_id: str) -> Response:
         steps=steps, logs=await door.logs(found.id, limit=LOG_LINES), picture=story(found, events, steps),
         awaited=[each.name for each in steps if each.kind == "event" and each.state == "open"],
         retries=found.terminal and found.state is not TaskState.SUCCEEDED, subject=str(found.id),
+        owner=await visit.doors.history.owner(found.id),
     )  # fmt: skip
 
 

@@ -43,6 +43,7 @@ async def turn(request: Request, visit: Reading, id: UUID) -> Response:
         budget=budget(await door.budget(id)),
         parent=next((each for each in edges if each.target_turn_id == id and each.source_turn_id is not None), None),
         children=children(edges, id), batches=await visit.doors.batches.forked(id, found.agent_id),
+        owner=await visit.doors.history.owner(id),
     )  # fmt: skip
 
 

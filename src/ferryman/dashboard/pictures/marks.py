@@ -14,6 +14,7 @@ from ferryman.dashboard.pictures.svg import element
 from ferryman.dashboard.pictures.svg import title as pointed
 
 EDGE = 0.06  # nearer to an end than this a text stands beside its place, not over it
+TICK_EDGE = 0.13  # on a phone an axis has room for some five of its numbers
 
 
 def percent(share: float) -> str:
@@ -77,5 +78,5 @@ def scale(ticks: Iterable[Tick], *, y: float, until: float) -> list[Markup]:
     made = []
     for tick in ticks:
         made.append(upright(tick.at, y, until, class_="grid-line"))
-        made.append(words(tick.says, at=tick.at, y=y - 4, class_="tick"))
+        made.append(words(tick.says, at=tick.at, y=y - 4, class_="tick", edge=TICK_EDGE))
     return made

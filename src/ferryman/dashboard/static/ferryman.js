@@ -9,6 +9,9 @@ const PART = "Ferryman-Part";
 const TENANT = document.body.dataset.tenant;
 const SOON = 350;
 const MEANTIME = 1000;
+const COPIED = 1500;
+const LATER = 2000;
+const USED = "a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex]";
 const $ = (selector, within = document) => within.querySelector(selector);
 const $$ = (selector, within = document) => [...within.querySelectorAll(selector)];
 
@@ -59,8 +62,19 @@ function kept(part) {
     typed: new Map($$("input[name]:not([type=hidden], [type=checkbox]), textarea[name]", part).filter((each) => each.value !== each.defaultValue).map((each) => [each.name, each.value])),
     marked: new Set($$("input[type=checkbox]:checked", part).map((each) => each.value)),
     scroll: new Map($$("[id]", part).filter((each) => each.scrollTop).map((each) => [each.id, each.scrollTop])),
-    focus: part.contains(at) ? (at.id ? `#${CSS.escape(at.id)}` : at.getAttribute("href") ? `a[href="${CSS.escape(at.getAttribute("href"))}"]` : null) : null,
+    focus: part.contains(at) ? place(part, at) : null,
     row: $("tr.at", part)?.dataset.row,
+  };
+}
+
+// Where the focus is, in words that fit a fresh copy too: by its id, or by its number in its row.
+function place(part, at) {
+  if (at.id) return (fresh) => $(`#${CSS.escape(at.id)}`, fresh);
+  const row = at.closest("[data-row]");
+  const number = $$(USED, row ?? part).indexOf(at);
+  return (fresh) => {
+    const within = row ? $$("[data-row]", fresh).find((each) => each.dataset.row === row.dataset.row) : fresh;
+    return within && $$(USED, within)[number];
   };
 }
 
@@ -69,13 +83,16 @@ function restore(part, was) {
   for (const each of $$("input[type=checkbox]", part)) each.checked = was.marked.has(each.value);
   for (const [name, value] of was.typed) { const each = $(`[name="${CSS.escape(name)}"]`, part); if (each) each.value = value; }
   for (const [id, top] of was.scroll) { const each = document.getElementById(id); if (each) each.scrollTop = top; }
-  if (was.focus) $(was.focus, part)?.focus({ preventScroll: true });
+  if (was.focus) was.focus(part)?.focus({ preventScroll: true });
   if (was.row) $$("tr[data-row]", part).find((each) => each.dataset.row === was.row)?.classList.add("at");
   count();
 }
 
-function typing(part) {
+// Somebody types there, or has marked a text to copy it.
+function busy(part) {
   const at = document.activeElement;
+  const marked = getSelection();
+  if (!marked.isCollapsed && marked.containsNode(part, true)) return true;
   return part.contains(at) && at.matches("textarea, select, input:not([type=checkbox])");
 }
 
@@ -89,7 +106,8 @@ function swap(fresh, whole) {
   } else {
     for (const part of $$("[data-live][id]")) {
       const other = fresh.getElementById(part.id);
-      if (!other || typing(part) || same(part, other)) continue;
+      if (!other || same(part, other)) continue;
+      if (busy(part)) { soon(LATER); continue; }
       const was = kept(part);
       const rows = new Set($$("tr[data-row]", part).map((each) => each.dataset.row));
       part.replaceWith(other);
@@ -193,6 +211,19 @@ document.addEventListener("submit", async (event) => {
   }
 });
 
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest?.("[data-copy]");
+  if (!button) return;
+  try {
+    await navigator.clipboard.writeText(button.dataset.copy);
+    button.textContent = "Copied";
+    setTimeout(() => { button.textContent = "Copy"; }, COPIED);
+  } catch {
+    // Not allowed, or not there off a secure address: mark it, so that the usual key copies it.
+    getSelection().selectAllChildren(button.previousElementSibling);
+  }
+});
+
 async function theme(form, button) {
   const choice = button?.value ?? "";
   if (choice) document.documentElement.dataset.theme = choice;
@@ -264,6 +295,7 @@ document.addEventListener("keydown", (event) => {
   if (act) { event.preventDefault(); act(); }
 });
 
+document.documentElement.dataset.script = "";
 count();
 times();
 listen();

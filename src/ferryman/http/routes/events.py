@@ -18,8 +18,8 @@ from ferryman.http.answers import LIMIT, Limit, Shape
 from ferryman.http.callers import Reading
 from ferryman.http.streams import MEDIA_TYPE, Stream, beat, frame
 from ferryman.kernel import errors
-from ferryman.kernel.events import Event
-from ferryman.kernel.follow import Follower, Gap
+from ferryman.kernel.events import Event, Gap
+from ferryman.kernel.follow import Follower
 
 # So long a stream waits for the reader of the log; who writes for longer hides what is new from everybody.
 OPEN_SECONDS = 5.0

@@ -55,6 +55,7 @@ class Executor:
             concurrency=terms.concurrency,
             claim_max=terms.concurrency,
             poll=terms.poll.total_seconds(),
+            lease=terms.lease,
         )
         # The process has its beat: the worker of tasks says for all that it lives.
         keeper = Keeper(line, held=self.pump.held, renew=crew.renew, refused=self.pump.abort, lease=terms.lease)

@@ -132,6 +132,7 @@ class WebhookPart:
             concurrency=settings.concurrency,
             claim_max=settings.concurrency,
             poll=terms.poll.total_seconds(),
+            lease=self._sender.lease,
         )
         self._hush: Callable[[], None] | None = None
         self._tasks: list[asyncio.Task[None]] = []

@@ -41,7 +41,7 @@ class Sender:
         self.key_id = webhook.key_id(key)
         self._each = each
         self._attempts = attempts
-        self._lease = timeout + MARGIN
+        self.lease = timeout + MARGIN
 
     async def turn(self, line: Line, outcomes: Sequence[Outcome], room: int) -> Turned[Claimed]:
         """Settle these outcomes and claim up to `room`."""
@@ -51,7 +51,7 @@ class Sender:
             held = await webhooks.hold(tx, key_id=self.key_id, each=self._each, limit=min(HELD, room)) if room else []
             if held:
                 claimed = await deliveries.claim(
-                    tx, held, owner=self._owner, each=self._each, limit=room, lease=self._lease
+                    tx, held, owner=self._owner, each=self._each, limit=room, lease=self.lease
                 )
         self._count(outcomes, settled)
         return Turned(claimed, more=0 < room == len(claimed) or len(held) == HELD)

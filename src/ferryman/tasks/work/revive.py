@@ -7,7 +7,6 @@ as it is.
 
 from __future__ import annotations
 
-import functools
 import typing
 from collections.abc import Callable
 from typing import Any
@@ -17,16 +16,47 @@ from ferryman.kernel import payload
 PLAIN = (Any, None, type(None), str, int, float, bool, dict, list, object)
 
 
+Reader = Callable[[str], Any] | None
+KNOWN_MAX = 1000
+
+
 def revived(function: Any, text: str | None) -> Any:
     """Return the value that a function's stored result stands for."""
     if text is None:
         return None
-    read = _reader(function) if "return" in getattr(function, "__annotations__", ()) else None
+    read = _readers(function) if "return" in getattr(function, "__annotations__", ()) else None
     return payload.decode(text) if read is None else read(text)
 
 
-@functools.lru_cache(maxsize=1000)
-def _reader(function: Any) -> Callable[[str], Any] | None:
+class Readers:
+    """How to read what functions returned, made once for each piece of code.
+
+    A function inside a handler is another object at each run and holds what that run held: so it is known by its code and its
+    hint, and nothing is kept of itself.
+    """
+
+    def __init__(self, make: Callable[[Any], Reader]) -> None:
+        """Make what is not known yet."""
+        self._make = make
+        self._known: dict[tuple[Any, Any], Reader] = {}
+
+    def __call__(self, function: Any) -> Reader:
+        """Return how to read what a function returned, or None where there is nothing to know."""
+        key = getattr(function, "__code__", None), getattr(function, "__annotations__", {}).get("return")
+        try:
+            if key in self._known:
+                return self._known[key]
+        except TypeError:  # a hint that cannot be hashed
+            return self._make(function)
+        made = self._make(function)
+        if key[0] is not None:
+            while len(self._known) >= KNOWN_MAX:
+                del self._known[next(iter(self._known))]
+            self._known[key] = made
+        return made
+
+
+def _reader(function: Any) -> Reader:
     """Return how to read what a function returned, or None where that is plain JSON."""
     try:
         hint = typing.get_type_hints(function, include_extras=True).get("return", Any)
@@ -37,6 +67,9 @@ def _reader(function: Any) -> Callable[[str], Any] | None:
     import pydantic
 
     return pydantic.TypeAdapter(hint).validate_json
+
+
+_readers = Readers(_reader)
 
 
 def _plain(hint: Any) -> bool:

@@ -17,7 +17,7 @@ from ferryman.tasks.rules import ending
 from ferryman.tasks.work import child, context, outcomes
 from ferryman.tasks.work.deadlines import Deadline, Deadlines
 from ferryman.tasks.work.durable import Desk
-from ferryman.tasks.work.handlers import Handler, Kind
+from ferryman.tasks.work.handlers import Handler, Kind, prepare
 from ferryman.tasks.work.scribe import Outlasting
 from ferryman.tasks.work.threads import Threads, TooManyLeftBehind
 from ferryman.tasks.work.words import Words
@@ -42,6 +42,8 @@ class Runner:
         seal: codec.Seal = codec.PLAIN,
     ) -> None:
         """Run for one worker of one app (`home`); `limit` bounds the size of a result; `freed` hears of new room."""
+        if handlers:
+            prepare()
         self._handlers = handlers
         self._home = home
         self._owner = owner

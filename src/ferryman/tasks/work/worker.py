@@ -100,6 +100,7 @@ class Worker:
             concurrency=terms.concurrency,
             claim_max=terms.claim_max,
             poll=terms.poll.total_seconds(),
+            lease=terms.lease,
         )
         self._crew.look = self.pump.look
         scheduler = Scheduler(self._lines[0], doorbell, ends_after=terms.ends_after, looks=looks)

@@ -1,6 +1,7 @@
 -- How much of each domain is past the time for which it is kept, and for how long the oldest of it. Up to a million of each.
 -- What the walks let stay (a turn that something live needs, a plan that its cursor has not passed) is not counted. Only among what
--- is old enough by its id, where ids tell the time, so that a table of young rows is not read.
+-- is old enough by its id, where ids tell the time, so that a table of young rows is not read. What an index is to be read by is said
+-- with the clock itself, once for all terms of a domain: the exact term, beside it, is known only where the row is.
 with clock as materialized (
     select ferryman.clock() as now
 ),
@@ -36,7 +37,8 @@ from (
     union all
     (select 'batch', clock.now - batch.finished_at - kept.batches
      from clock, kept, ferryman.pmo_batches as batch
-     where batch.finished_at <= clock.now - kept.batches
+     where batch.finished_at <= ferryman.clock() - :batches::interval
+       and batch.finished_at <= clock.now - kept.batches
        and batch.parent_told_at is not null
      limit 1000000)
     union all
