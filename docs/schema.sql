@@ -1954,6 +1954,18 @@ begin
 end
 $$;
 
+CREATE FUNCTION ferryman.refuse_stale_page(batch uuid) RETURNS boolean
+    LANGUAGE plpgsql
+    AS $$
+begin
+    raise exception using
+        errcode = 'FM020',
+        message = 'INGEST_LEASE_LOST',
+        detail = jsonb_build_object('id', batch)::text,
+        hint = 'The page was fetched for a claim that is not held any more; whoever holds the task fetches it again.';
+end
+$$;
+
 CREATE FUNCTION ferryman.ring(topic text, hints text[]) RETURNS void
     LANGUAGE plpgsql
     AS $$
@@ -2137,6 +2149,17 @@ begin
     return (asked ->> field)::bigint;
 end
 $_$;
+
+CREATE FUNCTION ferryman.write_page(statement text, page text) RETURNS bigint
+    LANGUAGE plpgsql
+    AS $$
+declare
+    rows bigint;
+begin
+    execute statement into rows using page;
+    return rows;
+end
+$$;
 
 CREATE TABLE ferryman.access_sessions (
     hash bytea NOT NULL,

@@ -1,5 +1,6 @@
 """One statement turns the page: it ends a batch, writes its records and begins the next (I6, I9, ADR 38)."""
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -12,7 +13,7 @@ from ferryman.ingest.model import Claimed
 from ferryman.ingest.ports import Allow, Answer, Decision, GateKey, WaitUntil
 from ferryman.ingest.sinks.call import CallSink
 from ferryman.ingest.sinks.table import TableSink
-from ferryman.ingest.store import batches
+from ferryman.ingest.store import batches, tasks
 from ferryman.ingest.store.batches import Birth, Finished
 from ferryman.ingest.work import desk, walk
 from ferryman.kernel import errors, ids
@@ -20,7 +21,7 @@ from ferryman.kernel.db import Row
 from ferryman.kernel.pool import Database, Session
 from ferryman.kernel.retry import Backoff
 from tests.ingest.harbour import DAWN, HOUR, SOURCE, Harbour, Server, harbour, hold
-from tests.ingest.test_fences import MINUTE, begun, two_begun
+from tests.ingest.test_fences import MINUTE, begun, everything, two_begun
 
 PAGES = 6
 DONE = Finished("page:2", has_next=True, records=1, requests=1, watermark=None, covered=None, stats={})
@@ -209,7 +210,7 @@ async def test_the_next_batch_is_born_only_where_it_may_be(database_url: str, be
 @pytest.mark.contract("K4", "I5", "I6")
 async def test_the_records_of_a_stale_run_are_not_written(database_url: str) -> None:
     odd = 'create table public.moved (id bigint primary key, "a:b" text)'
-    sink = TableSink("moved", key="id", columns=["id", "a:b"])  # names that our own statement knows
+    sink = TableSink("moved", key="id", columns=["id", "a:b"])  # a name with a sign that statements give parameters
     async with harbour(database_url, Server()) as here:
         await here.fetch(odd)
         (task, owner, batch), (other, _, theirs) = await two_begun(here)
@@ -235,6 +236,76 @@ async def test_the_records_of_a_stale_run_are_not_written(database_url: str) -> 
         assert row["rows"] == 2
         assert await here.fetch('select id, "a:b" from public.moved order by id') == [(1, "y"), (2, None)]
         assert await turned(here, task, owner, batch, records=records) is None
+
+
+SLOW = """
+create function public.linger() returns trigger language plpgsql as
+    $$ begin perform pg_advisory_xact_lock_shared(38); return new; end $$;
+create trigger cargo_lingers {when} insert on public.cargo for each row execute function public.linger()
+"""
+
+
+@asynccontextmanager
+async def slow_page(here: Harbour, when: str) -> AsyncIterator[tuple[Claimed, UUID, asyncio.Task[Row | None]]]:
+    """Turn a page into a table whose trigger takes until the block is left; in it the trigger runs."""
+    sink = hold()
+    task, owner, batch = await begun(here)
+    async with here.app.database.session() as session:
+        await session.execute(SLOW.format(when=when))
+        await sink.check(session)
+    records = sink.join([{"id": 1, "at": DAWN.isoformat(), "value": "x"}])
+    assert records is not None
+    async with here.app.database.session() as other:
+        await other.fetch("select pg_advisory_lock(38)")
+        turning = asyncio.create_task(turned(here, task, owner, batch, records=records))
+        while not await other.fetch("select from pg_locks where locktype = 'advisory' and not granted"):
+            assert not turning.done()
+            await asyncio.sleep(0)
+        try:
+            yield task, owner, turning
+        finally:
+            await other.fetch("select pg_advisory_unlock(38)")
+
+
+@pytest.mark.contract("I5", "K5", "K17")
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_a_slow_table_does_not_cost_a_lease(database_url: str, when: str) -> None:
+    async with harbour(database_url, Server()) as here:
+        async with slow_page(here, when) as (task, owner, turning):
+            lease = MINUTE / 6
+            for _ in range(3):
+                async with here.app.database.session() as tx:
+                    kept = await tasks.renew(tx, [task.id], [task.epoch], owner=owner, lease=lease, margin=HOUR)
+                assert kept == {task.id: True}
+                await here.travel(lease * 0.9)
+            assert (await here.tick()).acted("W15") == 0
+        row = await turning
+
+        assert row is not None
+        assert row["made"] is not None
+        assert await here.sunk() == [(1, "x")]
+        await here.sound()
+
+
+@pytest.mark.contract("I5", "I6", "K4")
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_a_task_is_taken_over_while_a_page_is_written_and_nothing_of_it_stays(
+    database_url: str, when: str
+) -> None:
+    async with harbour(database_url, Server()) as here:
+        async with slow_page(here, when) as (_, _, turning):
+            await here.travel(2 * MINUTE)
+            # Whoever takes it away does not wait for the table.
+            assert (await here.tick()).acted("W15") == 1
+            [again] = await here.ship().claim()
+            before = await everything(here)
+        assert await turning is None
+
+        assert again.epoch == 2
+        assert await here.sunk() == []
+        assert await everything(here) == before
+        assert await open_batches(here) == []
+        await here.sound()
 
 
 @pytest.mark.contract("I9", "I6")

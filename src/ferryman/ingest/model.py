@@ -229,10 +229,7 @@ class Replayed:
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """A page as part of the statement that ends its batch: CTEs that read `given.page`, the last of them `written`.
-
-    They write only where there is a row in `moved`: the batch that has succeeded, of a claim that is not stale.
-    """
+    """A page that the statement that ends its batch writes: by a statement of one parameter, which counts the rows it wrote."""
 
     sql: str
     page: str

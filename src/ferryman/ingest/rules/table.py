@@ -105,28 +105,18 @@ def quoted(name: str | None) -> str:
 
 def from_json(to: Target) -> str:
     """Write a page that comes as one JSON text: one statement, the shortest way for pages of hundreds."""
-    return f"with given as (select $1::text as page), {_upsert(to, _read(to))} select rows from written"  # noqa: S608
-
-
-def joined(to: Target) -> str:
-    """Write such a page inside the statement that ends its batch, if that has moved."""
-    return _upsert(to, _read(to), where="where exists (select from moved)")
+    names = ", ".join(f"page.{quoted(name)}" for name in to.columns)
+    values = f"""
+        select {names}, given.place as {quoted(PLACE)}
+        from json_array_elements($1::text::json) with ordinality as given (item, place),
+            json_populate_record(null::{to.name}, given.item) as page"""  # noqa: S608 - every name is quoted
+    return _upsert(to, values)
 
 
 def from_stage(to: Target) -> str:
     """Write what was copied into the stage."""
     names = ", ".join(quoted(name) for name in (*to.columns, PLACE))
-    values = f"select {names} from {quoted(STAGE)}"  # noqa: S608 - every name is quoted
-    return f"with {_upsert(to, values)} select rows from written"  # noqa: S608
-
-
-def _read(to: Target) -> str:
-    names = ", ".join(f"record.{quoted(name)}" for name in to.columns)
-    return f"""
-        select {names}, element.place as {quoted(PLACE)}
-        from given,
-            json_array_elements(given.page::json) with ordinality as element (item, place),
-            json_populate_record(null::{to.name}, element.item) as record"""  # noqa: S608 - every name is quoted
+    return _upsert(to, f"select {names} from {quoted(STAGE)}")  # noqa: S608 - every name is quoted
 
 
 def make_stage(to: Target) -> str:
@@ -162,7 +152,7 @@ def _copied(value: Any, *, whole: bool) -> str:
     return text.translate(_ESCAPES)
 
 
-def _upsert(to: Target, values: str, *, where: str = "") -> str:
+def _upsert(to: Target, values: str) -> str:
     names = ", ".join(quoted(name) for name in to.columns)
     key = ", ".join(quoted(name) for name in to.key)
     newest = "" if to.updated_at is None else f"{quoted(to.updated_at)} desc nulls last, "
@@ -176,19 +166,17 @@ def _upsert(to: Target, values: str, *, where: str = "") -> str:
         action = f"update set {sets}{newer}"
     else:
         action = "nothing"
-    return f"""page as ({values}
-), put as (
-    insert into {to.name} as held ({names})
-    select distinct on ({key}) {names}
-    from page
-    {where}
-    order by {key}, {newest}{quoted(PLACE)} desc
-    on conflict ({key}) do {action}
-    returning 1
-), written as (
-    select count(*) as rows
-    from put
-)"""  # noqa: S608 - every name is quoted
+    return f"""
+    with page as ({values}
+    ), written as (
+        insert into {to.name} as held ({names})
+        select distinct on ({key}) {names}
+        from page
+        order by {key}, {newest}{quoted(PLACE)} desc
+        on conflict ({key}) do {action}
+        returning 1
+    )
+    select count(*) as rows from written"""  # noqa: S608 - every name is quoted
 
 
 def refusal(field: str, expected: str, got: object) -> errors.IngestInvalidSink:

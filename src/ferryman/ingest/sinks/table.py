@@ -86,7 +86,6 @@ class TableSink:
         self._to = table.target(table_name, key=key, columns=columns, updated_at=updated_at, schema=schema)
         self._from_json = table.from_json(self._to)
         self._from_stage = table.from_stage(self._to)
-        self._joined = table.joined(self._to)
         self._json: frozenset[str] = frozenset()
         self._copies = False
         self._checked = False
@@ -111,14 +110,14 @@ class TableSink:
         self._checked = True
 
     def join(self, items: Sequence[Item]) -> Records | None:
-        """Return a page of hundreds as part of another statement; None if it is no JSON, or the table was not looked at."""
+        """Return a page of hundreds for another statement to write; None if it is no JSON, or the table was not looked at."""
         if not self._checked or not 0 < len(items) < COPY_FROM:
             return None
         try:
             page = orjson.dumps(self._to.rows(_plain(items))).decode()
         except (orjson.JSONEncodeError, UnicodeEncodeError):
             return None
-        return Records(self._joined, page)
+        return Records(self._from_json, page)
 
     async def write(self, tx: Tx | None, items: Sequence[Item], *, batch_key: str) -> Written:
         """Write a page in the caller's transaction."""

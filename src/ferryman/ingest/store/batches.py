@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import cache
 from typing import Any
 from uuid import UUID
 
@@ -20,11 +19,8 @@ _FAIL = load(_HERE, "ingest_batch/fail")
 _FIND = load(_HERE, "ingest_batch/find")
 _PUT = load(_HERE, "ingest_quarantine/put")
 
-
-# What the statement of a sink takes the place of; whoever changes the file changes it here.
-_NO_RECORDS = """written as (
-    select 0::bigint as rows
-)"""
+# Of refuse_stale_page.
+_STALE = "FM020"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,27 +70,25 @@ async def turn(
     following: Birth | None = None,
     records: Records | None = None,
 ) -> Row | None:
-    """End a batch well, write its records, give birth to the next; None if the claim is stale."""
+    """End a batch well, write its records, give birth to the next; None if the claim is stale.
+
+    With records it stands alone: under a stale claim it fails, and any transaction around it with it.
+    """
     born = following or _NOBODY
-    told = _TURN.bind({
+    told = {
         "task_id": task.id, "epoch": task.epoch, "owner": owner, "id": id, "after_token": finished.after,
         "has_next": finished.has_next, "record_count": finished.records, "requests": finished.requests,
         "watermark": finished.watermark, "covered": finished.covered, "stats": json.dumps(dict(finished.stats)),
         "next_id": None if following is None else born.id, "next_no": born.number, "next_token": born.position,
         "next_key": born.key, "next_stats": born.stats, "patience": patience,
-        "page": None if records is None else records.page,
-    })  # fmt: skip
-    text = _TURN.sql(tx.schema) if records is None else _with(tx.schema, records.sql)
-    rows = await tx.fetch(text, *told)
-    return rows[0] if rows else None
-
-
-@cache
-def _with(schema: str, sql: str) -> str:
-    """Return the statement with that of a sink inside; positions are set already, whatever signs its names hold."""
-    text = _TURN.sql(schema)
-    assert text.count(_NO_RECORDS) == 1
-    return text.replace(_NO_RECORDS, sql)
+        "records": None if records is None else records.sql, "page": None if records is None else records.page,
+    }  # fmt: skip
+    try:
+        return await one(tx, _TURN, **told)
+    except Exception as error:
+        if getattr(error, "sqlstate", None) != _STALE:
+            raise
+        return None
 
 
 async def fail(

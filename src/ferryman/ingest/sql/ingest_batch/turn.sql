@@ -1,19 +1,27 @@
 -- RUNNING -> SUCCEEDED, and the birth of the batch that follows, if one is asked for
--- With the records, where they are written in this database: in the same transaction, or in this very statement. No row: the
--- claim is stale, and whatever the transaction has written must be taken back. What an ordered source has covered so far is kept
--- with the slice; a request that succeeded closes the circuit breaker. Who was not born (it was there before, the breaker is
--- open, the lease has passed) is asked for by begin.sql, which says why.
-with clock as materialized (
-    select ferryman.clock() as now
+-- With the records, where they are written in this database: in the same transaction, or in this very statement. They come
+-- first, with all their triggers, and the task is locked after them: a table may be slow, or locked by its owner, and a task that
+-- is locked for so long cannot be renewed. Records, task, batch: every way locks in this order, and whoever takes the claim away
+-- locks task and batch in it. A stale claim has no row; what this statement has written for one is taken back by an error,
+-- what its transaction has, by the caller. What an ordered source has covered so far is kept with the slice; a request that
+-- succeeded closes the circuit breaker. Who was not born (it was there before, the breaker is open, the lease has passed) is
+-- asked for by begin.sql, which says why.
+with written as materialized (
+    select case when :page::text is not null then ferryman.write_page(:records, :page) end as rows
 ),
 mine as materialized (
     select task.id, task.tenant, task.source, task.slice_id, task.leased_until
-    from ferryman.ingest_task as task
+    from written, ferryman.ingest_task as task
     where task.id = :task_id
       and task.epoch = :epoch
       and task.lease_owner = :owner
       and task.status = 'EXECUTING'
     for no key update of task
+),
+-- Read after the lock: a lease may pass while records are written.
+clock as materialized (
+    select ferryman.clock() as now
+    from mine
 ),
 moved as (
     update ferryman.ingest_batch as batch
@@ -69,16 +77,10 @@ told as (
     union all
     select clock.now, made.id, made.tenant, 'ingest_batch', null, 'RUNNING', mine.source
     from made, mine, clock
-),
--- The records of the page, for a sink whose own statement takes the place of the last two lines.
-given as (
-    select :page::text as page
-),
-written as (
-    select 0::bigint as rows
 )
 select moved.id, covered.cursor_id, made.id as made, written.rows
-from moved
-cross join written
+from written
+left join moved on true
 left join covered on true
 left join made on true
+where case when moved.id is null and :page::text is not null then ferryman.refuse_stale_page(:id) else moved.id is not null end
