@@ -57,7 +57,7 @@ STATEMENTS: list[tuple[Statement, dict[str, Any]]] = [
     (tasks._RENEW, {"ids": IDS, "epochs": [1] * len(IDS), "owner": ID, "lease": TERM, "margin": TERM}),
     (tasks._SETTLE, {
         **HELD, "status": "QUEUED", "run_status": "FAILED", "batch_status": "FAILED", "delay": 1.0, "used": 0, "forgiven": 0,
-        "code": None, "reason": None, "stats": "{}", "covered": None, "lapsed": False,
+        "code": None, "reason": None, "stats": "{}", "covered": None, "lapsed": False, "requests": None,
     }),
     (tasks._EXPIRED, {"limit": 100}),
     (tasks._UNDECIDED, {"limit": 100, "known_sources": ["depot"], "known_endpoints": ["e"]}),

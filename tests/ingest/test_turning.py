@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from ferryman.ingest.model import Claimed
-from ferryman.ingest.ports import Allow, Answer, Decision, GateKey, WaitUntil
+from ferryman.ingest.ports import Allow, Answer, Decision, GateKey, Page, Reject, Request, WaitUntil
 from ferryman.ingest.sinks.call import CallSink
 from ferryman.ingest.sinks.table import TableSink
 from ferryman.ingest.store import batches, tasks
@@ -30,9 +30,10 @@ DONE = Finished("page:2", has_next=True, records=1, requests=1, watermark=None, 
 class Heard:
     """A pool that writes down what goes over; every `losing`th answer is lost after its statement has committed."""
 
-    def __init__(self, pool: Database, *, losing: int = 0) -> None:
+    def __init__(self, pool: Database, *, losing: int = 0, watch: "Watch | None" = None) -> None:
         self._pool = pool
         self._losing = losing
+        self._watch = watch
         self.said: list[str] = []
         self.transactions = 0
 
@@ -40,6 +41,8 @@ class Heard:
     async def session(self) -> AsyncIterator[Any]:
         async with self._pool.session() as tx:
             yield Ear(tx, self.said)
+        if self._watch is not None:
+            self._watch.now += 1.0
         if self._losing and len(self.said) % self._losing == 0:
             raise errors.DatabaseUnavailable("The answer was lost.")
 
@@ -61,18 +64,33 @@ class Ear:
         return await self._tx.fetch(query, *args)
 
 
-class Guide:
-    """A gate that says what it is told to, and then lets everybody pass."""
+class Watch:
+    """What a walk takes the time by, if every statement is to take a second."""
 
-    def __init__(self, *words: Decision | Exception) -> None:
+    def __init__(self) -> None:
+        self.now = 1.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+class Guide:
+    """A gate that says what it is told to, and then lets everybody pass; told nothing, it says nothing."""
+
+    def __init__(self, *words: Decision | Exception | None) -> None:
         self._words = list(words)
         self.asked = 0
+        self.silent = asyncio.Event()
 
     async def acquire(self, key: GateKey) -> Decision:
         self.asked += 1
         word = self._words.pop(0) if self._words else Allow()
         if isinstance(word, Exception):
             raise word
+        if word is None:
+            self.silent.set()
+            await asyncio.Event().wait()
+            raise AssertionError("nobody ends it")
         return word
 
     def told(self, key: GateKey, answer: Answer) -> None:
@@ -354,6 +372,60 @@ async def test_leave_that_is_old_after_the_commit_is_asked_for_again(
 
         assert guide.asked == PAGES + (PAGES - 2)  # the first two are asked for after a transaction
         await written_once(here)
+
+
+@pytest.mark.contract("I7", "I9", "I12")
+@pytest.mark.parametrize("word", [WaitUntil(datetime(2100, 1, 1, tzinfo=UTC)), Reject("shut"), None])
+async def test_a_batch_that_was_never_asked_for_counts_no_request(
+    database_url: str, monkeypatch: pytest.MonkeyPatch, word: Decision | None
+) -> None:
+    watch = Watch()
+    monkeypatch.setattr(walk, "time", watch)
+    sink = hold()
+    async with harbour(database_url, Server().fill(10 * PAGES), sink=sink) as here:
+        async with here.app.database.session() as tx:
+            await sink.check(tx)
+        planned = await here.plan(since=DAWN, until=DAWN + HOUR)
+        guide = Guide(Allow(), Allow(), word)  # the second batch is born, and then the leave for it is old
+        ship = here.ship(gate=guide)
+        ship.runner._desk._pool = Heard(here.app.database, watch=watch)
+        [task] = await ship.claim()
+        running = asyncio.create_task(ship.runner.run(task))
+        if word is None:
+            await guide.silent.wait()
+            await ship.settle(ship.runner.hand_back(task))
+            running.cancel()
+        await ship.settle(await running)
+
+        assert len(here.server.asked) == 1
+        sent = await here.fetch("select requests from ferryman.ingest_batch order by batch_no")
+        assert sent == [(1,), (0,)]
+        [told] = await here.app.ingest.status(planned.id)
+        assert told.requests == 1
+        await here.sound()
+
+
+@pytest.mark.contract("I7", "I12")
+async def test_a_request_that_is_out_counts_when_its_task_is_handed_back(database_url: str) -> None:
+    asked = asyncio.Event()
+
+    class Silent(Server):
+        async def fetch(self, request: Request) -> Page:
+            asked.set()
+            await asyncio.Event().wait()
+            return await super().fetch(request)
+
+    async with harbour(database_url, Silent()) as here:
+        await here.plan(since=DAWN, until=DAWN + HOUR)
+        ship = here.ship()
+        [task] = await ship.claim()
+        running = asyncio.create_task(ship.runner.run(task))
+        await asked.wait()
+        await ship.settle(ship.runner.hand_back(task))
+        running.cancel()
+        await running
+
+        assert await here.fetch("select status, requests from ferryman.ingest_batch") == [("SKIPPED", 1)]
 
 
 @pytest.mark.contract("I7", "I10")

@@ -115,6 +115,8 @@ class Outcome:
     verdict: Verdict
     covered: int | None = None
     stats: Mapping[str, Any] = field(default_factory=dict)
+    # Of the batch that is open, if whoever ends the claim knows.
+    requests: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

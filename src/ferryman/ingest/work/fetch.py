@@ -108,6 +108,7 @@ class Fetch:
         began = time.perf_counter()
         page: Page | None = None
         failure: Exception | None = None
+        fetches.requests += 1  # it counts from here on, whatever becomes of it
         try:
             async with asyncio.timeout(self._declared.timeout.total_seconds()):
                 page = _checked(await self._declared.source.fetch(request))
@@ -116,7 +117,6 @@ class Fetch:
         except Exception as error:  # noqa: BLE001 - whatever a source raises is an answer to be judged
             failure = FetchFailed(str(error)) if isinstance(error, OSError) else error
         took = time.perf_counter() - began
-        fetches.requests += 1
         fetches.latency += took
         self._tell(page, failure, timedelta(seconds=took), fetches)
         return page, failure

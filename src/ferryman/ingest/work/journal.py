@@ -58,6 +58,7 @@ class Journal:
     largest: int = 0
     has_next: bool | None = None
     sign: str | None = None
+    current: Fetches | None = None
     started: float = field(default_factory=time.monotonic)
 
     @property
@@ -65,6 +66,11 @@ class Journal:
         """What is gone of the task's budget, by this run and those before it."""
         seconds = self.begun.seconds + time.monotonic() - self.started
         return Usage(self.begun.requests + self.requests, self.begun.items + self.items, seconds)
+
+    @property
+    def sent(self) -> int | None:
+        """Requests that went out for the batch that is open, if one is."""
+        return None if self.current is None else self.current.requests
 
     @property
     def done(self) -> int:

@@ -47,7 +47,9 @@ class Runner:
         """Return a task that was not finished here; what it has fetched stays."""
         journal = self._journals.get(task.id)
         verdict = ending.handed_back(journal.pages if journal else 0)
-        return Outcome(task.id, task.epoch, self._owner, verdict, stats=journal.stats() if journal else {})
+        if journal is None:
+            return Outcome(task.id, task.epoch, self._owner, verdict)
+        return Outcome(task.id, task.epoch, self._owner, verdict, stats=journal.stats(), requests=journal.sent)
 
     async def _run(self, task: Claimed) -> Outcome:
         declared = self._sources.declared[task.source, task.endpoint]
@@ -60,4 +62,5 @@ class Runner:
             end, done_now=journal.pages, done=journal.done, used=task.used, max_attempts=task.max_attempts
         )
         covered = task.cut.upper if isinstance(end, Done) else None
-        return Outcome(task.id, task.epoch, self._owner, verdict, covered=covered, stats=journal.stats())
+        stats = journal.stats()
+        return Outcome(task.id, task.epoch, self._owner, verdict, covered=covered, stats=stats, requests=journal.sent)

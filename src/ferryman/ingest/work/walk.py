@@ -146,6 +146,7 @@ class Walk:
             return Step(row["after_token"] if row["has_next"] else None)
         if row["made"] is None:
             return Postponed(timedelta(seconds=max(0.1, row["shut_for"] or 0.1)), "the circuit breaker is open")
+        self._journal.current = place.fetches
         return place
 
     async def _ahead(self, page: Page) -> Place | None:
@@ -206,7 +207,9 @@ class Walk:
             return await self._refused(place, error)
         await faults.apoint("ingest.committed")
         self._journal.took(page, quarantined=len(written.quarantined))
-        return Step(page.next if page.has_next else None, leaf.ahead)
+        ahead = leaf.ahead
+        self._journal.current = ahead.fetches if ahead is not None and ahead.there else None
+        return Step(page.next if page.has_next else None, ahead)
 
     async def _commit(self, leaf: Leaf) -> Written:
         """Commit the batch with its records; again while the database is away, until it is known what became of it."""
