@@ -360,6 +360,18 @@ async def test_who_must_wait_for_the_gate_is_written_first_and_asks_it_once_more
             await written_once(here)
 
 
+@pytest.mark.contract("I9", "I6")
+async def test_a_gate_that_breaks_does_not_cost_the_page_in_hand(database_url: str) -> None:
+    async with harbour(database_url, Server().fill(10 * PAGES), sink=CallSink(lambda _items: None)) as here:
+        await here.plan(since=DAWN, until=DAWN + HOUR)
+        [task] = await (ship := here.ship(gate=Guide(Allow(), *2 * [ValueError("broken")]))).claim()
+        with pytest.raises(ValueError, match="broken"):
+            await ship.runner.run(task)
+
+        assert await here.states("batch") == ["SUCCEEDED"]
+        assert len(here.server.asked) == 1
+
+
 @pytest.mark.contract("I9")
 async def test_leave_that_is_old_after_the_commit_is_asked_for_again(
     database_url: str, monkeypatch: pytest.MonkeyPatch

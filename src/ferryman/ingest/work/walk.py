@@ -159,7 +159,7 @@ class Walk:
         if stop is not None:
             return None
         place = self._place(page.next)
-        with suppress(errors.DatabaseUnavailable):  # the page in hand comes first: the gate is asked again after it
+        with suppress(Exception):  # the page in hand comes first: the gate is asked again after it, and says it there
             place.decision = await self._fetch.ask(place.fetches)
         if isinstance(place.decision, Allow):
             place.admitted = time.monotonic()
