@@ -16,8 +16,9 @@ from ferryman.ingest.sinks.table import TableSink
 from ferryman.ingest.store import batches, tasks
 from ferryman.ingest.store.batches import Birth, Finished
 from ferryman.ingest.work import desk, walk
+from ferryman.ingest.work.executor import pool_of_runs
 from ferryman.kernel import errors, ids
-from ferryman.kernel.db import Row
+from ferryman.kernel.db import SCHEMA, Row
 from ferryman.kernel.pool import Database, Session
 from ferryman.kernel.retry import Backoff
 from tests.ingest.harbour import DAWN, HOUR, SOURCE, Harbour, Server, harbour, hold
@@ -111,8 +112,11 @@ async def test_a_page_for_a_table_takes_one_round_trip(database_url: str) -> Non
     async with harbour(database_url, Server().fill(10 * PAGES), sink=hold()) as here:
         await here.plan(since=DAWN, until=DAWN + HOUR)
         ship = here.ship()
-        heard = ship.runner._desk._pool = Heard(here.app.database)
+        pool = pool_of_runs(here.url, SCHEMA, ship.terms)  # as an executor has it: each statement is planned once
+        await pool.open()
+        heard = ship.runner._desk._pool = Heard(pool)
         await ship.work()
+        await pool.close()
 
         # The first page goes the longer way: the table has not been looked at.
         execute, first, second, *turns = heard.said

@@ -23,6 +23,17 @@ from ferryman.kernel.station import Station
 POOL_MAX = 8
 
 
+def pool_of_runs(url: str, schema: str, terms: Terms) -> Database:
+    """Return the connections that runs write over."""
+    settings = {
+        # A run that is frozen inside the transaction of a page holds its task's row: not for longer than its lease.
+        "idle_in_transaction_session_timeout": f"{terms.lease.total_seconds() * 1000:.0f}ms",
+        # Few statements, the same for every page: planned once, and not for tables that happen to be small at that moment.
+        **{name: LINE_SETTINGS[name] for name in ("plan_cache_mode", "enable_seqscan")},
+    }
+    return Database(url, schema=schema, size=min(terms.concurrency, POOL_MAX), settings=settings)
+
+
 class Executor:
     """Claim, run and settle tasks of ingestion, from the first claim to the drain."""
 
@@ -38,14 +49,7 @@ class Executor:
     ) -> None:
         """Hold leases under the boot id of the process; runs write over a pool of their own."""
         self._line = line()
-        settings = {
-            # A run that is frozen inside the transaction of a page holds its task's row: not for longer than its lease.
-            "idle_in_transaction_session_timeout": f"{terms.lease.total_seconds() * 1000:.0f}ms",
-            # Few statements, the same for every page: planned once.
-            "plan_cache_mode": LINE_SETTINGS["plan_cache_mode"],
-        }
-        size = min(terms.concurrency, POOL_MAX)
-        self._pool = Database(self._line.url, schema=self._line.schema, size=size, settings=settings)
+        self._pool = pool_of_runs(self._line.url, self._line.schema, terms)
         runner = Runner(sources, gate, owner=boot_id, pool=self._pool, strikes=terms.strikes, pause=terms.pause)
         crew = IngestCrew(runner, sources, doorbell, owner=boot_id, terms=terms)
         self.pump: Pump[Claimed, Outcome] = Pump(
