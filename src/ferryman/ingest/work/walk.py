@@ -73,6 +73,7 @@ class Leaf(NamedTuple):
 
     page: Page
     place: Place
+    finished: Finished
     written: Written
     records: Records | None
     ahead: Place | None
@@ -91,6 +92,7 @@ class Walk:
         self._seen: set[str] = set()
         self._number = 0
         self._joins = True
+        self._took = 0.0
 
     async def go(self) -> End:
         """Walk to the end."""
@@ -189,62 +191,65 @@ class Walk:
     async def _take(self, page: Page, place: Place) -> Step | End:
         """Write a page, and end its batch."""
         sink, written, records = self._declared.sink, Written(0), None
+        finished = _finished(self._task, self._declared, page, place.fetches)
+        # What moves a cursor takes a transaction, and what has no records needs none.
+        at_once = finished.covered is None and (not sink.same_database or isinstance(sink, Joining))
         try:
             if not sink.same_database:
                 written = await sink.write(None, page.items, batch_key=place.key)
-            elif self._joins and isinstance(sink, Joining):
-                records = sink.join(page.items)
+                at_once = at_once and not written.quarantined
+            elif at_once and page.items:
+                records = sink.join(page.items) if self._joins and isinstance(sink, Joining) else None
+                at_once = records is not None
         except Exception as error:  # noqa: BLE001 - records that cannot be written fail their batch, not the executor
             return await self._refused(place, error)
-        # Where writing may take long, leave to ask would be stale after it.
-        quick = records is not None or not sink.same_database
-        leaf = Leaf(page, place, written, records, await self._ahead(page) if quick else None)
+        # Where writing takes long, leave to ask would be old after it, and its slot lost to everybody.
+        quick = at_once and self._took < LATE_SECONDS
+        leaf = Leaf(page, place, finished, written, records, await self._ahead(page) if quick else None)
+        began = time.monotonic()
         try:
-            written = await self._commit(leaf)
+            written = await self._commit(leaf, at_once=at_once)
         except (errors.DatabaseUnavailable, Stale):
             raise
         except Exception as error:  # noqa: BLE001 - as above
             return await self._refused(place, error)
+        self._took = time.monotonic() - began
         await faults.apoint("ingest.committed")
         self._journal.took(page, quarantined=len(written.quarantined))
         ahead = leaf.ahead
         self._journal.current = ahead.fetches if ahead is not None and ahead.there else None
         return Step(page.next if page.has_next else None, ahead)
 
-    async def _commit(self, leaf: Leaf) -> Written:
+    async def _commit(self, leaf: Leaf, *, at_once: bool) -> Written:
         """Commit the batch with its records; again while the database is away, until it is known what became of it."""
-        finished = _finished(self._task, self._declared, leaf.page, leaf.place.fetches)
         try:
-            if finished.covered is None and await self._turn_at_once(leaf, finished):
+            if at_once and await self._turn_at_once(leaf):
                 return leaf.written
-            return await self._desk.write(lambda tx: self._turn(tx, leaf, finished), whole=True)
+            return await self._desk.write(lambda tx: self._turn(tx, leaf), whole=True)
         except Stale:
             found = await self._desk.write(lambda tx: batches.find(tx, leaf.place.id))
             if found is not None and found["status"] == "SUCCEEDED":
                 return leaf.written  # an earlier try had committed, and its answer never came
             raise
 
-    async def _turn_at_once(self, leaf: Leaf, finished: Finished) -> bool:
-        """Turn the page in one statement, if its records can go with it; False: it wants a transaction."""
-        elsewhere = not self._declared.sink.same_database
-        if leaf.written.quarantined or not (elsewhere or leaf.records is not None):
-            return False
+    async def _turn_at_once(self, leaf: Leaf) -> bool:
+        """Turn the page in one statement, its records with it; False: one is refused, and it wants a transaction."""
         try:
-            await self._desk.write(lambda tx: self._end(tx, leaf, finished, leaf.records))
+            await self._desk.write(lambda tx: self._end(tx, leaf, leaf.records))
         except (errors.DatabaseUnavailable, Stale):
             raise
         except Exception:
-            if elsewhere:
+            if leaf.records is None:
                 raise
             self._joins = False  # a record is refused: which, the longer way finds out, also for the pages that follow
             return False
         return True
 
-    async def _turn(self, tx: Tx, leaf: Leaf, finished: Finished) -> Written:
+    async def _turn(self, tx: Tx, leaf: Leaf) -> Written:
         sink, task, written = self._declared.sink, self._task, leaf.written
         if sink.same_database:
             written = await sink.write(tx, leaf.page.items, batch_key=leaf.place.key)
-        row = await self._end(tx, leaf, finished)
+        row = await self._end(tx, leaf)
         if written.quarantined:
             await batches.quarantine(tx, task, leaf.place.id, _put_aside(written.quarantined))
         if row["cursor_id"] is not None:
@@ -253,11 +258,11 @@ class Walk:
         await faults.apoint("ingest.written")
         return written
 
-    async def _end(self, tx: Tx, leaf: Leaf, finished: Finished, records: Records | None = None) -> Row:
+    async def _end(self, tx: Tx, leaf: Leaf, records: Records | None = None) -> Row:
         """End the batch, and begin the next if it may be asked for at once."""
         ahead = leaf.ahead
         row = await batches.turn(
-            tx, self._task, finished, owner=self._desk.owner, id=leaf.place.id, patience=BATCH_TIME,
+            tx, self._task, leaf.finished, owner=self._desk.owner, id=leaf.place.id, patience=BATCH_TIME,
             following=ahead.birth() if ahead is not None and ahead.admitted else None, records=records,
         )  # fmt: skip
         if row is None:
