@@ -131,6 +131,7 @@ TESTS: dict[str, list[str]] = {
     "ingest/ingest_task": INGEST,
     "ingest/ingest_batch/turn": [
         "tests/ingest/test_turning.py",
+        "tests/ingest/test_ahead.py",
         "tests/ingest/test_fences.py",
         "tests/ingest/test_cursors.py",
     ],

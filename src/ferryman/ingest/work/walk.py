@@ -17,23 +17,20 @@ import json
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import NamedTuple
-from uuid import UUID
 
 from ferryman.ingest import coverage
 from ferryman.ingest.model import Claimed, Records
-from ferryman.ingest.ports import Allow, Decision, Gate, Item, Joining, Page, Request, Written
+from ferryman.ingest.ports import Allow, Gate, Item, Joining, Page, Request, Written
 from ferryman.ingest.registry import Declared
 from ferryman.ingest.rules import budget, keys, reslicing, signals, slicing
 from ferryman.ingest.rules.ending import Broken, Done, End, Postponed, Spent, Unwieldy
 from ferryman.ingest.store import batches
-from ferryman.ingest.store.batches import Birth, Finished
 from ferryman.ingest.store.cursors import Lineage
 from ferryman.ingest.work.desk import Desk, Stale
 from ferryman.ingest.work.fetch import Fetch
-from ferryman.ingest.work.journal import Fetches, Journal
+from ferryman.ingest.work.journal import Journal
+from ferryman.ingest.work.leaf import Leaf, Place, Step, end_of
 from ferryman.ingest.work.lot import LATE_SECONDS
 from ferryman.kernel import errors, faults, ids, payload
 from ferryman.kernel.db import Row, Tx
@@ -41,42 +38,6 @@ from ferryman.kernel.db import Row, Tx
 # How long one batch may take, with all its tries and waits. The views of the watchdog count on it.
 BATCH_TIME = timedelta(minutes=10)
 LONGEST_REASON = 2000
-
-
-@dataclass
-class Place:
-    """A position that is to be asked for: its batch, which may be there, and what the gate said of it."""
-
-    id: UUID
-    number: int
-    position: str
-    key: str
-    fetches: Fetches = field(default_factory=Fetches)
-    decision: Decision | None = None
-    admitted: float = 0.0
-    there: bool = False
-
-    def birth(self) -> Birth:
-        """Return the batch."""
-        return Birth(self.id, self.number, self.position, self.key, json.dumps(self.fetches.stats()))
-
-
-class Step(NamedTuple):
-    """Where a walk goes on; None: nowhere, it was the last page."""
-
-    position: str | None
-    place: Place | None = None
-
-
-class Leaf(NamedTuple):
-    """A page that came: its batch, what a sink elsewhere has made of it or one here will, and where it leads."""
-
-    page: Page
-    place: Place
-    finished: Finished
-    written: Written
-    records: Records | None
-    ahead: Place | None
 
 
 class Walk:
@@ -191,10 +152,10 @@ class Walk:
     async def _take(self, page: Page, place: Place) -> Step | End:
         """Write a page, and end its batch."""
         sink, written, records = self._declared.sink, Written(0), None
-        finished = _finished(self._task, self._declared, page, place.fetches)
-        # What moves a cursor takes a transaction, and what has no records needs none.
-        at_once = finished.covered is None and (not sink.same_database or isinstance(sink, Joining))
         try:
+            finished = end_of(self._task, self._declared, page, place.fetches)
+            # What moves a cursor takes a transaction, and what has no records needs none.
+            at_once = finished.covered is None and (not sink.same_database or isinstance(sink, Joining))
             if not sink.same_database:
                 written = await sink.write(None, page.items, batch_key=place.key)
                 at_once = at_once and not written.quarantined
@@ -204,7 +165,7 @@ class Walk:
         except Exception as error:  # noqa: BLE001 - records that cannot be written fail their batch, not the executor
             return await self._refused(place, error)
         # Where writing takes long, leave to ask would be old after it, and its slot lost to everybody.
-        quick = at_once and self._took < LATE_SECONDS
+        quick = (at_once or not sink.same_database) and self._took < LATE_SECONDS
         leaf = Leaf(page, place, finished, written, records, await self._ahead(page) if quick else None)
         began = time.monotonic()
         try:
@@ -283,22 +244,6 @@ class Walk:
                 tx, self._task, owner=self._desk.owner, id=place.id, requests=asked.requests, reason=reason, stats=asked.stats()
             )
         )  # fmt: skip
-
-
-def _finished(task: Claimed, declared: Declared, page: Page, fetches: Fetches) -> Finished:
-    covered = None
-    if declared.ordered and page.watermark is not None and task.cut.dimension == "time":
-        covered = keys.number(page.watermark)
-    stats = {**fetches.stats(), "itemsCount": len(page.items), "hasNext": page.has_next, "bytes": page.size}
-    return Finished(
-        after=page.next if page.has_next else None,
-        has_next=page.has_next,
-        records=len(page.items),
-        requests=fetches.requests,
-        watermark=page.watermark,
-        covered=covered,
-        stats=stats | {"source": dict(page.stats)} if page.stats else stats,
-    )
 
 
 def _put_aside(bad: Sequence[tuple[Item, str]]) -> list[tuple[int, str, str]]:
