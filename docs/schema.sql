@@ -647,16 +647,16 @@ CREATE FUNCTION ferryman.explained_ingest(id uuid) RETURNS jsonb
     AS $$
     select jsonb_build_object(
         'domain', 'ingest_plan', 'id', plan.id, 'tenant', plan.tenant, 'name', plan.source, 'state', plan.status, 'endpoint', plan.endpoint,
-        'operation', plan.operation, 'slices', part.slices, 'open', part.open,
+        'operation', plan.operation, 'slices', part.slices, 'open', part.open, 'done', part.done, 'failed', part.failed,
+        'covered', part.covered,
         'doing', case when plan.finished_at is null then format('It is being sliced: %s of its %s slices wait for a task.', part.pending, part.slices)
                       when part.open > 0 then format('It is sliced (%s); %s of its %s tasks have not ended.', plan.status, part.open, part.slices)
-                      else format('It has ended as %s.', plan.status) end)
+                      when part.slices = 0 then 'Nothing was made of it.'
+                      else format('It was planned (%s) and is over: %s of its %s slices were fetched, %s of its window.', plan.status,
+                                  part.done, part.slices, ferryman.spelled_share(part.covered)) end)
     from ferryman.ingest_plan as plan
-    cross join lateral (
-        select (select count(*) from ferryman.ingest_slice as slice where slice.plan_id = plan.id) as slices,
-               (select count(*) from ferryman.ingest_slice as slice where slice.plan_id = plan.id and slice.status = 'PENDING') as pending,
-               (select count(*) from ferryman.ingest_task as task where task.plan_id = plan.id and task.finished_at is null) as open
-    ) as part
+    cross join lateral jsonb_to_record(ferryman.told_plan(plan.id)) as part (
+        slices bigint, pending bigint, open bigint, done bigint, failed bigint, covered float8)
     where plan.id = explained_ingest.id
     union all
     select jsonb_build_object(
@@ -1204,6 +1204,13 @@ CREATE FUNCTION ferryman.reasons_ingest_plans(id uuid) RETURNS TABLE(code text, 
                (select count(*) from ferryman.ingest_task as task
                 where task.tenant = owed.tenant and task.source = owed.source and task.rank is not null) as queued
         from owed
+    ),
+    over as materialized (
+        select plan.source, plan.endpoint, plan.operation, plan.status, plan.finished_at, part.slices, part.done, part.failed, part.resliced, part.covered
+        from ferryman.ingest_plan as plan
+        cross join lateral jsonb_to_record(ferryman.told_plan(plan.id)) as part (
+            slices bigint, pending bigint, open bigint, done bigint, failed bigint, resliced bigint, covered float8)
+        where plan.id = reasons_ingest_plans.id and plan.finished_at is not null and part.open = 0 and part.pending = 0
     )
     select 'inventory_full', format('%s tasks of %s wait, as many as may: the rest is derived when there is room.', line.queued, line.source),
            null::timestamptz, jsonb_build_object('queued', line.queued, 'queued_max', line.most)
@@ -1227,6 +1234,36 @@ CREATE FUNCTION ferryman.reasons_ingest_plans(id uuid) RETURNS TABLE(code text, 
     select 'ended', format('It ended as FAILED at %s%s.', ferryman.spelled(slice.updated_at), ': ' || rtrim(slice.reason, '.')), null, '{}'
     from ferryman.ingest_slice as slice
     where slice.id = reasons_ingest_plans.id and slice.status = 'FAILED'
+    union all
+    select 'fetched', format('Everything was fetched%s. There is nothing to do.', case when over.resliced > 0 then
+                                 format(', after %s of its slices had been cut smaller', over.resliced) else '' end),
+           null, jsonb_build_object('done', over.done, 'resliced', over.resliced, 'slices', over.slices)
+    from over
+    where over.slices > 0 and over.failed = 0
+    union all
+    select 'unfetched',
+           format('%s of its %s slices were not fetched, and %s of its window was. %s', over.failed, over.slices, ferryman.spelled_share(over.covered),
+                  case over.operation
+                      when 'HARVEST' then format('The next harvest of %s begins at the gap: plan it again, or wait for its schedule.', over.source)
+                      else 'Mend the cause and plan the same window again: it gets another try.' end),
+           null, jsonb_build_object('failed', over.failed, 'slices', over.slices, 'covered', over.covered)
+    from over
+    where over.failed > 0
+    union all
+    (select 'slice_failed', format('Slice %s (%s) %s%s.', slice.slice_no, slice.id,
+                                   case when task.id is null then 'never had a task' else 'ended as ' || task.status end,
+                                   ': ' || rtrim(coalesce(task.error_reason, task.error_code, slice.reason), '.')),
+            null, jsonb_build_object('slice', slice.id, 'task', task.id, 'status', coalesce(task.status, slice.status), 'error_code', task.error_code)
+    from over
+    join ferryman.ingest_slice as slice on slice.plan_id = reasons_ingest_plans.id
+    left join ferryman.ingest_task as task on task.slice_id = slice.id
+    where over.failed > 0 and task.status is distinct from 'SUCCEEDED' and coalesce(cardinality(slice.resliced_by), 0) = 0
+    order by slice.slice_no
+    limit 5)
+    union all
+    select 'empty', format('Nothing was made of it: it ended as %s at %s. Plan the window again.', over.status, ferryman.spelled(over.finished_at)), null, '{}'
+    from over
+    where over.slices = 0
 $$;
 
 CREATE FUNCTION ferryman.reasons_ingest_tasks(id uuid) RETURNS TABLE(code text, says text, until timestamp with time zone, about jsonb)
@@ -1917,6 +1954,18 @@ begin
 end
 $$;
 
+CREATE FUNCTION ferryman.refuse_stale_page(batch uuid) RETURNS boolean
+    LANGUAGE plpgsql
+    AS $$
+begin
+    raise exception using
+        errcode = 'FM020',
+        message = 'INGEST_LEASE_LOST',
+        detail = jsonb_build_object('id', batch)::text,
+        hint = 'The page was fetched for a claim that is not held any more; whoever holds the task fetches it again.';
+end
+$$;
+
 CREATE FUNCTION ferryman.ring(topic text, hints text[]) RETURNS void
     LANGUAGE plpgsql
     AS $$
@@ -1989,6 +2038,12 @@ CREATE FUNCTION ferryman.spelled(moment timestamp with time zone) RETURNS text
     select to_char(moment at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"')
 $$;
 
+CREATE FUNCTION ferryman.spelled_share(share double precision) RETURNS text
+    LANGUAGE sql IMMUTABLE
+    AS $$
+    select case when share >= 1 then 'all' when share <= 0 then 'nothing' else floor(share * 1000) / 10 || ' %' end
+$$;
+
 CREATE FUNCTION ferryman.text_in(asked jsonb, field text, pattern text, expected text, place integer) RETURNS text
     LANGUAGE plpgsql
     AS $$
@@ -2030,6 +2085,33 @@ begin
 end
 $_$;
 
+CREATE FUNCTION ferryman.told_plan(id uuid) RETURNS jsonb
+    LANGUAGE sql STABLE
+    AS $$
+    select jsonb_build_object(
+        'slices', part.slices, 'pending', part.pending, 'open', part.open, 'done', part.done, 'resliced', part.resliced,
+        'failed', part.slices - part.pending - part.open - part.done - part.resliced,
+        'covered', case when plan.upper is null or plan.upper = plan.lower then part.done::float8 / greatest(part.slices, 1)
+                        else coalesce(part.covered, 0) / (plan.upper - plan.lower)::float8 end)
+    from ferryman.ingest_plan as plan
+    cross join lateral (
+        select count(*) as slices,
+               count(*) filter (where slice.status = 'PENDING') as pending,
+               count(*) filter (where task.id is not null and task.finished_at is null) as open,
+               count(*) filter (where task.status = 'SUCCEEDED') as done,
+               count(*) filter (where cardinality(slice.resliced_by) > 0 and task.status is distinct from 'SUCCEEDED') as resliced,
+               (select sum(upper(span) - lower(span))
+                from unnest(range_agg(int8range(slice.lower, slice.covered)) filter (where slice.covered is not null)) as span
+               )::float8 as covered
+        from ferryman.ingest_slice as slice
+        left join ferryman.ingest_task as task on task.slice_id = slice.id
+        where slice.plan_id = plan.id
+    ) as part
+    where plan.id = told_plan.id
+$$;
+
+COMMENT ON FUNCTION ferryman.told_plan(id uuid) IS 'What became of the slices of a plan, and which share of its window was fetched.';
+
 CREATE FUNCTION ferryman.unite_bounds() RETURNS void
     LANGUAGE plpgsql
     AS $$
@@ -2067,6 +2149,17 @@ begin
     return (asked ->> field)::bigint;
 end
 $_$;
+
+CREATE FUNCTION ferryman.write_page(statement text, page text) RETURNS bigint
+    LANGUAGE plpgsql
+    AS $$
+declare
+    rows bigint;
+begin
+    execute statement into rows using page;
+    return rows;
+end
+$$;
 
 CREATE TABLE ferryman.access_sessions (
     hash bytea NOT NULL,

@@ -45,7 +45,7 @@ GATES = ["tests/sql/test_gates.py", "tests/sql/test_gates_terms.py", "tests/sql/
 SCHEDULES = ["tests/sql/test_schedules.py", "tests/sql/test_schedules_read.py"]
 COMMANDS = ["tests/commands/test_guards.py", "tests/commands/test_results.py"]
 LIVES = [*COMMANDS, "tests/commands/test_watch.py", "tests/commands/test_flow.py", "tests/property/test_commands.py"]
-INGEST = [f"tests/ingest/test_{name}.py" for name in ("fences", "claims", "running", "cursors", "planning")]
+INGEST = [f"tests/ingest/test_{name}.py" for name in ("fences", "turning", "claims", "running", "cursors", "planning")]
 BATCHES = [f"tests/batches/test_{name}.py" for name in ("guards", "life", "fork", "fork_sets", "watch", "races")]
 ACCESS = ["tests/access/test_tokens.py"]
 TESTS: dict[str, list[str]] = {
@@ -129,6 +129,12 @@ TESTS: dict[str, list[str]] = {
     "ingest/ingest_slice/of": ["tests/ingest/test_survey.py"],
     "ingest/ingest_batch/pace": ["tests/ingest/test_survey.py"],
     "ingest/ingest_task": INGEST,
+    "ingest/ingest_batch/turn": [
+        "tests/ingest/test_turning.py",
+        "tests/ingest/test_ahead.py",
+        "tests/ingest/test_fences.py",
+        "tests/ingest/test_cursors.py",
+    ],
     "ingest/ingest_batch": INGEST,
     "ingest/ingest_slice": INGEST,
     "ingest/ingest_plan": INGEST,
@@ -218,6 +224,11 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "and batch.finished_at is not null",
     ): "a parent is told of an end, not before (closed_is_told)",
     ("ingest/retention/forget", "order by plan.id"): _NOBODY,
+    (
+        "ingest/retention/forget",
+        "and task.finished_at is not null",
+    ): "said of all tasks of the plan before, and what has ended stays so; said where it is deleted, too",
+    ("ingest/retention/walk", "order by each.id"): _SORTED,
     ("agents/retention/forget", "and waited.tenant = turn.tenant"): _OF_ONE_TENANT,
     ("agents/retention/forget", "where step.tenant = turn.tenant"): _OF_ONE_TENANT,
     ("agents/retention/forget", "where edge.tenant = turn.tenant"): _OF_ONE_TENANT,
@@ -262,6 +273,10 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ("agents/agent_inbox/open", "order by message.created_at, message.id"): _SORTED,
     ("batches/pmo_batch_tasks/counts", "limit (select 1000000)"): _LOOKUP,
     ("ingest/ingest_slice/of", "order by slice.slice_no"): _SORTED,
+    (
+        "ingest/ingest_batch/turn",
+        "and source.failures > 0",
+    ): "only spares each page a write of the row that all runs of a source share",
     ("tasks/tasks/list_lost", "and task.state in ('failed', 'cancelled')"): "names the index (tests/sql/test_plans.py)",
     ("tasks/tasks/list_live", "where running.leased_until is not null"): _NARROWS,
     ("tasks/tasks/list_live", "and :state::text = 'running'"): _NARROWS,

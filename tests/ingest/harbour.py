@@ -11,8 +11,9 @@ from typing import Any
 from ferryman import Ferryman
 from ferryman.app import wiring
 from ferryman.ingest.model import Claimed, Outcome, Planned
-from ferryman.ingest.ports import Gate, Item, OpenGate, Page, Request, Written
+from ferryman.ingest.ports import Gate, Item, OpenGate, Page, Request, Sink, Written
 from ferryman.ingest.rules import keys
+from ferryman.ingest.sinks.table import TableSink
 from ferryman.ingest.work.crew import IngestCrew, Terms
 from ferryman.ingest.work.run import Runner
 from ferryman.kernel import ids, invariants, watchdog
@@ -63,17 +64,34 @@ class Server:
         return Page(page, f"offset:{at + self.size}" if more else None, more, watermark=watermark, size=size)
 
 
+CARGO = """
+create table public.cargo (id bigint primary key, at timestamptz not null, value text not null, batch text not null default '',
+    writes integer not null default 1);
+create function public.count_write() returns trigger language plpgsql as
+    $$ begin new.writes = old.writes + 1; return new; end $$;
+create trigger cargo_written before update on public.cargo for each row execute function public.count_write()
+"""
+
+
+async def prepare(db: Database) -> None:
+    """Make the table of the sinks, which counts how often a record was written."""
+    async with db.session() as session:
+        if not await session.fetch("select from pg_class where oid = to_regclass('public.cargo')"):
+            await session.execute(CARGO)
+
+
+def hold() -> TableSink:
+    """Return the same table as a sink of the product; without a time every write counts."""
+    return TableSink("public.cargo", key="id", columns=["id", "at", "value"])
+
+
 class Cargo:
     """A table beside the product's; a record without a value is refused, an older one overwrites nothing."""
 
     same_database = True
 
     async def prepare(self, db: Database) -> None:
-        async with db.session() as session:
-            await session.fetch(
-                "create table if not exists public.cargo (id bigint primary key, at timestamptz not null, value text not null,"
-                " batch text not null, writes integer not null default 1)"
-            )
+        await prepare(db)
 
     async def write(self, tx: Tx | None, items: Sequence[Item], *, batch_key: str) -> Written:
         assert tx is not None
@@ -81,8 +99,8 @@ class Cargo:
         await tx.fetch(
             "insert into public.cargo (id, at, value, batch) select id, at, value, $2 from"
             " jsonb_to_recordset($1::jsonb) as item (id bigint, at timestamptz, value text)"
-            " on conflict (id) do update set value = excluded.value, at = excluded.at, batch = excluded.batch,"
-            " writes = cargo.writes + 1 where excluded.at >= cargo.at",
+            " on conflict (id) do update set value = excluded.value, at = excluded.at, batch = excluded.batch"
+            " where excluded.at >= cargo.at",
             json.dumps(good),
             batch_key,
         )
@@ -179,13 +197,13 @@ class Harbour:
 
 @asynccontextmanager
 async def harbour(
-    url: str, server: Server | None = None, *, settings: Any = None, **options: Any
+    url: str, server: Server | None = None, *, settings: Any = None, sink: Sink | None = None, **options: Any
 ) -> AsyncIterator[Harbour]:
     app = Ferryman(url, doorbell="none", ingest=settings or {})
-    served, cargo = server or Server(), Cargo()
-    app.source(served, name=SOURCE, sink=cargo, **{"safety_lag": timedelta(0)} | options)
+    served = server or Server()
+    app.source(served, name=SOURCE, sink=sink or Cargo(), **{"safety_lag": timedelta(0)} | options)
     async with app:
-        await cargo.prepare(app.database)
+        await prepare(app.database)
         made = Harbour(app, url, served)
         try:
             yield made

@@ -14,7 +14,7 @@ from typing import Any
 
 from ferryman.ingest.ports import Page, Request
 from ferryman.kernel import faults
-from tests.ingest.harbour import DAWN, HOUR, SOURCE, Server, harbour
+from tests.ingest.harbour import DAWN, HOUR, SOURCE, Server, harbour, hold
 
 HOURS = 4
 RECORDS = HOURS * 60
@@ -36,10 +36,11 @@ class Witness(Server):
         return await super().fetch(request)
 
 
-async def live(url: str, log: str, *, ordered: bool, concurrency: int) -> None:
+async def live(url: str, log: str, *, kind: str, concurrency: int) -> None:
     """Plan, which is the same plan in every life, and work until nothing of it is live."""
     settings = {**SETTINGS, "concurrency": concurrency}
-    async with harbour(url, Witness(log), settings=settings, ordered=ordered) as here:
+    sink = hold() if kind == "table" else None
+    async with harbour(url, Witness(log), settings=settings, sink=sink, ordered=kind == "ordered") as here:
         planned = await here.plan(source=SOURCE, since=DAWN, until=DAWN + HOURS * HOUR)
         assert planned.id is not None
         stop = asyncio.Event()
@@ -54,13 +55,13 @@ async def live(url: str, log: str, *, ordered: bool, concurrency: int) -> None:
 
 
 def main() -> None:
-    url, log, faults_log, ordered, concurrency = sys.argv[1:]
+    url, log, faults_log, kind, concurrency = sys.argv[1:]
     print("ready", flush=True)
     for line in sys.stdin:
         child = os.fork()
         if child == 0:
             faults.arm(line.strip(), log=faults_log)
-            asyncio.run(live(url, log, ordered=ordered == "ordered", concurrency=int(concurrency)))
+            asyncio.run(live(url, log, kind=kind, concurrency=int(concurrency)))
             os._exit(0)
         print("born", child, flush=True)
         _, status = os.waitpid(child, 0)

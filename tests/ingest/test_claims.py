@@ -9,6 +9,7 @@ import pytest
 
 from ferryman.ingest.ports import Written
 from ferryman.ingest.store import batches, tasks
+from ferryman.ingest.store.batches import Birth
 from ferryman.kernel import errors, telemetry
 from tests.ingest.harbour import DAWN, HOUR, SOURCE, Cargo, Harbour, Server, harbour, only
 
@@ -106,8 +107,8 @@ async def test_a_batch_that_hangs_is_taken_from_a_living_executor(database_url: 
         ship = here.ship()
         [task] = await ship.claim()
         await tasks.execute(ship.line, task, owner=ship.owner)
-        begun = {"number": 1, "position": "start", "key": "k", "patience": timedelta(minutes=10), "stats": "{}"}
-        await batches.begin(ship.line, task, owner=ship.owner, id=task.run_id, **begun)  # type: ignore[arg-type]
+        birth = Birth(task.run_id, 1, "start", "k", "{}")
+        await batches.begin(ship.line, task, birth, owner=ship.owner, patience=timedelta(minutes=10))
         for _ in range(11):
             await here.travel(timedelta(seconds=55))
             await ship.crew.renew(ship.line, [task.id], [task.epoch])

@@ -67,14 +67,8 @@ class Hulk:
 
 
 @asynccontextmanager
-async def mother(url: str, folder: Path, *, ordered: bool = False, concurrency: int = 1) -> AsyncIterator[Hulk]:
-    arguments = [
-        url,
-        str(folder / "asked"),
-        str(folder / "faults"),
-        "ordered" if ordered else "plain",
-        str(concurrency),
-    ]
+async def mother(url: str, folder: Path, *, kind: str = "plain", concurrency: int = 1) -> AsyncIterator[Hulk]:
+    arguments = [url, str(folder / "asked"), str(folder / "faults"), kind, str(concurrency)]
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "tests.ingest.hulk", *arguments, cwd=ROOT, stdin=-1, stdout=-1,
         env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"},
@@ -115,7 +109,7 @@ async def judge(here: Harbour, hull: Hulk, *, again: int) -> None:
 @pytest.mark.contract("R1", "I6", "I13", "I4", "I11")
 async def test_an_executor_killed_at_every_point_loses_and_repeats_nothing(database_url: str, tmp_path: Path) -> None:
     # Ordered: each batch moves the cursor, in the transaction that writes its records.
-    async with harbour(database_url, ordered=True) as here, mother(database_url, tmp_path, ordered=True) as hull:
+    async with harbour(database_url, ordered=True) as here, mother(database_url, tmp_path, kind="ordered") as hull:
         for plan in LIVES:
             await hull.born(plan)
             if plan.startswith("watchdog"):
@@ -186,12 +180,13 @@ async def test_executors_beside_each_other_and_drained_lose_and_repeat_nothing(
     folders = [tmp_path / name for name in ("one", "two")]
     for folder in folders:
         folder.mkdir()
+    # Into a table: a page is one statement, and the batch that follows is there with it.
     async with (
         harbour(database_url) as here,
-        mother(database_url, folders[0], concurrency=3) as first,
-        mother(database_url, folders[1], concurrency=3) as second,
+        mother(database_url, folders[0], kind="table", concurrency=3) as first,
+        mother(database_url, folders[1], kind="table", concurrency=3) as second,
     ):
-        await first.born("ingest.written=kill@6;ingest.fetched=delay:0.05")
+        await first.born("ingest.committed=kill@6;ingest.fetched=delay:0.05")
         # Who has begun has a slice, and a slice has the six pages: the second could else be done with all before that.
         await _until(lambda: _asked(first))
         drained = await second.born("ingest.fetched=delay:0.05")

@@ -144,3 +144,49 @@ async def test_a_plan_and_its_slices_say_what_they_wait_for(database_url: str) -
         assert room.codes() == ["due"]
         assert (failed.codes(), failed.ends) == (["ended"], None)
         assert failed.reasons[0].says.endswith(": too late.")
+
+
+@pytest.mark.contract("K22", "I16")
+async def test_a_plan_that_is_over_says_what_was_fetched_and_what_to_do(database_url: str) -> None:
+    async with harbour(database_url, Server().fill(180)) as here:
+        await write(here, WATCHED)
+        plan = (await here.plan(since=DAWN, until=DAWN + 3 * HOUR)).id
+        assert plan is not None
+        await here.ship().work()
+        whole = await told(here, plan)
+        second = only(await here.fetch("select id from ferryman.ingest_slice where slice_no = 2"))[0]
+        gone = "update ferryman.ingest_slice set covered = null where id = $1"
+        failed = "update ferryman.ingest_task set status = 'FAILED', error_reason = 'HTTP 410.' where slice_id = $1"
+        for sql in (gone, failed):
+            await write(here, sql, second)
+        hole = await told(here, plan)
+        await write(here, "update ferryman.ingest_plan set operation = 'UPDATE'")
+        update = await told(here, plan)
+        await write(here, "update ferryman.ingest_slice set resliced_by = array[id] where id = $1", second)
+        resliced = await told(here, plan)
+        await write(here, "delete from ferryman.ingest_task where slice_id = $1", second)
+        await write(
+            here,
+            "update ferryman.ingest_slice set resliced_by = null, status = 'FAILED', reason = 'late' where id = $1",
+            second,
+        )
+        taskless = await told(here, plan)
+        await write(here, "delete from ferryman.ingest_slice")
+        empty = await told(here, plan)
+
+    assert whole.doing == "It was planned (READY) and is over: 3 of its 3 slices were fetched, all of its window."
+    assert [(each.code, each.says) for each in whole.reasons] == [
+        ("fetched", "Everything was fetched. There is nothing to do.")
+    ]
+    assert hole.doing.endswith("2 of its 3 slices were fetched, 66.6 % of its window.")
+    assert hole.codes() == ["unfetched", "slice_failed"]
+    assert hole.reasons[0].says.startswith("1 of its 3 slices were not fetched, and 66.6 % of its window was.")
+    assert hole.reasons[0].says.endswith(
+        f"The next harvest of {SOURCE} begins at the gap: plan it again, or wait for its schedule."
+    )
+    assert hole.reasons[1].says == f"Slice 2 ({second}) ended as FAILED: HTTP 410."
+    assert update.reasons[0].says.endswith("Mend the cause and plan the same window again: it gets another try.")
+    assert resliced.codes() == ["fetched"]
+    assert resliced.reasons[0].says.startswith("Everything was fetched, after 1 of its slices had been cut smaller.")
+    assert taskless.reasons[1].says == f"Slice 2 ({second}) never had a task: late."
+    assert (empty.codes(), empty.doing) == (["empty"], "Nothing was made of it.")

@@ -11,7 +11,7 @@ import pytest
 from ferryman.ingest.model import Claimed, Outcome, Verdict
 from ferryman.ingest.states import RunState, TaskState
 from ferryman.ingest.store import batches, tasks
-from ferryman.ingest.store.batches import Finished
+from ferryman.ingest.store.batches import Birth, Finished
 from ferryman.ingest.work.settle import settle
 from ferryman.kernel import ids
 from ferryman.kernel.db import Tx
@@ -26,13 +26,19 @@ Act = Callable[[Tx, Claimed, UUID, UUID], Awaitable[Any]]
 
 
 async def begin(tx: Tx, task: Claimed, owner: UUID, _batch: UUID) -> Any:
-    told: dict[str, Any] = {"number": 2, "position": "page:2", "key": "two", "patience": MINUTE, "stats": "{}"}
-    return await batches.begin(tx, task, owner=owner, id=ids.new_id(), **told)
+    return await batches.begin(tx, task, Birth(ids.new_id(), 2, "page:2", "two", "{}"), owner=owner, patience=MINUTE)
+
+
+async def turn(tx: Tx, task: Claimed, owner: UUID, batch: UUID) -> Any:
+    following = Birth(ids.new_id(), 2, "page:2", "two", "{}")
+    done = replace(DONE, covered=2**62)  # no further than to the end of its slice
+    return await batches.turn(tx, task, done, owner=owner, id=batch, patience=MINUTE, following=following)
 
 
 ACTS: dict[str, Act] = {
     "begin": begin,
-    "succeed": lambda tx, task, owner, batch: batches.succeed(tx, task, DONE, owner=owner, id=batch),
+    "turn": turn,
+    "last": lambda tx, task, owner, batch: batches.turn(tx, task, DONE, owner=owner, id=batch, patience=MINUTE),
     "fail": lambda tx, task, owner, batch: batches.fail(
         tx, task, owner=owner, id=batch, requests=1, reason="x", stats={}
     ),
@@ -58,8 +64,7 @@ async def begun(here: Harbour) -> tuple[Claimed, UUID, UUID]:
     batch = ids.new_id()
     async with here.app.database.session() as tx:
         await tasks.execute(tx, task, owner=ship.owner)
-        told: dict[str, Any] = {"number": 1, "position": "start", "key": "one", "patience": MINUTE, "stats": "{}"}
-        await batches.begin(tx, task, owner=ship.owner, id=batch, **told)
+        await batches.begin(tx, task, Birth(batch, 1, "start", "one", "{}"), owner=ship.owner, patience=MINUTE)
     return task, ship.owner, batch
 
 
@@ -101,8 +106,7 @@ async def test_what_is_said_again_because_no_answer_came_changes_nothing(databas
         before = await everything(here)
         async with here.app.database.session() as tx:
             again = await tasks.execute(tx, task, owner=owner)
-            told: dict[str, Any] = {"number": 1, "position": "start", "key": "one", "patience": MINUTE, "stats": "{}"}
-            there = await batches.begin(tx, task, owner=owner, id=batch, **told)
+            there = await batches.begin(tx, task, Birth(batch, 1, "start", "one", "{}"), owner=owner, patience=MINUTE)
         assert again is not None
         assert there is not None
         assert there["made"] == batch
@@ -131,8 +135,8 @@ async def two_begun(here: Harbour) -> list[tuple[Claimed, UUID, UUID]]:
         batch = ids.new_id()
         async with here.app.database.session() as tx:
             await tasks.execute(tx, task, owner=ship.owner)
-            told: dict[str, Any] = {"number": 1, "position": "start", "patience": MINUTE / 2, "stats": "{}"}
-            await batches.begin(tx, task, owner=ship.owner, id=batch, key=str(task.id), **told)
+            birth = Birth(batch, 1, "start", str(task.id), "{}")
+            await batches.begin(tx, task, birth, owner=ship.owner, patience=MINUTE / 2)
         made.append((task, ship.owner, batch))
     return made
 
@@ -145,7 +149,7 @@ async def of(here: Harbour, task: Claimed) -> list[Any]:
 
 
 @pytest.mark.contract("I1", "I6", "K6")
-@pytest.mark.parametrize("name", ["settle", "succeed", "fail", "renew"])
+@pytest.mark.parametrize("name", ["settle", "turn", "fail", "renew"])
 async def test_a_write_touches_its_own_rows_alone(database_url: str, name: str) -> None:
     async with harbour(database_url, Server()) as here:
         (mine, owner, batch), (other, _, _) = await two_begun(here)
@@ -165,7 +169,7 @@ async def test_a_neighbour_that_is_late_costs_nobody_else_its_lease(database_url
     async with harbour(database_url, Server()) as here:
         (mine, owner, batch), (_, _, _) = await two_begun(here)
         async with here.app.database.session() as tx:
-            await ACTS["succeed"](tx, mine, owner, batch)
+            await ACTS["last"](tx, mine, owner, batch)
         await here.travel(MINUTE * 0.6)
         lost = Outcome(mine.id, mine.epoch, owner, Verdict(TaskState.QUEUED, RunState.FAILED))
         async with here.app.database.transaction() as tx:

@@ -37,7 +37,7 @@ async def test_a_commit_whose_answer_is_lost_writes_a_page_once(database_url: st
     async with harbour(database_url, Server().fill(50)) as here:
         await here.plan(since=DAWN, until=DAWN + HOUR)
         ship = here.ship()
-        flaky = ship.runner._pool = Flaky(here.app.database)
+        flaky = ship.runner._desk._pool = Flaky(here.app.database)
         await ship.work()
 
         assert flaky.lost > 1

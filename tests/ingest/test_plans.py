@@ -1,6 +1,7 @@
 """The statements that every task and page of ingestion passes find their rows by key or by the index made for them."""
 
 import json
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
@@ -9,7 +10,9 @@ import asyncpg
 import pytest
 
 from ferryman.ingest.store import batches, cursors, plans, retention, tasks
-from ferryman.kernel.db import Statement
+from ferryman.ingest.work.crew import Terms
+from ferryman.ingest.work.executor import pool_of_runs
+from ferryman.kernel.db import SCHEMA, Statement
 from ferryman.kernel.pool import LINE_SETTINGS
 
 ROWS = 10_000
@@ -57,7 +60,7 @@ STATEMENTS: list[tuple[Statement, dict[str, Any]]] = [
     (tasks._RENEW, {"ids": IDS, "epochs": [1] * len(IDS), "owner": ID, "lease": TERM, "margin": TERM}),
     (tasks._SETTLE, {
         **HELD, "status": "QUEUED", "run_status": "FAILED", "batch_status": "FAILED", "delay": 1.0, "used": 0, "forgiven": 0,
-        "code": None, "reason": None, "stats": "{}", "covered": None, "lapsed": False,
+        "code": None, "reason": None, "stats": "{}", "covered": None, "lapsed": False, "requests": None,
     }),
     (tasks._EXPIRED, {"limit": 100}),
     (tasks._UNDECIDED, {"limit": 100, "known_sources": ["depot"], "known_endpoints": ["e"]}),
@@ -65,9 +68,10 @@ STATEMENTS: list[tuple[Statement, dict[str, Any]]] = [
         **HELD, "task_id": ID, "slice_id": ID, "batch_no": 1, "before_token": "start", "key": "k", "tenant": "default",
         "stats": "{}", "patience": TERM,
     }),
-    (batches._SUCCEED, {
+    (batches._TURN, {
         **HELD, "task_id": ID, "after_token": None, "has_next": False, "record_count": 1, "requests": 1, "watermark": NOW,
-        "covered": 1, "stats": "{}",
+        "covered": 1, "stats": "{}", "next_id": ID, "next_no": 2, "next_token": "page:2", "next_key": "l", "next_stats": "{}",
+        "patience": TERM, "page": None, "records": None,
     }),
     (batches._FAIL, {**HELD, "task_id": ID, "reason": "x", "requests": 1, "stats": "{}"}),
     (plans._DERIVE, {"tenant": "default", "source": "depot", "most": 50}),
@@ -83,6 +87,11 @@ RULES: list[tuple[Statement, dict[str, Any]]] = [
     (retention._WALK, {"limit": 20, "kept": TERM, "span": 5000, "pace": TERM, "rest": TERM}),
     (retention._FORGET, {"ids": IDS}),
 ]
+OF_RUNS = (tasks._EXECUTE, batches._BEGIN, batches._TURN, batches._FAIL)
+TERMS = Terms(
+    concurrency=1, partition=1, queued_max=1, lease=TERM, poll=TERM, ends_after=TERM, strikes=1, pause=TERM
+)  # fmt: skip
+Fetch = Callable[..., Awaitable[Sequence[Any]]]
 BIG = {f"ingest_{name}" for name in ("plan", "slice", "task", "run", "batch")}
 
 
@@ -90,6 +99,15 @@ def scans(plan: Any) -> list[str]:
     """Return the big tables that a plan reads whole."""
     found = [plan["Relation Name"]] if plan["Node Type"] == "Seq Scan" and plan["Relation Name"] in BIG else []
     return found + [name for part in plan.get("Plans", ()) for name in scans(part)]
+
+
+async def read_whole(fetch: Fetch, told: Sequence[tuple[Statement, dict[str, Any]]]) -> dict[str, list[str]]:
+    """Return the big tables that statements read whole, by statement."""
+    found = {}
+    for statement, given in told:
+        [row] = await fetch(f"explain (format json) {statement.sql()}", *statement.bind(given))
+        found[statement.name] = scans(json.loads(row[0])[0]["Plan"])
+    return {name: read for name, read in found.items() if read}
 
 
 @pytest.mark.contract("P10", "P13", "I5")
@@ -102,14 +120,28 @@ async def test_no_statement_of_ingestion_reads_a_whole_table(database_url: str) 
             await connection.execute(f"alter table ferryman.{table} set (autovacuum_enabled = false)")
         await connection.execute("select set_config('session_replication_role', 'replica', false)")
         await connection.fetch(FILL, ROWS, ID)
-        bad = {}
-        for statement, given in [*STATEMENTS, *RULES]:
-            if (statement, given) == RULES[0]:
-                await connection.execute(f"set enable_seqscan = {LINE_SETTINGS['enable_seqscan']}")
-            [row] = await connection.fetch(f"explain (format json) {statement.sql()}", *statement.bind(given))
-            read = scans(json.loads(row[0])[0]["Plan"])
-            if read:
-                bad[statement.name] = read
-        assert bad == {}
+        bad = await read_whole(connection.fetch, STATEMENTS)
+        await connection.execute(f"set enable_seqscan = {LINE_SETTINGS['enable_seqscan']}")
+        assert bad | await read_whole(connection.fetch, RULES) == {}
     finally:
         await connection.close()
+
+
+@pytest.mark.contract("P12", "I5")
+async def test_what_runs_write_is_planned_for_tables_that_grow(database_url: str) -> None:
+    """The tables are small and analyzed, and a plan that is made now is kept."""
+    connection = await asyncpg.connect(database_url)
+    try:
+        await connection.execute("select set_config('session_replication_role', 'replica', false)")
+        await connection.fetch(FILL, 20, ID)
+        for table in BIG:
+            await connection.execute(f"analyze ferryman.{table}")
+    finally:
+        await connection.close()
+    pool = pool_of_runs(database_url, SCHEMA, TERMS)
+    await pool.open()
+    try:
+        async with pool.session() as session:
+            assert await read_whole(session.fetch, [each for each in STATEMENTS if each[0] in OF_RUNS]) == {}
+    finally:
+        await pool.close()

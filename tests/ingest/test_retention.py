@@ -194,6 +194,7 @@ async def test_a_plan_that_somebody_holds_is_left_and_a_firing_stays_for_its_oth
     held, first, second, open_ = [await plant(db) for _ in range(4)]
     await write(db, "update ferryman.ingest_plan set finished_at = null, status = 'SLICING' where id = $1", open_)
     await write(db, "update ferryman.ingest_plan set schedule_instance_id = $1 where id = $2", first, second)
+    # Second's own firing has no plan now: it came of nothing that is forgotten here.
     async with db.transaction() as other, db.transaction() as tx:
         await other.fetch("select from ferryman.ingest_plan where id = $1 for update", held)
         async with asyncio.timeout(10):
@@ -201,5 +202,6 @@ async def test_a_plan_that_somebody_holds_is_left_and_a_firing_stays_for_its_oth
         shared = await tx.fetch("select from ferryman.ingest_schedule_instance where id = $1", first)
         gone.append(await retention.forget(tx, [second]))
         alone = await tx.fetch("select from ferryman.ingest_schedule_instance where id = $1", first)
+        planless = await tx.fetch("select from ferryman.ingest_schedule_instance where id = $1", second)
 
-    assert (gone, len(shared), len(alone)) == ([1, 1], 1, 0)
+    assert (gone, len(shared), len(alone), len(planless)) == ([1, 1], 1, 0, 1)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from ferryman import Ferryman
-from ferryman.ingest.ports import Item, Page, Request, Written
+from ferryman.ingest.ports import Failure, FetchFailed, Item, Page, Request, Written
 from ferryman.kernel.db import Tx
 
 DAWN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -27,4 +27,6 @@ class Shelf:
 @app.source(name="depot", sink=Shelf(), safety_lag=timedelta(0))
 async def fetch(request: Request) -> Page:
     assert request.window is not None
+    if request.window.since.year == 2020:
+        raise FetchFailed("it was never there", kind=Failure.AUTH, status=403)
     return Page([each for each in RECORDS if request.window.holds(datetime.fromisoformat(each["at"]))])

@@ -32,13 +32,27 @@ def test_a_harvest_can_be_run_seen_proven_and_taken_back(database_url: str) -> N
     [plan] = status.json["plans"]
     assert (plan["share"], plan["items"], plan["quarantined"], plan["over"]) == (1.0, 120, 1, True)
     assert "attempt 1  SUCCEEDED" in box.out
-    assert "cursor forward" in box.out
+    assert "cursor forward 2026-01-01T00:00:00.000000Z to 2026-01-01T0" in box.out
+    assert planned.json["plan"] in ran.out
     assert "the answer to everything" in aside.out
     assert replayed.code == 0
     assert "good" in replayed.out
     assert "stands at 2026-01-01T01:00:00" in rewound.out
     assert (again.code, "expected a place behind the cursor" in again.err) == (2, True)
     assert "READY" in filled.out
+
+
+@pytest.mark.contract("S3", "K22", "I16")
+def test_a_harvest_that_did_not_get_everything_says_so_and_fails(database_url: str) -> None:
+    lost = ("--since", "2020-01-01T00:00:00Z", "--until", "2020-01-01T01:00:00Z")
+    ran = ferry.run("ingest", "run", "depot", *APP, *lost, url=database_url)
+    id = ran.err.partition("ferryman explain ")[2].split()[0]
+    told = ferry.run("explain", id, url=database_url)
+
+    assert ran.code == 1
+    assert id in ran.out
+    assert "It was planned (READY) and is over: 0 of its 1 slices were fetched, nothing of its window." in told.out
+    assert "ended as FAILED: it was never there" in told.out.replace("\n", " ")
 
 
 @pytest.mark.contract("S3", "S7", "K20")
@@ -52,6 +66,10 @@ def test_what_is_wrong_is_told_with_what_to_do(database_url: str) -> None:
         "there is no place {whenever}": (
             2,
             ("plan", "depot", *APP, "--expression", "at {whenever}"),
+        ),
+        "params.last: expected a whole number, got nothing": (
+            2,
+            ("plan", "depot", *APP, "--strategy", "ID_RANGE", "--params", '{"first": 1}'),
         ),
         "There is no plan": (4, ("status", STRANGER)),
         "There is no run, task or plan": (4, ("blackbox", STRANGER)),

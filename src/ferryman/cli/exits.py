@@ -17,7 +17,8 @@ INTERRUPTED: Final = 130
 
 MEANINGS: Final = {
     OK: "done",
-    FAILED: "the doctor found something, the task did not succeed, the story did not hold, or the worker broke",
+    FAILED: "the doctor found something, the task did not succeed, not all was fetched, the story did not hold, "
+    "or the worker broke",
     USAGE: "wrong usage, nothing was done",
     DATABASE: "the database cannot be reached or used",
     NOT_FOUND: "not found",

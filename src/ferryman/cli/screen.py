@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from rich import box
 from rich.console import Console
@@ -62,6 +63,9 @@ class Screen:
         table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
         for row in rows:
             table.add_row(*(cell(each) for each in row))
+            for column, each in zip(table.columns, row, strict=False):
+                if isinstance(each, UUID):
+                    column.min_width = len(str(each))  # half an id is of no use to anybody
         self.out.print(table)
 
     def pairs(self, pairs: Iterable[tuple[str, Any]]) -> None:

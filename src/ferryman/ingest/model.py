@@ -115,6 +115,8 @@ class Outcome:
     verdict: Verdict
     covered: int | None = None
     stats: Mapping[str, Any] = field(default_factory=dict)
+    # Of the batch that is open, if whoever ends the claim knows.
+    requests: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,3 +227,11 @@ class Replayed:
     def agrees(self) -> bool:
         """Whether the events give the cursor's value."""
         return self.replayed == self.position
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """A page that the statement that ends its batch writes: by a statement of one parameter, which counts the rows it wrote."""
+
+    sql: str
+    page: str

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
+from ferryman.ingest.model import Records
 from ferryman.ingest.window import START, Window
 from ferryman.kernel.db import Tx
 
@@ -25,10 +26,12 @@ __all__ = [
     "Gate",
     "GateKey",
     "Item",
+    "Joining",
     "OpenGate",
     "Paced",
     "Page",
     "Rated",
+    "Records",
     "Reject",
     "Request",
     "Sink",
@@ -107,6 +110,14 @@ class Written:
 
     rows: int
     quarantined: Sequence[tuple[Item, str]] = ()
+
+
+@runtime_checkable
+class Joining(Protocol):
+    """A sink whose records can go with the statement that ends their batch: one round trip for a page."""
+
+    def join(self, items: Sequence[Item]) -> Records | None:
+        """Return what to write, or None for a page that wants a transaction."""
 
 
 class Sink(Protocol):

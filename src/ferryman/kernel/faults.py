@@ -63,7 +63,7 @@ REGISTRY: Mapping[str, str] = {
     "ingest.claimed": "Tasks of ingestion are claimed; their executor does not know yet.",
     "ingest.begun": "A batch is there, running; its request has not gone out.",
     "ingest.fetched": "A page has come; nothing of it is written.",
-    "ingest.written": "The records of a page and the end of its batch are written in an open transaction.",
+    "ingest.written": "A page and the end of its batch are written in an open transaction; one statement has no such moment.",
     "ingest.committed": "A batch has succeeded; its executor does not know yet.",
     "ingest.ending": "The end of a run, with coverage and cursor, is written in an open transaction.",
     "ingest.ended": "The end of a run has committed; its executor does not know yet.",

@@ -112,8 +112,10 @@ def _box(run: dict[str, Any], options: Options) -> None:
     ])  # fmt: skip
     columns = ("batch", "state", "from", "to", "records", "requests", "http", "gate", "error")
     screen.table(columns, (_batch(each) for each in run["batches"]))
+    timed = spec["dimension"] == "time"
     for event in run["cursor_events"]:
-        screen.print(f"cursor {event['kind']} {event['from']} to {event['to']} at {event['at']}")
+        begin, end = (_place(event[name], timed=timed) for name in ("from", "to"))
+        screen.print(f"cursor {event['kind']} {begin} to {end} at {event['at']}")
 
 
 def _batch(each: dict[str, Any]) -> tuple[Any, ...]:
@@ -171,9 +173,13 @@ async def replay(
 
 def place(cursor: Replayed, at: int | None) -> str:
     """Return a position as people read it."""
+    return _place(at, timed=cursor.kind == "TIME")
+
+
+def _place(at: int | None, *, timed: bool) -> str:
     if at is None:
         return "nowhere"
-    return keys.instant(keys.moment(at)) if cursor.kind == "TIME" else str(at)
+    return keys.instant(keys.moment(at)) if timed else str(at)
 
 
 def told(each: Replayed) -> dict[str, Any]:

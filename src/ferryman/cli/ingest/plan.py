@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from ferryman.cli import choices, spelling
+from ferryman.cli import choices, exits, spelling
 from ferryman.cli.ingest.look import shown
 from ferryman.cli.options import PLAIN, Options
 from ferryman.cli.task.create import moment, read
@@ -95,7 +95,7 @@ async def run(
     until: Until = None,
     options: Options = PLAIN,
 ) -> None:
-    """Harvest once: plan, work until everything of the source has ended, and show how far that came."""
+    """Harvest once: plan, work until all of it has ended, show how far that came; exit with 1 if not all was fetched."""
     asked = _asked(since=since, until=until)
     async with options.app(app) as opened:
         planned = await opened.ingest.plan(source, endpoint, **asked)
@@ -105,6 +105,10 @@ async def run(
         async with opened.worker():
             await opened.ingest.wait(planned.id)
         shown(await opened.ingest.status(planned.id), options)
+        told = await opened.explain(planned.id)
+    if "fetched" not in told.codes():
+        options.screen.say(f"Not everything was fetched; ferryman explain {planned.id} says what was not, and why.")
+        raise SystemExit(exits.FAILED)
 
 
 def _asked(

@@ -94,7 +94,8 @@ def bounds(asked: Asked) -> tuple[int | None, int]:
     for name, value in (("first", first), ("last", last)):
         missing = value is None and name == "first"
         if not missing and (isinstance(value, bool) or not isinstance(value, int) or not -(2**63) <= value < 2**63):
-            told = f"params.{name}: expected a whole number, got {value!r}."
+            got = "nothing" if value is None else repr(value)
+            told = f"params.{name}: expected a whole number, got {got}."
             raise errors.IngestInvalidRequest(told, field=f"params.{name}")
     assert isinstance(last, int)
     if first is not None and first >= last:

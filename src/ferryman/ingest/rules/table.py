@@ -108,9 +108,9 @@ def from_json(to: Target) -> str:
     names = ", ".join(f"page.{quoted(name)}" for name in to.columns)
     values = f"""
         select {names}, given.place as {quoted(PLACE)}
-        from json_array_elements(:page::text::json) with ordinality as given (item, place),
+        from json_array_elements($1::text::json) with ordinality as given (item, place),
             json_populate_record(null::{to.name}, given.item) as page"""  # noqa: S608 - every name is quoted
-    return _upsert(to, values).replace(":page", "$1")
+    return _upsert(to, values)
 
 
 def from_stage(to: Target) -> str:

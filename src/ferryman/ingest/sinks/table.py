@@ -1,8 +1,8 @@
 """A table of the same PostgreSQL as a sink (I6, I14).
 
 Rows are written in the transaction that marks the batch: both are there, or neither is, so that each page counts once. Pages
-of hundreds go over as one JSON text in one statement; larger ones are copied into a temporary table first, which alone costs as
-much as a page of hundreds. Both ways give the same rows.
+of hundreds go over as one JSON text, inside the statement that ends their batch; larger ones are copied into a temporary table
+first, which alone costs as much as a page of hundreds. Both ways give the same rows.
 
 A record that the table refuses goes into quarantine with PostgreSQL's reason, and the others are written: the page is halved
 until the culprits stand alone. A page with many of them is broken as a whole.
@@ -15,6 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import orjson
 
+from ferryman.ingest.model import Records
 from ferryman.ingest.ports import Item, Written
 from ferryman.ingest.rules import table
 from ferryman.kernel import errors
@@ -108,6 +109,16 @@ class TableSink:
         self._copies = all(found[name]["plain"] for name in to.columns)
         self._checked = True
 
+    def join(self, items: Sequence[Item]) -> Records | None:
+        """Return a page of hundreds for another statement to write; None if it is no JSON, or the table was not looked at."""
+        if not self._checked or not 0 < len(items) < COPY_FROM:
+            return None
+        try:
+            page = orjson.dumps(self._to.rows(_plain(items))).decode()
+        except (orjson.JSONEncodeError, UnicodeEncodeError):
+            return None
+        return Records(self._from_json, page)
+
     async def write(self, tx: Tx | None, items: Sequence[Item], *, batch_key: str) -> Written:
         """Write a page in the caller's transaction."""
         if tx is None:
@@ -118,7 +129,7 @@ class TableSink:
             await self.check(tx)
         if not items:
             return Written(0)
-        items = [item if type(item) is dict else dict(item) for item in items]
+        items = _plain(items)
         bad: list[tuple[Item, str]] = []
         rows = await self._write(tx, list(zip(items, self._to.rows(items), strict=True)), bad)
         return Written(rows, tuple(bad))
@@ -159,6 +170,10 @@ class TableSink:
             [row] = await tx.fetch(self._from_json, orjson.dumps(rows).decode())
         count: int = row["rows"]
         return count
+
+
+def _plain(items: Sequence[Item]) -> list[dict[str, Any]]:
+    return [item if type(item) is dict else dict(item) for item in items]
 
 
 def _why(error: Exception) -> str | None:

@@ -9,15 +9,18 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from ferryman.ingest.model import Claimed
+from ferryman.ingest.model import Claimed, Records
 from ferryman.kernel.db import Row, Tx, load, many, one
 
 _HERE = "ferryman.ingest"
 _BEGIN = load(_HERE, "ingest_batch/begin")
-_SUCCEED = load(_HERE, "ingest_batch/succeed")
+_TURN = load(_HERE, "ingest_batch/turn")
 _FAIL = load(_HERE, "ingest_batch/fail")
 _FIND = load(_HERE, "ingest_batch/find")
 _PUT = load(_HERE, "ingest_quarantine/put")
+
+# Of refuse_stale_page.
+_STALE = "FM020"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,34 +36,59 @@ class Finished:
     stats: Mapping[str, Any]
 
 
-async def begin(
-    tx: Tx,
-    task: Claimed,
-    *,
-    owner: UUID,
-    id: UUID,
-    number: int,
-    position: str,
-    key: str,
-    patience: timedelta,
-    stats: str,
-) -> Row | None:
+@dataclass(frozen=True, slots=True)
+class Birth:
+    """A batch that is to be there before its request goes out."""
+
+    id: UUID
+    number: int
+    position: str
+    key: str
+    stats: str
+
+
+_NOBODY = Birth(UUID(int=0), 0, "", "", "{}")
+
+
+async def begin(tx: Tx, task: Claimed, birth: Birth, *, owner: UUID, patience: timedelta) -> Row | None:
     """Give birth to a batch, or tell what is at its position; None if the claim is stale."""
     return await one(
         tx, _BEGIN,
-        task_id=task.id, epoch=task.epoch, owner=owner, id=id, slice_id=task.slice_id, batch_no=number, tenant=task.tenant,
-        before_token=position, key=key, patience=patience, stats=stats,
+        task_id=task.id, epoch=task.epoch, owner=owner, id=birth.id, slice_id=task.slice_id, batch_no=birth.number,
+        tenant=task.tenant, before_token=birth.position, key=birth.key, patience=patience, stats=birth.stats,
     )  # fmt: skip
 
 
-async def succeed(tx: Tx, task: Claimed, finished: Finished, *, owner: UUID, id: UUID) -> Row | None:
-    """End a batch well; None if the claim is stale."""
-    return await one(
-        tx, _SUCCEED,
-        task_id=task.id, epoch=task.epoch, owner=owner, id=id, after_token=finished.after, has_next=finished.has_next,
-        record_count=finished.records, requests=finished.requests, watermark=finished.watermark, covered=finished.covered,
-        stats=json.dumps(dict(finished.stats)),
-    )  # fmt: skip
+async def turn(
+    tx: Tx,
+    task: Claimed,
+    finished: Finished,
+    *,
+    owner: UUID,
+    id: UUID,
+    patience: timedelta,
+    following: Birth | None = None,
+    records: Records | None = None,
+) -> Row | None:
+    """End a batch well, write its records, give birth to the next; None if the claim is stale.
+
+    With records it stands alone: under a stale claim it fails, and any transaction around it with it.
+    """
+    born = following or _NOBODY
+    told = {
+        "task_id": task.id, "epoch": task.epoch, "owner": owner, "id": id, "after_token": finished.after,
+        "has_next": finished.has_next, "record_count": finished.records, "requests": finished.requests,
+        "watermark": finished.watermark, "covered": finished.covered, "stats": json.dumps(dict(finished.stats)),
+        "next_id": None if following is None else born.id, "next_no": born.number, "next_token": born.position,
+        "next_key": born.key, "next_stats": born.stats, "patience": patience,
+        "records": None if records is None else records.sql, "page": None if records is None else records.page,
+    }  # fmt: skip
+    try:
+        return await one(tx, _TURN, **told)
+    except Exception as error:
+        if getattr(error, "sqlstate", None) != _STALE:
+            raise
+        return None
 
 
 async def fail(

@@ -102,6 +102,7 @@ async def settle(tx: Tx, outcome: Outcome, *, lapsed: bool = False) -> Row | Non
         used=verdict.used,
         forgiven=verdict.forgiven,
         covered=outcome.covered,
+        requests=outcome.requests,
         stats=json.dumps(dict(outcome.stats)),
         lapsed=lapsed,
     )

@@ -15,8 +15,9 @@ from ferryman.ingest.registry import Sources
 from ferryman.ingest.states import RunState, TaskState
 from ferryman.ingest.store import tasks
 from ferryman.ingest.work import reslice
-from ferryman.ingest.work.run import BATCH_TIME, Runner
+from ferryman.ingest.work.run import Runner
 from ferryman.ingest.work.settle import give_back, settle
+from ferryman.ingest.work.walk import BATCH_TIME
 from ferryman.kernel import errors, faults, telemetry
 from ferryman.kernel.crew import Turned
 from ferryman.kernel.doorbell import Doorbell

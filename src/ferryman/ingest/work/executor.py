@@ -17,10 +17,21 @@ from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.keeper import Keeper
 from ferryman.kernel.loop import Pump
 from ferryman.kernel.patience import outlast
-from ferryman.kernel.pool import Database, Line
+from ferryman.kernel.pool import LINE_SETTINGS, Database, Line
 from ferryman.kernel.station import Station
 
 POOL_MAX = 8
+
+
+def pool_of_runs(url: str, schema: str, terms: Terms) -> Database:
+    """Return the connections that runs write over."""
+    settings = {
+        # A run that is frozen inside the transaction of a page holds its task's row: not for longer than its lease.
+        "idle_in_transaction_session_timeout": f"{terms.lease.total_seconds() * 1000:.0f}ms",
+        # Few statements, the same for every page: planned once, and not for tables that happen to be small at that moment.
+        **{name: LINE_SETTINGS[name] for name in ("plan_cache_mode", "enable_seqscan")},
+    }
+    return Database(url, schema=schema, size=min(terms.concurrency, POOL_MAX), settings=settings)
 
 
 class Executor:
@@ -38,11 +49,7 @@ class Executor:
     ) -> None:
         """Hold leases under the boot id of the process; runs write over a pool of their own."""
         self._line = line()
-        # A run that is frozen inside the transaction of a page holds its task's row: not for longer than its lease.
-        patience = {"idle_in_transaction_session_timeout": f"{terms.lease.total_seconds() * 1000:.0f}ms"}
-        self._pool = Database(
-            self._line.url, schema=self._line.schema, size=min(terms.concurrency, POOL_MAX), settings=patience
-        )
+        self._pool = pool_of_runs(self._line.url, self._line.schema, terms)
         runner = Runner(sources, gate, owner=boot_id, pool=self._pool, strikes=terms.strikes, pause=terms.pause)
         crew = IngestCrew(runner, sources, doorbell, owner=boot_id, terms=terms)
         self.pump: Pump[Claimed, Outcome] = Pump(

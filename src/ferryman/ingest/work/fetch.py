@@ -7,7 +7,19 @@ import time
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 
-from ferryman.ingest.ports import Answer, Failure, FetchFailed, Gate, Paced, Page, Reject, Request, WaitUntil
+from ferryman.ingest.ports import (
+    Allow,
+    Answer,
+    Decision,
+    Failure,
+    FetchFailed,
+    Gate,
+    Paced,
+    Page,
+    Reject,
+    Request,
+    WaitUntil,
+)
 from ferryman.ingest.registry import Declared
 from ferryman.ingest.rules.ending import Barred, Broken, End, Postponed
 from ferryman.ingest.work.journal import Fetches
@@ -51,15 +63,20 @@ class Fetch:
         self._strike = strike
         self._clock = clock
 
-    async def admit(self, fetches: Fetches) -> End | None:
-        """Ask the gate for one request; an end if it is not to be had in time."""
+    async def ask(self, fetches: Fetches) -> Decision:
+        """Ask the gate for one request."""
+        decision = await self._gate.acquire(self._declared.key)
+        if isinstance(decision, Allow) and isinstance(self._gate, Paced):
+            fetches.rate = self._gate.pace_at(self._declared.key)
+        return decision
+
+    async def admit(self, fetches: Fetches, decision: Decision | None = None) -> End | None:
+        """Wait for leave to make one request, beginning with what the gate has said; an end if it is not to be had in time."""
         while True:
-            decision = await self._gate.acquire(self._declared.key)
+            decision = decision or await self.ask(fetches)
             if isinstance(decision, Reject):
                 return Broken(f"the rate gate refused: {decision.reason}")
             if not isinstance(decision, WaitUntil):
-                if isinstance(self._gate, Paced):
-                    fetches.rate = self._gate.pace_at(self._declared.key)
                 return None
             wait = decision.at - await self._clock()
             if wait > PATIENCE:
@@ -67,6 +84,7 @@ class Fetch:
             seconds = max(0.0, wait.total_seconds())
             fetches.waited += seconds
             await asyncio.sleep(seconds)
+            decision = None
 
     async def page(self, request: Request, fetches: Fetches) -> Page | End:
         """Return the page, or how the run ends without it. The first request is admitted already."""
@@ -90,6 +108,7 @@ class Fetch:
         began = time.perf_counter()
         page: Page | None = None
         failure: Exception | None = None
+        fetches.requests += 1  # it counts from here on, whatever becomes of it
         try:
             async with asyncio.timeout(self._declared.timeout.total_seconds()):
                 page = _checked(await self._declared.source.fetch(request))
@@ -98,7 +117,6 @@ class Fetch:
         except Exception as error:  # noqa: BLE001 - whatever a source raises is an answer to be judged
             failure = FetchFailed(str(error)) if isinstance(error, OSError) else error
         took = time.perf_counter() - began
-        fetches.requests += 1
         fetches.latency += took
         self._tell(page, failure, timedelta(seconds=took), fetches)
         return page, failure

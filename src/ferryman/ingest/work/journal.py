@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ferryman.ingest.model import Begun, Claimed, Usage
+from ferryman.ingest.ports import Page
 from ferryman.ingest.rules.signals import Signs
 
 
@@ -57,6 +58,7 @@ class Journal:
     largest: int = 0
     has_next: bool | None = None
     sign: str | None = None
+    current: Fetches | None = None
     started: float = field(default_factory=time.monotonic)
 
     @property
@@ -64,6 +66,11 @@ class Journal:
         """What is gone of the task's budget, by this run and those before it."""
         seconds = self.begun.seconds + time.monotonic() - self.started
         return Usage(self.begun.requests + self.requests, self.begun.items + self.items, seconds)
+
+    @property
+    def sent(self) -> int | None:
+        """Requests that went out for the batch that is open, if one is."""
+        return None if self.current is None else self.current.requests
 
     @property
     def done(self) -> int:
@@ -76,6 +83,20 @@ class Journal:
         self.throttled += fetches.throttled
         self.latency += fetches.latency
         self.slowest = max(self.slowest, fetches.latency)
+
+    def took(self, page: Page, *, quarantined: int = 0) -> None:
+        """Count a page that was written."""
+        self.pages += 1
+        self.items += len(page.items)
+        self.quarantined += quarantined
+        self.largest = max(self.largest, page.size)
+        self.has_next = page.has_next
+
+    def after(self, page: Page) -> Journal:
+        """Return what it will say once a page is written."""
+        ahead = replace(self)
+        ahead.took(page)
+        return ahead
 
     def signs(self) -> Signs:
         """Return what tells whether the slice should be cut smaller."""

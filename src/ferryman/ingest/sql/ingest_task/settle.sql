@@ -1,6 +1,6 @@
 -- DISPATCHED | EXECUTING -> SUCCEEDED | FAILED | PARTIAL | CANCELLED | QUEUED
--- Its run ends with it, and the batches that are open; in this order of locks. The watchdog's way asks that the lease, or the
--- time of a batch, has passed.
+-- Its run ends with it, and the batches that are open; in this order of locks. A batch that was born counts as one request, unless
+-- its run says how many went out. The watchdog's way asks that the lease, or the time of a batch, has passed.
 with clock as materialized (
     select ferryman.clock() as now
 ),
@@ -43,7 +43,8 @@ run as (
 ),
 batches as (
     update ferryman.ingest_batch as batch
-    set status = :batch_status, ends_by = null, updated_at = clock.now, error_reason = :reason::text
+    set status = :batch_status, ends_by = null, updated_at = clock.now, error_reason = :reason::text,
+        requests = coalesce(:requests::integer, batch.requests)
     from clock, run
     where batch.run_id = run.id
       and batch.status = 'RUNNING'
