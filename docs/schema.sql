@@ -710,7 +710,13 @@ CREATE FUNCTION ferryman.explained_tasks(id uuid) RETURNS jsonb
         'doing', case
             when task.finished_at is not null then 'It has ended.'
             when task.leased_until is not null then format('It runs, attempt %s of %s.', task.attempt, 1 + task.max_retries)
-            when task.wake_at is not null then 'It waits for a time.'
+            when task.wake_at is not null then coalesce(
+                (select case
+                            when bool_or(step.kind not in ('sleep', 'event')) then 'It waits for its children.'
+                            when bool_or(step.kind = 'event') then 'It waits for an event.'
+                            when bool_or(step.kind = 'sleep') then 'It sleeps.' end
+                 from ferryman.parked(task.id) as step),
+                'It waits for a time.')
             else coalesce(
                 (select format('It waits for a slot of its %s: %s of %s %s held%s.', full_limit.whose, full_limit.held, full_limit.slots,
                                case full_limit.held when 1 then 'is' else 'are' end,

@@ -148,6 +148,11 @@ async def test_what_a_parked_task_waits_for(make_app: MakeApp) -> None:
         "event": ["waiting_for_event"],
         "child": ["waiting_for_child"],
     }
+    assert [each.doing for each in explained.values()] == [
+        "It sleeps.",
+        "It waits for an event.",
+        "It waits for its children.",
+    ]
     assert [each.reasons[0].until is None for each in explained.values()] == [False, False, True]
     assert explained["event"].reasons[0].says.startswith("It waits for the event wind until ")
     assert explained["child"].reasons[0].about["child_state"] == "ready"
