@@ -9,18 +9,20 @@ from uuid import UUID
 
 import pytest
 
-from ferryman.ingest.model import Claimed
+from ferryman.ingest.model import Claimed, Outcome
+from ferryman.ingest.rules.ending import handed_back
 from ferryman.ingest.sinks.table import TableSink
 from ferryman.ingest.store import batches, tasks
 from ferryman.ingest.store.batches import Birth, Finished
 from ferryman.ingest.work import desk
 from ferryman.ingest.work.executor import pool_of_runs
+from ferryman.ingest.work.settle import settle
 from ferryman.kernel import ids
 from ferryman.kernel.db import SCHEMA, Row
 from ferryman.kernel.retry import Backoff
 from tests.ingest.harbour import DAWN, HOUR, SOURCE, Harbour, Server, harbour, hold
 from tests.ingest.pilot import PAGES, Heard, written_once
-from tests.ingest.test_fences import MINUTE, begun, everything, two_begun
+from tests.ingest.test_fences import ACTS, MINUTE, begun, everything, two_begun
 
 DONE = Finished("page:2", has_next=True, records=1, requests=1, watermark=None, covered=None, stats={})
 
@@ -185,6 +187,12 @@ create trigger cargo_lingers {when} insert on public.cargo for each row execute 
 """
 
 
+WAITS = """
+select from pg_locks as lock join pg_stat_activity as who using (pid)
+where lock.locktype = '{kind}' and not lock.granted and who.datname = current_database()
+"""
+
+
 @asynccontextmanager
 async def slow_page(here: Harbour, when: str) -> AsyncIterator[tuple[Claimed, UUID, asyncio.Task[Row | None]]]:
     """Turn a page into a table whose trigger takes until the block is left; in it the trigger runs."""
@@ -198,7 +206,7 @@ async def slow_page(here: Harbour, when: str) -> AsyncIterator[tuple[Claimed, UU
     async with here.app.database.session() as other:
         await other.fetch("select pg_advisory_lock(38)")
         turning = asyncio.create_task(turned(here, task, owner, batch, records=records))
-        while not await other.fetch("select from pg_locks where locktype = 'advisory' and not granted"):
+        while not await other.fetch(WAITS.format(kind="advisory")):
             assert not turning.done()
             await asyncio.sleep(0)
         try:
@@ -244,5 +252,28 @@ async def test_a_task_is_taken_over_while_a_page_is_written_and_nothing_of_it_st
         assert again.epoch == 2
         assert await here.sunk() == []
         assert await everything(here) == before
+        assert await open_batches(here) == []
+        await here.sound()
+
+
+@pytest.mark.contract("I5", "I6", "K17")
+@pytest.mark.parametrize("birth", ["begin", "turn"])
+async def test_a_batch_that_is_born_while_its_task_is_handed_back_ends_with_it(database_url: str, birth: str) -> None:
+    async with harbour(database_url, Server()) as here:
+        task, owner, batch = await begun(here)
+        async with here.app.database.session() as other:
+
+            async def hand_back() -> Row | None:
+                async with here.app.database.transaction() as tx:
+                    return await settle(tx, Outcome(task.id, task.epoch, owner, handed_back()), queued_max=50)
+
+            async with here.app.database.transaction() as tx:
+                assert await ACTS[birth](tx, task, owner, batch) is not None
+                ending = asyncio.create_task(hand_back())
+                while not await other.fetch(WAITS.format(kind="transactionid")):
+                    assert not ending.done()
+                    await asyncio.sleep(0)
+        assert await ending is not None
+
         assert await open_batches(here) == []
         await here.sound()

@@ -18,6 +18,7 @@ _STRIKE = load(_HERE, "ingest_source/strike")
 _CLAIM = load(_HERE, "ingest_task/claim")
 _EXECUTE = load(_HERE, "ingest_task/execute")
 _RENEW = load(_HERE, "ingest_task/renew")
+_LOCK = load(_HERE, "ingest_task/lock")
 _SETTLE = load(_HERE, "ingest_task/settle")
 _LAPSED = load(_HERE, "ingest_task/lapsed")
 _RECLAIM = load(_HERE, "ingest_task/reclaim")
@@ -87,6 +88,7 @@ async def renew(
 async def settle(tx: Tx, outcome: Outcome, *, lapsed: bool = False) -> Row | None:
     """End a claim, with its run and its open batches; None if it is stale."""
     verdict = outcome.verdict
+    await one(tx, _LOCK, id=outcome.id)
     return await one(
         tx,
         _SETTLE,
