@@ -232,6 +232,7 @@ async def test_a_slow_table_does_not_cost_a_lease(database_url: str, when: str) 
         assert row is not None
         assert row["made"] is not None
         assert await here.sunk() == [(1, "x")]
+        assert await here.fetch("select writes from public.cargo") == [(1,)]
         await here.sound()
 
 

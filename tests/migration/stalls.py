@@ -21,7 +21,8 @@ _MOMENT_SECONDS = 0.002
 _WAITING = """
     select max(extract(epoch from clock_timestamp() - waitstart))::float8
     from pg_locks
-    where not granted and locktype = 'relation' and mode in ('AccessShareLock', 'RowShareLock', 'RowExclusiveLock')
+    where database = (select oid from pg_database where datname = current_database())
+      and not granted and locktype = 'relation' and mode in ('AccessShareLock', 'RowShareLock', 'RowExclusiveLock')
 """
 
 

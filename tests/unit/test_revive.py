@@ -3,7 +3,9 @@
 import gc
 import weakref
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Annotated, Any
+from uuid import UUID
 
 import pytest
 
@@ -57,3 +59,15 @@ def test_hints_that_cannot_be_hashed_and_things_without_code_are_read_too() -> N
 
     assert revived(listed, "[1]") == (1,)
     assert revive._readers(print) is None
+
+
+def test_alike_code_of_two_modules_is_read_by_the_hints_of_each() -> None:
+    text = "from __future__ import annotations\nfrom decimal import Decimal as {}\nfrom uuid import UUID as {}\n"
+    text += "def fetch() -> Kept: ...\n"
+    modules: list[dict[str, Any]] = [{"__name__": "one"}, {"__name__": "two"}]
+    for module, names in zip(modules, [("Kept", "Other"), ("Other", "Kept")], strict=True):
+        exec(compile(text.format(*names), "fetch.py", "exec"), module)
+
+    assert modules[0]["fetch"].__code__ == modules[1]["fetch"].__code__
+    assert revived(modules[0]["fetch"], '"1.5"') == Decimal("1.5")
+    assert revived(modules[1]["fetch"], f'"{UUID(int=1)}"') == UUID(int=1)

@@ -1,5 +1,6 @@
 import pytest
 
+from ferryman.kernel.migrate import hurried
 from ferryman.kernel.script import split
 
 
@@ -19,3 +20,14 @@ from ferryman.kernel.script import split
 )
 def test_a_semicolon_ends_a_statement_only_where_it_stands_free(script: str, statements: list[str]) -> None:
     assert split(script) == statements
+
+
+def test_a_script_waits_for_its_first_table_and_hardly_for_the_next() -> None:
+    script = "select 1; alter table a add b int -- why\n; alter table c add d int;"
+
+    assert split(hurried(script)) == [
+        "select 1",
+        "alter table a add b int -- why",
+        "set local lock_timeout = '0.04s'",
+        "alter table c add d int",
+    ]

@@ -40,12 +40,17 @@ Outcome = TypeVar("Outcome", bound=Told)
 
 @dataclass(frozen=True, slots=True)
 class Turned(Generic[Item]):
-    """What a turn came to: what was claimed, whether there is more; whose outcomes were busy (left), whose stale."""
+    """What a turn came to: what was claimed, whether there is more; whose outcomes were busy (left), whose stale.
+
+    A crew that settles first and claims afterwards says when it asked for the claims, by the steady clock: their leases begin
+    then, and not with the turn.
+    """
 
     items: Sequence[Item] = ()
     more: bool = False
     left: Collection[UUID] = ()
     stale: Collection[UUID] = ()
+    asked: float | None = None
 
 
 class Crew(Protocol[Item, Outcome]):

@@ -198,7 +198,7 @@ class Pump(Generic[Item, Outcome]):
         return self._look and worth
 
     async def _turn(self, line: Line, outcomes: list[Outcome], room: int, this: object) -> None:
-        asked = time.monotonic()
+        began = time.monotonic()
         try:
             faults.point("settle.before" if outcomes else "claim.sent")
             turned = await self._crew.turn(line, outcomes, room)
@@ -212,7 +212,7 @@ class Pump(Generic[Item, Outcome]):
             await self._after_refusal(line, outcomes, room, error)
         else:
             self._answered(outcomes, turned.left)
-            self._take(turned, asked)
+            self._take(turned, began)
             await self._after_success(line, this)
         finally:
             self._sight.ended(this)
@@ -236,7 +236,8 @@ class Pump(Generic[Item, Outcome]):
         self._outcomes += outcomes
         self._rouse()
 
-    def _take(self, turned: Turned[Item], asked: float) -> None:
+    def _take(self, turned: Turned[Item], began: float) -> None:
+        asked = began if turned.asked is None else turned.asked
         if turned.items:
             self._pause = POLL_LEAST
         late = time.monotonic() - asked >= self._lease

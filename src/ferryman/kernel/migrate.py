@@ -242,7 +242,7 @@ def hurried(script: str) -> str:
     takes = [n for n, statement in enumerate(statements) if _TAKES.match(uncommented(statement))]
     if takes:
         statements.insert(takes[0] + 1, f"set local lock_timeout = '{FURTHER_LOCK_TIMEOUT_SECONDS}s'")
-    return ";\n".join(statements)
+    return "\n;\n".join(statements)  # a statement may end in a comment
 
 
 async def _apply_loose(line: Line, migration: Migration, known: Sequence[Migration]) -> bool:

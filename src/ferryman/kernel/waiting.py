@@ -11,6 +11,7 @@ the caller's timeout alone. Meanwhile nobody looks before the backoff has passed
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -20,11 +21,15 @@ from uuid import UUID
 from ferryman.kernel import errors, telemetry
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.loop import RECONNECT
+from ferryman.kernel.pool import Standstill
 
 log = telemetry.logger("waiting")
 
 # A look at everything is repeated at the earliest after this many times what it took.
 REST = 4
+# So many looks in a row that found every connection of the pool held, and none come back, are no busy moment any more: those
+# who hold them may be the very ones who wait here.
+STANDSTILLS = 3
 
 Over = TypeVar("Over")
 Kind = TypeVar("Kind", bound="Waiting[Any]")
@@ -66,9 +71,9 @@ class Waiting(Generic[Over]):
         """Whether nobody waits, and nothing is under way."""
         return not self._ends and self._looker is None
 
-    async def end(self, id: UUID) -> Over:
+    async def end(self, id: UUID | str) -> Over:
         """Wait until it has ended."""
-        name = str(id)
+        name = str(id if isinstance(id, UUID) else UUID(id))  # what is no id is its caller's fault, and no other's
         future = self._ends.get(name)
         if future is None:
             future = self._ends[name] = asyncio.get_running_loop().create_future()
@@ -99,17 +104,19 @@ class Waiting(Generic[Over]):
     async def _run(self) -> None:
         stop = self._doorbell.listen(self._topic, self._heard)
         self._poll_at = time.monotonic() + self._poll
-        failures = 0
+        failures = standstills = 0
         try:
             while self._ends:
                 self._wake.clear()
                 try:
                     await (self._read_all() if self._due() else self._read(self._take_named()))
                 except errors.FerrymanError as error:
-                    if not error.retryable:
+                    standstills = standstills + 1 if isinstance(error, Standstill) else 0
+                    if not error.retryable or standstills == STANDSTILLS:
                         self._fail(error)
                         return
-                    log.warning("ends could not be read", extra={"code": error.code})
+                    level = logging.DEBUG if failures else logging.WARNING
+                    log.log(level, "ends could not be read", extra={"code": error.code})
                     failures += 1
                     self._everything, self._rested = True, 0.0
                     await asyncio.sleep(RECONNECT.delay(failures).total_seconds())
@@ -118,7 +125,7 @@ class Waiting(Generic[Over]):
                     self._fail(error)
                     return
                 else:
-                    failures = 0
+                    failures = standstills = 0
                 await self._rest()
         finally:
             stop()

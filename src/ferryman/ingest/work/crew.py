@@ -58,6 +58,7 @@ class IngestCrew:
         began = time.perf_counter()
         await self._settle(line, outcomes)
         claimed: Sequence[Claimed] = ()
+        asked = time.monotonic()
         if room > 0:
             async with line.transaction() as tx:
                 claimed = await tasks.claim(
@@ -75,7 +76,7 @@ class IngestCrew:
         if outcomes or claimed:
             took = time.perf_counter() - began
             telemetry.turned("ingest", took, settled=len(outcomes), claimed=len(claimed))
-        return Turned(claimed, more=len(claimed) == room > 0)
+        return Turned(claimed, more=len(claimed) == room > 0, asked=asked)
 
     async def _settle(self, line: Line, outcomes: Sequence[Outcome]) -> None:
         partial = False

@@ -14,5 +14,16 @@ from ferryman.kernel.pool.line import Line
 from ferryman.kernel.pool.said import spoken, told, translated
 from ferryman.kernel.pool.session import Session
 from ferryman.kernel.pool.terms import LINE_SETTINGS, POOL_SETTINGS
+from ferryman.kernel.pool.turnstile import Standstill
 
-__all__ = ["LINE_SETTINGS", "POOL_SETTINGS", "Database", "Line", "Session", "spoken", "told", "translated"]
+__all__ = [
+    "LINE_SETTINGS",
+    "POOL_SETTINGS",
+    "Database",
+    "Line",
+    "Session",
+    "Standstill",
+    "spoken",
+    "told",
+    "translated",
+]

@@ -18,6 +18,10 @@ from ferryman.kernel import errors
 LOOKS = 5
 
 
+class Standstill(errors.DatabaseUnavailable):
+    """Every place is taken, and none was given on for as long as the line has patience."""
+
+
 class Turnstile:
     """Lets so many in at one time, the others in the order in which they came."""
 
@@ -53,7 +57,7 @@ class Turnstile:
         still = 0
         while not place.done():
             if still == LOOKS:
-                raise errors.DatabaseUnavailable(self._standstill())
+                raise Standstill(self._standstill())
             moves = self.moves
             await asyncio.wait([place], timeout=self._patience / LOOKS)
             still = still + 1 if moves == self.moves else 0

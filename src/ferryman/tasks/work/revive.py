@@ -31,25 +31,27 @@ def revived(function: Any, text: str | None) -> Any:
 class Readers:
     """How to read what functions returned, made once for each piece of code.
 
-    A function inside a handler is another object at each run and holds what that run held: so it is known by its code and its
-    hint, and nothing is kept of itself.
+    A function inside a handler is another object at each run and holds what that run held: so it is known by its module, its
+    code and its hint, and nothing is kept of itself.
     """
 
     def __init__(self, make: Callable[[Any], Reader]) -> None:
         """Make what is not known yet."""
         self._make = make
-        self._known: dict[tuple[Any, Any], Reader] = {}
+        self._known: dict[tuple[Any, Any, Any], Reader] = {}
 
     def __call__(self, function: Any) -> Reader:
         """Return how to read what a function returned, or None where there is nothing to know."""
-        key = getattr(function, "__code__", None), getattr(function, "__annotations__", {}).get("return")
+        code, hint = getattr(function, "__code__", None), getattr(function, "__annotations__", {}).get("return")
+        # Alike code of two modules is equal, and so are hints that are words: the module says what a word means.
+        key = code, hint, getattr(function, "__module__", None)
         try:
             if key in self._known:
                 return self._known[key]
         except TypeError:  # a hint that cannot be hashed
             return self._make(function)
         made = self._make(function)
-        if key[0] is not None:
+        if code is not None:
             while len(self._known) >= KNOWN_MAX:
                 del self._known[next(iter(self._known))]
             self._known[key] = made
