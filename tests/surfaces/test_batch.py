@@ -72,6 +72,7 @@ async def test_before_a_person_a_batch_is_drawn_until_its_end_as_it_fills_in(
 ) -> None:
     app, go, written = Ferryman(database_url), {name: asyncio.Event() for name in "ab"}, io.StringIO()
     monkeypatch.setattr(look, "LOOK_SECONDS", 0.01)
+    monkeypatch.setenv("TERM", "xterm")  # on a dumb one nothing is drawn before the end
 
     @app.agent
     async def clerk(turn: Turn) -> object:
