@@ -9,7 +9,7 @@ import pytest
 
 from ferryman.ingest.model import Planned
 from ferryman.ingest.ports import Failure, FetchFailed
-from ferryman.kernel import errors
+from ferryman.kernel import errors, faults
 from tests.ingest.harbour import DAWN, HOUR, SOURCE, Harbour, Server, harbour, only
 
 TABLES = ("schedule_instance", "plan", "slice", "task", "run", "batch", "cursor", "cursor_event", "source")
@@ -77,6 +77,36 @@ async def test_planners_at_one_moment_make_windows_that_follow_each_other(databa
         spans = sorted((each.since, each.until) for each in open_ended)
         assert spans[0][0] == DAWN + HOUR
         assert spans[0][1] == spans[1][0]
+        await here.sound()
+
+
+@pytest.mark.contract("I3", "I4")
+@pytest.mark.parametrize("operation", ["HARVEST", "UPDATE"])
+@pytest.mark.parametrize(
+    "asked", [{"since": DAWN + HOUR, "until": DAWN + 2 * HOUR}, {"job": "hourly", "fire_time": DAWN}], ids=["window", "firing"]
+)  # fmt: skip
+async def test_who_asks_the_same_while_a_plan_is_being_made_is_answered_with_it(
+    database_url: str, asked: Mapping[str, Any], operation: str
+) -> None:
+    async with harbour(database_url) as here, harbour(database_url) as there:
+        await here.plan(
+            operation=operation, since=DAWN, until=DAWN + HOUR
+        )  # the cursor is there, for both to stand behind
+        gate = faults.Gate()
+        with faults.armed({"ingest.planned": gate}):
+            first = asyncio.create_task(here.plan(operation=operation, **asked))
+            await gate.reached.wait()
+            second = asyncio.create_task(there.plan(operation=operation, **asked))
+            while not await here.fetch(
+                "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+            ):
+                assert not second.done()
+            gate.open()
+            made, met = await first, await second
+
+        assert made.made
+        assert (met.made, met.id) == (False, made.id)
+        assert len(await here.fetch("select from ferryman.ingest_plan")) == 2
         await here.sound()
 
 

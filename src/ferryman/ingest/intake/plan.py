@@ -1,8 +1,9 @@
 """Plans come in: from a schedule's firing, by hand, or by API (I1 to I4).
 
 A plan is made in one transaction: the trigger, the cursor's beginning, the plan, its slices, and tasks for as many of them as
-the source has room for. What was asked before is answered with what is there. Harvesters of one namespace go one after
-another behind their cursor, so that their windows follow each other.
+the source has room for. What was asked before is answered with what is there. Planners of one source, endpoint and operation
+go one after another, from their first look on: the second of two that ask the same at one moment meets what the first has made,
+and the windows of two that ask for no window follow each other.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ class _Span:
 
 async def plan(tx: Tx, declared: Declared, asked: Asked, trigger: Trigger, *, tenant: str, terms: Terms) -> Planned:
     """Make a plan, or answer with the one that is there; none for an empty window."""
+    await plans.queue(tx, tenant=tenant, source=declared.name, endpoint=declared.endpoint, operation=asked.operation)
     before = await _before(tx, declared, asked, trigger, tenant=tenant, terms=terms)
     if before is not None:
         return _planned(before, made=False)

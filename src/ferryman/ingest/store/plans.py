@@ -13,6 +13,7 @@ from ferryman.kernel.db import Row, Statement, Tx, load, many, one
 
 _HERE = "ferryman.ingest"
 _CLOCK = Statement("clock", "select ferryman.clock() as now")
+_QUEUE = load(_HERE, "ingest_plan/queue")
 _TRIGGER = load(_HERE, "ingest_schedule_instance/create")
 _ENSURE = load(_HERE, "ingest_source/ensure")
 _FIND = load(_HERE, "ingest_plan/find")
@@ -34,6 +35,11 @@ async def clock(tx: Tx) -> datetime:
     assert row is not None
     now: datetime = row["now"]
     return now
+
+
+async def queue(tx: Tx, *, tenant: str, source: str, endpoint: str, operation: str) -> None:
+    """Stand in line behind whoever plans the same kind of work, up to the end of its transaction."""
+    await many(tx, _QUEUE, tenant=tenant, source=source, endpoint=endpoint, operation=operation)
 
 
 async def trigger(
