@@ -22,6 +22,9 @@ class Flaky:
     def session(self) -> AbstractAsyncContextManager[Tx]:
         return self._pool.session()
 
+    async def close(self) -> None:
+        """The pool is its owner's."""
+
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Tx]:
         async with self._pool.transaction() as tx:
@@ -58,4 +61,18 @@ async def test_a_page_whose_commit_never_happened_is_written_again_and_not_fetch
         assert len(await here.sunk()) == 50
         assert await here.fetch("select distinct writes from public.cargo") == [(1,)]
         assert len(here.server.asked) == 5
+        await here.sound()
+
+
+@pytest.mark.contract("K24", "I4")
+async def test_a_plan_whose_answer_is_lost_is_made_once_and_answered_with(database_url: str) -> None:
+    async with harbour(database_url) as here:
+        first = await here.plan(since=DAWN, until=DAWN + HOUR)
+        flaky = here.app.ingest._moves = Flaky(here.app.database)  # type: ignore[assignment]
+        planned = await here.plan()  # no window and no firing: a harvest that goes on from its cursor
+
+        assert flaky.lost == 1
+        assert planned.made
+        assert planned.since == first.until
+        assert await here.fetch("select id from ferryman.ingest_plan order by id") == [(first.id,), (planned.id,)]
         await here.sound()

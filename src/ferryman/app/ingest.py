@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
+from ferryman.app.repeat import repeated
 from ferryman.app.schedules import Schedule, Schedules
 from ferryman.app.tasks import Tasks
 from ferryman.ingest.intake import cursor, gates, plan, read, survey
@@ -78,6 +79,7 @@ class Ingest:
         schedules: Schedules,
         *,
         moves: Line,
+        patience: timedelta,
         settings: Settings,
         gate: Gate,
     ) -> None:
@@ -88,6 +90,7 @@ class Ingest:
         self._tasks = tasks
         self._schedules = schedules
         self._moves = moves
+        self._patience = patience
         self.gate = gate
         # Rings are about work that is there, and name nobody.
         self._waits = Waits[Waiting[Progress]](
@@ -162,11 +165,13 @@ class Ingest:
         if fire_time is not None and fire_time.tzinfo is None:
             raise errors.IngestInvalidRequest("fire_time: expected an instant with its offset.", field="fire_time")
         named = ids.check_key(job, "job") if job is not None else f"manual:{found.name}:{found.endpoint}:{operation}"
-        with spoken():
+        id, fired = ids.new_id(), Trigger(kind, named, fire_time)
+
+        async def once() -> Planned:
             async with self._moves.transaction() as tx:
-                planned = await plan.plan(
-                    tx, found, asked, Trigger(kind, named, fire_time), tenant=self.tenant, terms=self._terms
-                )
+                return await plan.plan(tx, id, found, asked, fired, tenant=self.tenant, terms=self._terms)
+
+        planned = await repeated(once, self._patience)
         if planned.made:
             telemetry.created("ingest", found.name, planned.tasks)
             self._doorbell.ring(TOPIC)

@@ -22,7 +22,6 @@ from ferryman.kernel.pool import Database, Line
 from ferryman.kernel.settings import Settings
 from ferryman.kernel.watchdog import Rule
 
-PATIENCE = timedelta(seconds=10)
 INVARIANTS = watch.INGEST_INVARIANTS
 
 
@@ -46,14 +45,17 @@ def door(
     sources: Sources,
     gate: Gate | None,
     moves: Line,
+    patience: timedelta,
     settings: Settings,
 ) -> Ingest:
     """Open the door to ingestion; without a gate of the user's own, executors share one."""
     if gate is None:
         # A crash of the server may forget what was leased in the last moment, and no more.
-        line = Line(moves.url, schema=moves.schema, patience=PATIENCE, settings={"synchronous_commit": "off"})
+        line = Line(moves.url, schema=moves.schema, patience=patience, settings={"synchronous_commit": "off"})
         gate = SharedGate(line, sources.pace_of)
-    return Ingest(database, doorbell, sources, tasks, schedules, moves=moves, settings=settings, gate=gate)
+    return Ingest(
+        database, doorbell, sources, tasks, schedules, moves=moves, patience=patience, settings=settings, gate=gate
+    )
 
 
 def parts(opened: Opened, *, boot_id: UUID, poll: timedelta) -> list[part.Part]:

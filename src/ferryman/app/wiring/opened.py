@@ -184,7 +184,7 @@ async def open_app(
     )  # fmt: skip
     ingest = ingestion.door(
         database, bell, tasks, schedules, sources=sources, gate=gate, settings=settings,
-        moves=line(),
+        moves=line(), patience=PATIENCE,
     )  # fmt: skip
     agreed = Queues(database, bell, lambda: tasks.tenant)
     opened = Opened(

@@ -47,12 +47,17 @@ class _Span:
     begins: bool = False
 
 
-async def plan(tx: Tx, declared: Declared, asked: Asked, trigger: Trigger, *, tenant: str, terms: Terms) -> Planned:
-    """Make a plan, or answer with the one that is there; none for an empty window."""
+async def plan(
+    tx: Tx, id: UUID, declared: Declared, asked: Asked, trigger: Trigger, *, tenant: str, terms: Terms
+) -> Planned:
+    """Make a plan, or answer with the one that is there; none for an empty window.
+
+    Who asks again because the answer was lost gives the same id, and is answered with what the first try made.
+    """
     await plans.queue(tx, tenant=tenant, source=declared.name, endpoint=declared.endpoint, operation=asked.operation)
-    before = await _before(tx, declared, asked, trigger, tenant=tenant, terms=terms)
+    before = await _before(tx, id, declared, asked, trigger, tenant=tenant, terms=terms)
     if before is not None:
-        return _planned(before, made=False)
+        return _planned(before, made=before["id"] == id)
     span = await _span(tx, declared, asked, tenant=tenant, terms=terms)
     if span is None:
         return Planned(None, made=False)
@@ -62,13 +67,12 @@ async def plan(tx: Tx, declared: Declared, asked: Asked, trigger: Trigger, *, te
     if there is not None:
         return _planned(there, made=False)
     cuts = request.cut(asked, span.lower, span.upper)
-    id = ids.new_id()
     if span.begins:
         assert span.name is not None
         assert span.lower is not None
         if not await coverage.begin(tx, span.name, span.lower, plan_id=id):
             # Somebody else began it meanwhile: its frontier decides.
-            return await plan(tx, declared, asked, trigger, tenant=tenant, terms=terms)
+            return await plan(tx, id, declared, asked, trigger, tenant=tenant, terms=terms)
     await plans.ensure(tx, tenant=tenant, source=declared.name)
     if not await _create(tx, id, declared, asked, trigger, key=key, span=span, tenant=tenant, terms=terms):
         met = await plans.find(tx, tenant=tenant, plan_key=key)
@@ -96,10 +100,13 @@ async def plan(tx: Tx, declared: Declared, asked: Asked, trigger: Trigger, *, te
 
 
 async def _before(
-    tx: Tx, declared: Declared, asked: Asked, trigger: Trigger, *, tenant: str, terms: Terms
+    tx: Tx, id: UUID, declared: Declared, asked: Asked, trigger: Trigger, *, tenant: str, terms: Terms
 ) -> Row | None:
-    """Return what the same firing, or the same whole window, has made: for a harvest the frontier has moved since."""
-    wanted, key = asked.wanted, None
+    """Return what the same call, firing or whole window has made: for a harvest the frontier has moved since."""
+    wanted = asked.wanted
+    key = await plans.made(tx, id)
+    if key is not None:
+        return await plans.find(tx, tenant=tenant, plan_key=key)
     if trigger.fire_time is not None and wanted.since is None and wanted.until is None:
         key = await plans.fired(
             tx, tenant=tenant, job=trigger.job, fire_time=trigger.fire_time, source=declared.name,

@@ -17,6 +17,7 @@ _QUEUE = load(_HERE, "ingest_plan/queue")
 _TRIGGER = load(_HERE, "ingest_schedule_instance/create")
 _ENSURE = load(_HERE, "ingest_source/ensure")
 _FIND = load(_HERE, "ingest_plan/find")
+_MADE = load(_HERE, "ingest_plan/made")
 _FIRED = load(_HERE, "ingest_plan/fired")
 _CREATE = load(_HERE, "ingest_plan/create")
 _SLICE = load(_HERE, "ingest_plan/slice")
@@ -78,6 +79,12 @@ async def ensure(tx: Tx, *, tenant: str, source: str) -> None:
 async def find(tx: Tx, *, tenant: str, plan_key: str) -> Row | None:
     """Read what a key has made."""
     return await one(tx, _FIND, tenant=tenant, plan_key=plan_key)
+
+
+async def made(tx: Tx, id: UUID) -> str | None:
+    """Return the key of a plan by its id, if it is there."""
+    row = await one(tx, _MADE, id=id)
+    return None if row is None else str(row["plan_key"])
 
 
 async def fired(
