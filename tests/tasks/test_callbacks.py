@@ -292,6 +292,7 @@ async def test_a_cancel_that_freezes_does_not_hold_its_rows_for_long_nor_creates
         async def lock(self, tx: Tx, refs: Sequence[str]) -> None:
             [row] = await tx.fetch("show idle_in_transaction_session_timeout")
             said.append(row["idle_in_transaction_session_timeout"])
+            await tx.fetch("set local idle_in_transaction_session_timeout = 0")  # what follows may take longer here
             locked.set()
             await go.wait()
 

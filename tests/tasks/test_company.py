@@ -11,7 +11,7 @@ from ferryman.kernel import errors
 from ferryman.tasks.states import CANCELLED, SUCCEEDED
 from tests.tasks.parking import MakeApp, parked
 
-SECONDS = 5
+SECONDS = 8  # less than our connections wait for a lock
 
 
 async def mail(n: int = 0) -> int:

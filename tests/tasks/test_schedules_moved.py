@@ -16,6 +16,9 @@ async def test_a_paused_schedule_rests_and_a_resumed_one_makes_up_for_nothing(
     make_app: MakeApp, db: Database, database_url: str
 ) -> None:
     app = await make_app(report)
+    async with db.session() as tx:
+        [row] = await tx.fetch("select date_trunc('hour', ferryman.clock()) + interval '90 minutes' as half_past")
+    await to(db, row["half_past"])  # far from any firing
     made = await app.schedules.create(report, cron="0 * * * *", catch_up="all")
 
     assert await made.pause(reason="too loud")

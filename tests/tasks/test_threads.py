@@ -86,8 +86,9 @@ async def test_room_that_comes_back_is_told() -> None:
 
     release.set()
 
-    await asyncio.wait_for(freed.wait(), 10)
+    await asyncio.wait_for(freed.wait(), 60)
     assert await threads.run(int) == 0
+    threads.close()
 
 
 class Crowd:
