@@ -47,7 +47,7 @@ async def test_a_schedule_is_triggered_now_without_losing_its_next_time(make_app
 
     async with app.worker():
         task = await made.trigger()
-        assert await task.result(timeout=20) == "new year"
+        assert await task.result(timeout=60) == "new year"
     await made.pause()
     await made.trigger()
 

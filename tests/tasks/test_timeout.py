@@ -17,7 +17,7 @@ from tests.tasks.remains import gone, until, written
 
 async def timed_out(handle: Handle) -> Any:
     with pytest.raises(errors.TaskRetryExhausted) as failure:
-        await handle.result(timeout=15)
+        await handle.result(timeout=60)
     assert "TASK_TIMEOUT: start_to_close timeout" in str(failure.value.details["reason"])
     return await handle.refresh()
 
@@ -76,7 +76,7 @@ async def test_a_thread_is_told_and_its_result_fenced(make_app: MakeApp) -> None
 
     async with app.worker():
         task = await timed_out(handle)
-        await asyncio.to_thread(told.wait, 10)
+        await asyncio.to_thread(told.wait, 60)
 
     assert told.is_set()
     assert (await handle.refresh()) == task
@@ -88,7 +88,7 @@ async def test_threads_that_do_not_listen_take_no_place_from_the_living(make_app
     release = threading.Event()
 
     def deaf() -> None:
-        release.wait(30)
+        release.wait(600)
 
     def quick() -> int:
         return 1
@@ -100,7 +100,7 @@ async def test_threads_that_do_not_listen_take_no_place_from_the_living(make_app
         for handle in stuck:
             await timed_out(handle)
         after = await app.tasks.create(quick)
-        assert await after.result(timeout=15) == 1
+        assert await after.result(timeout=60) == 1
     release.set()
 
     assert (await after.refresh()).state == SUCCEEDED
@@ -132,7 +132,7 @@ async def test_a_timeout_is_tried_again(make_app: MakeApp) -> None:
     handle = await app.tasks.create(slow_at_first, timeout=0.1, backoff=0)
 
     async with app.worker():
-        assert await handle.result(timeout=15) == 2
+        assert await handle.result(timeout=60) == 2
 
     codes = [event.reason_code for event in await app.tasks.events(handle.id)]
     assert codes == [None, None, "TASK_TIMEOUT", None, None]

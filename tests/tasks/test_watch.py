@@ -185,4 +185,4 @@ async def test_whoever_waits_for_an_expired_task_is_told(make_app: MakeApp) -> N
 
     async with app.worker():
         with pytest.raises(errors.TaskExpired):
-            await handle.result(timeout=15)
+            await handle.result(timeout=60)
