@@ -69,7 +69,7 @@ async def test_a_round_that_fails_is_followed_by_another(database_url: str, trou
     keeper, _ = keep(database_url, renewals, refused=lambda ids: None)
     keeper.start()
 
-    assert await asyncio.to_thread(renewals.done.wait, 20)
+    assert await asyncio.to_thread(renewals.done.wait, 60)
     await keeper.stop()
 
 
@@ -79,7 +79,7 @@ async def test_a_round_that_hangs_is_given_up(database_url: str) -> None:
     keeper, _ = keep(database_url, renewals, refused=lambda ids: None)
     keeper.start()
 
-    assert await asyncio.to_thread(renewals.done.wait, 20)
+    assert await asyncio.to_thread(renewals.done.wait, 60)
     await keeper.stop()
 
 
@@ -90,7 +90,7 @@ async def test_what_is_refused_is_told_and_what_is_being_written_is_not(database
     keeper, _ = keep(database_url, renewals, refused=told.put_nowait)
     keeper.start()
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         assert await told.get() == [UUID(int=1)]
     assert renewals.rounds >= 3
     await keeper.stop()

@@ -165,7 +165,7 @@ async def test_an_end_that_its_owner_cannot_take_does_not_run_the_handler_again_
     app = await prepared(make_app, Ledger(refuses=frozenset({"bad"})))
     bad = await create(app, "works", "bad")
 
-    async with app.worker():
+    async with app.worker(lease=timedelta(minutes=10)):  # a lease that ends lets it run again, as it should
         for number in range(20):  # many turns, each of which could have handed it back
             await app.tasks.end(await create(app, "works", str(number)))
         claims = [event for event in await app.tasks.events(bad) if event.to_state == RUNNING]
@@ -292,6 +292,7 @@ async def test_a_cancel_that_freezes_does_not_hold_its_rows_for_long_nor_creates
         async def lock(self, tx: Tx, refs: Sequence[str]) -> None:
             [row] = await tx.fetch("show idle_in_transaction_session_timeout")
             said.append(row["idle_in_transaction_session_timeout"])
+            await tx.fetch("set local idle_in_transaction_session_timeout = 0")  # what follows may take longer here
             locked.set()
             await go.wait()
 

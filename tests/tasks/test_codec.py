@@ -89,11 +89,11 @@ async def test_nothing_of_a_payload_a_result_a_step_a_child_or_an_event_is_store
         later = await app.schedules.create("echo", {"word": WORD}, every=3600)
         fired = await later.trigger()
 
-        assert await parent.result(timeout=30) == [{"found": WORD}, {"word": WORD}, {"said": WORD}]
-        assert [(await each.result(timeout=30))["n"] for each in many] == [0, 1, 2]
-        assert await thread.result(timeout=30) == WORD
-        assert await process.result(timeout=30) == [WORD, "x"]
-        assert await fired.result(timeout=30) == {"word": WORD}
+        assert await parent.result(timeout=60) == [{"found": WORD}, {"word": WORD}, {"said": WORD}]
+        assert [(await each.result(timeout=60))["n"] for each in many] == [0, 1, 2]
+        assert await thread.result(timeout=60) == WORD
+        assert await process.result(timeout=60) == [WORD, "x"]
+        assert await fired.result(timeout=60) == {"word": WORD}
 
     stored = await everything(app)
     assert WORD not in stored
@@ -104,7 +104,7 @@ async def test_nothing_of_a_payload_a_result_a_step_a_child_or_an_event_is_store
 async def test_whoever_has_the_codec_reads_what_is_there_and_others_are_told(app: Ferryman, database_url: str) -> None:
     async with app.worker():
         made = await app.tasks.create("echo", {"word": WORD})
-        await made.result(timeout=30)
+        await made.result(timeout=60)
 
     assert json.loads((await app.tasks.record(made.id)).result or "") == {"word": WORD}
     assert json.loads((await app.tasks.list())[0].payload) == {"word": WORD}
@@ -113,7 +113,7 @@ async def test_whoever_has_the_codec_reads_what_is_there_and_others_are_told(app
             shown = (await other.tasks.record(made.id)).result or ""
             assert (list(json.loads(shown)), WORD in shown) == ([codec.FIELD], False)
             with pytest.raises(errors.PayloadSealed) as refusal:
-                await (await other.tasks.get(made.id)).result(timeout=30)
+                await (await other.tasks.get(made.id)).result(timeout=60)
             assert WORD not in str(refusal.value)
 
 
@@ -122,7 +122,7 @@ async def test_what_was_stored_without_a_codec_stays_readable(app: Ferryman, dat
     async with furnish(Ferryman(database_url)) as before:
         made = await before.tasks.create("echo", {"word": "plain"})
     async with app.worker():
-        assert await (await app.tasks.get(made.id)).result(timeout=30) == {"word": "plain"}
+        assert await (await app.tasks.get(made.id)).result(timeout=60) == {"word": "plain"}
 
 
 @pytest.mark.contract("S6")

@@ -68,7 +68,7 @@ async def test_every_envelope_has_exactly_the_fields_of_the_source(make_app: Mak
     app = await make_app(mail)
     handle = await app.tasks.create(mail, task_id="order")
     async with app.worker():
-        await handle.result(timeout=15)
+        await handle.result(timeout=60)
 
     told = [envelope(event) for event in await app.tasks.events(handle.id)]
 
@@ -97,7 +97,7 @@ async def test_each_move_has_one_event_in_order_under_load(make_app: MakeApp) ->
     app = await make_app(fails_once)
     handles = await app.tasks.create_many(fails_once, [{} for _ in range(300)])
     async with app.worker(), app.worker():
-        await asyncio.gather(*(handle.result(timeout=30) for handle in handles))
+        await asyncio.gather(*(handle.result(timeout=60) for handle in handles))
 
     async with app.database.session() as tx:
         rows = await tx.fetch(

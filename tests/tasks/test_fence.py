@@ -119,7 +119,7 @@ async def test_a_handler_that_blocks_the_loop_for_longer_than_the_lease_keeps_it
     handle = await blocked.tasks.create(blocks)
     thread.start()
     async with blocked.worker(lease=timedelta(seconds=4)):
-        result = await handle.result(timeout=30)
+        result = await handle.result(timeout=60)
     done.set()
     thread.join(15)
 

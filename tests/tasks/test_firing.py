@@ -54,5 +54,5 @@ async def test_a_result_is_known_from_the_stored_end_though_nobody_ever_rang(mak
     task = await creator.tasks.create(greet, name="Ada")
 
     async with worker.worker():
-        assert await task.result(timeout=20) == "Hello, Ada"
-    assert (await (await worker.tasks.get(task.id)).result(timeout=20)) == "Hello, Ada"
+        assert await task.result(timeout=60) == "Hello, Ada"
+    assert (await (await worker.tasks.get(task.id)).result(timeout=60)) == "Hello, Ada"

@@ -40,7 +40,7 @@ async def test_a_handler_that_cancels_itself_ends_at_its_cap(app: Ferryman, word
         handle = await app.tasks.create("cancels_itself", word=word)
 
         with pytest.raises(errors.TaskRetryExhausted):
-            await handle.result(timeout=20)
+            await handle.result(timeout=60)
 
     assert (await handle.refresh()).attempt == 2
 
@@ -51,7 +51,7 @@ async def test_a_handler_that_swallows_its_timeout_has_timed_out_all_the_same(ap
         handle = await app.tasks.create("swallows")
 
         with pytest.raises(errors.TaskRetryExhausted, match="TASK_TIMEOUT"):
-            await handle.result(timeout=20)
+            await handle.result(timeout=60)
 
 
 @pytest.mark.contract("T18")

@@ -48,7 +48,7 @@ async def test_a_worker_is_told_at_the_commit(make_app: MakeApp, database_url: s
     async with app.worker():
         async with connection.transaction():
             handle = await app.tasks.create(mail, connection=connection)
-        assert await handle.result(timeout=20) == "sent"
+        assert await handle.result(timeout=60) == "sent"
     await connection.close()
 
 
@@ -96,7 +96,7 @@ async def test_without_a_ring_polling_finds_it(make_app: MakeApp, database_url: 
     heard = await ear.all()
 
     async with app.worker():
-        assert await handle.result(timeout=20) == "sent"
+        assert await handle.result(timeout=60) == "sent"
 
     assert heard == []
     await ear.connection.close()
@@ -134,7 +134,7 @@ async def test_a_caller_that_is_killed_leaves_all_or_nothing(database_url: str, 
         assert process.stdout is not None
         assert process.stdout.readline() == "now\n"
         process.send_signal(signal.SIGKILL)
-        process.wait(20)
+        process.wait(60)
 
     async with Ferryman(database_url) as app:
         tasks = await app.tasks.list()

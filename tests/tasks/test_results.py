@@ -22,7 +22,7 @@ async def test_a_result_comes_back_as_it_was(make_app: MakeApp, value: Any) -> N
     handle = await app.tasks.create(gives)
 
     async with app.worker():
-        assert await handle.result(timeout=15) == value
+        assert await handle.result(timeout=60) == value
 
 
 @pytest.mark.contract("T18", "K2")
@@ -34,7 +34,7 @@ async def test_a_result_comes_by_doorbell_and_not_by_polling(make_app: MakeApp) 
 
     async with app.worker():
         handle = await app.tasks.create(quick)
-        assert await handle.result(timeout=30) == 1
+        assert await handle.result(timeout=60) == 1
 
 
 @pytest.mark.contract("T18", "K2")
@@ -46,7 +46,7 @@ async def test_a_result_comes_from_another_process_without_any_doorbell(make_app
     handle = await client.tasks.create(quick)
 
     async with worker.worker():
-        assert await handle.result(timeout=30) == 1
+        assert await handle.result(timeout=60) == 1
 
 
 @pytest.mark.contract("T18")
@@ -110,7 +110,7 @@ async def test_progress_outside_0_to_100_is_the_handlers_mistake(make_app: MakeA
 
     async with app.worker():
         with pytest.raises(errors.TaskRetryExhausted) as failure:
-            await handle.result(timeout=15)
+            await handle.result(timeout=60)
 
     assert "expected 0 to 100" in str(failure.value.details["reason"])
 
@@ -126,7 +126,7 @@ async def test_what_a_handler_says_is_kept_in_order_for_each_attempt(make_app: M
     app = await make_app(says)
     handle = await app.tasks.create(says, backoff=0)
     async with app.worker():
-        await handle.result(timeout=15)
+        await handle.result(timeout=60)
 
     lines = await app.tasks.logs(handle.id)
 
@@ -147,7 +147,7 @@ async def test_a_flood_of_words_is_bounded_and_says_so(make_app: MakeApp) -> Non
     app = await make_app(floods)
     handle = await app.tasks.create(floods)
     async with app.worker():
-        await handle.result(timeout=30)
+        await handle.result(timeout=60)
 
     async with app.database.session() as tx:
         [row] = await tx.fetch(

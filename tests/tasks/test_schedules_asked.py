@@ -59,7 +59,7 @@ async def test_inside_a_handler_schedules_are_those_of_its_tenant(make_app: Make
     apps.append(await make_app(arrange))
     async with apps[0].worker():
         task = await apps[0].tasks.of("acme").create(arrange)
-        assert await task.result(timeout=20) == "acme"
+        assert await task.result(timeout=60) == "acme"
 
     assert await apps[0].schedules.list() == []
     made = await apps[0].schedules.of("acme").get("mine")

@@ -52,7 +52,7 @@ async def test_a_foreign_result_and_progress_are_not_shown(both: tuple[Any, Any]
     acme, zeta = both
     handle = await acme.tasks.create(mail)
     async with acme.worker():
-        await handle.result(timeout=15)
+        await handle.result(timeout=60)
 
     with pytest.raises(errors.TaskNotFound):
         await asyncio.wait_for(zeta.tasks.end(handle.id), 60)
@@ -88,30 +88,32 @@ async def test_a_worker_serves_every_tenant(both: tuple[Any, Any]) -> None:
     handles = [await app.tasks.create(mail) for app in (acme, zeta)]
 
     async with acme.worker():
-        assert [await handle.result(timeout=15) for handle in handles] == ["sent", "sent"]
+        assert [await handle.result(timeout=60) for handle in handles] == ["sent", "sent"]
 
 
 @pytest.mark.contract("K12")
 async def test_a_tenant_with_much_work_does_not_starve_another(both: tuple[Any, Any]) -> None:
-    order: list[str] = []
     acme, zeta = both
     await acme.tasks.create_many(mail, [{} for _ in range(300)])
     late = await zeta.tasks.create(mail)
 
     async with acme.worker(concurrency=10):
-        await late.result(timeout=15)
-        async with acme.database.session() as tx:
-            [row] = await tx.fetch("select count(*) as count from ferryman.tasks where state = 'succeeded'")
-            order.append(str(row["count"]))
+        await late.result(timeout=60)
 
-    assert int(order[0]) < 150
+    async with acme.database.session() as tx:
+        [row] = await tx.fetch(
+            "select count(*) as count from ferryman.tasks as task, ferryman.tasks as late"
+            " where late.id = $1 and task.started_at < late.started_at",
+            late.id,
+        )
+    assert row["count"] < 150
 
 
 async def planter(app: Any) -> str:
     """Let a task of tenant zeta create another one, in a worker whose app belongs to acme; return the other's tenant."""
     handle = await app.tasks.of("zeta").create("plants")
     async with app.worker():
-        planted = await handle.result(timeout=15)
+        planted = await handle.result(timeout=60)
     async with app.database.session() as tx:
         [row] = await tx.fetch("select tenant from ferryman.tasks where task_id = $1", planted)
     return str(row["tenant"])
@@ -133,7 +135,7 @@ async def test_what_a_plain_function_creates_belongs_to_the_tenant_of_its_task(m
 
     def plants() -> str:
         creating = app.tasks.create("mail", task_id="planted")
-        return asyncio.run_coroutine_threadsafe(creating, loop).result(15).task_id
+        return asyncio.run_coroutine_threadsafe(creating, loop).result(60).task_id
 
     app = await make_app(plants, mail, tenant="acme")
 
@@ -157,9 +159,9 @@ async def test_what_a_handler_starts_and_leaves_running_keeps_the_tenant_of_its_
     app = await make_app(plants, mail, tenant="acme")
     handle = await app.tasks.of("zeta").create("plants")
     async with app.worker():
-        await handle.result(timeout=15)
+        await handle.result(timeout=60)
         go.set()
-        await asyncio.wait_for(created.wait(), 15)
+        await asyncio.wait_for(created.wait(), 60)
 
     assert (await app.tasks.of("zeta").get("planted")).task.tenant == "zeta"
 
@@ -171,7 +173,7 @@ async def test_a_handler_reads_waits_for_and_cancels_what_is_its_own_tenants(mak
         later = await app.tasks.create_many("mail", [{}], queue="nobodys")
         return [
             app.tasks.tenant,
-            await other.result(timeout=15),
+            await other.result(timeout=60),
             [task.tenant for task in await app.tasks.list()],
             len(await app.tasks.cancel(later[0].id)),
         ]
@@ -180,7 +182,7 @@ async def test_a_handler_reads_waits_for_and_cancels_what_is_its_own_tenants(mak
     await app.tasks.create("mail", queue="nobodys")
     handle = await app.tasks.of("zeta").create("asks")
     async with app.worker():
-        assert await handle.result(timeout=15) == ["zeta", "sent", ["zeta"] * 3, 1]
+        assert await handle.result(timeout=60) == ["zeta", "sent", ["zeta"] * 3, 1]
 
     assert app.tasks.tenant == "acme"
 
@@ -191,14 +193,14 @@ async def test_a_handle_stays_with_its_tenant_whoever_holds_it(make_app: MakeApp
 
     async def asks() -> str:
         made.append(await app.tasks.create("mail"))
-        return str(await outer.result(timeout=15))
+        return str(await outer.result(timeout=60))
 
     app = await make_app(asks, mail, tenant="acme")
     outer = await app.tasks.create("mail")
     handle = await app.tasks.of("zeta").create("asks")
     async with app.worker():
-        assert await handle.result(timeout=15) == "sent"
-        assert await made[0].result(timeout=15) == "sent"
+        assert await handle.result(timeout=60) == "sent"
+        assert await made[0].result(timeout=60) == "sent"
 
     assert [(await each.refresh()).tenant for each in (outer, made[0])] == ["acme", "zeta"]
 
@@ -242,7 +244,7 @@ async def test_an_owner_is_not_called_in_the_name_of_the_task_that_happened_to_r
         await tx.fetch("update ferryman.tasks set callback = 'ledger', callback_ref = '1'")
     async with app.worker(concurrency=2):
         for handle in handles:
-            await handle.result(timeout=15)
+            await handle.result(timeout=60)
 
     assert set(ear.heard) == {"nobody"}
 

@@ -52,7 +52,7 @@ async def test_threads_left_behind_are_counted_and_have_a_bound() -> None:
     threads.close()
     release.set()
     for thread in handlers() - others:
-        await asyncio.to_thread(thread.join, 10)
+        await asyncio.to_thread(thread.join, 60)
 
     assert left_behind() == before
     assert not handlers() - others
@@ -71,7 +71,7 @@ async def test_a_busy_thread_leaves_when_it_is_done_after_the_close() -> None:
     release.set()
 
     assert await future
-    await asyncio.to_thread(busy.join, 10)
+    await asyncio.to_thread(busy.join, 60)
     assert not busy.is_alive()
 
 
@@ -86,8 +86,9 @@ async def test_room_that_comes_back_is_told() -> None:
 
     release.set()
 
-    await asyncio.wait_for(freed.wait(), 10)
+    await asyncio.wait_for(freed.wait(), 60)
     assert await threads.run(int) == 0
+    threads.close()
 
 
 class Crowd:
@@ -100,7 +101,7 @@ class Crowd:
         stuck = [await self.app.tasks.create("deaf", timeout=0.05, max_retries=0) for _ in range(LEFT_MAX)]
         for handle in stuck:
             with pytest.raises(errors.TaskRetryExhausted):
-                await handle.result(timeout=15)
+                await handle.result(timeout=60)
 
 
 @pytest.fixture
@@ -108,7 +109,7 @@ async def crowd(make_app: MakeApp) -> AsyncIterator[Crowd]:
     release = threading.Event()
 
     def deaf() -> None:
-        release.wait(60)
+        release.wait(600)
 
     def quick() -> int:
         return 1
@@ -130,10 +131,10 @@ async def test_a_worker_full_of_deaf_threads_leaves_plain_functions_alone_and_do
         waiting = [await app.tasks.create("quick", max_retries=0) for _ in range(3)]
         beside = [await app.tasks.create("light") for _ in range(3)]
 
-        assert [await handle.result(timeout=15) for handle in beside] == [2, 2, 2]
+        assert [await handle.result(timeout=60) for handle in beside] == [2, 2, 2]
         assert {(await handle.refresh()).state for handle in waiting} == {READY}
         crowd.release.set()
-        assert [await handle.result(timeout=15) for handle in waiting] == [1, 1, 1]
+        assert [await handle.result(timeout=60) for handle in waiting] == [1, 1, 1]
 
     assert {(await handle.refresh()).attempt for handle in waiting} == {1}
     said = [record for record in caplog.records if "no plain function is claimed" in record.message]
@@ -145,7 +146,7 @@ async def test_a_worker_full_of_deaf_threads_is_a_finding_of_the_doctor(crowd: C
     app = crowd.app
     async with app.worker(concurrency=1, lease=timedelta(seconds=2)):
         await crowd.fill()
-        async with app.database.session() as tx, asyncio.timeout(15):
+        async with app.database.session() as tx, asyncio.timeout(60):
             while not (found := [each for each in await workers(tx) if each.name == "threads"]):  # noqa: ASYNC110
                 await asyncio.sleep(0.05)  # the next beat tells
 

@@ -5,7 +5,6 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from ferryman import Context, Handle
@@ -13,11 +12,12 @@ from ferryman.kernel import errors
 from ferryman.tasks.states import FAILED, SUCCEEDED
 from tests.tasks import children
 from tests.tasks.conftest import MakeApp
+from tests.tasks.remains import gone, until, written
 
 
 async def timed_out(handle: Handle) -> Any:
     with pytest.raises(errors.TaskRetryExhausted) as failure:
-        await handle.result(timeout=15)
+        await handle.result(timeout=60)
     assert "TASK_TIMEOUT: start_to_close timeout" in str(failure.value.details["reason"])
     return await handle.refresh()
 
@@ -76,7 +76,7 @@ async def test_a_thread_is_told_and_its_result_fenced(make_app: MakeApp) -> None
 
     async with app.worker():
         task = await timed_out(handle)
-        await asyncio.to_thread(told.wait, 10)
+        await asyncio.to_thread(told.wait, 60)
 
     assert told.is_set()
     assert (await handle.refresh()) == task
@@ -88,7 +88,7 @@ async def test_threads_that_do_not_listen_take_no_place_from_the_living(make_app
     release = threading.Event()
 
     def deaf() -> None:
-        release.wait(30)
+        release.wait(600)
 
     def quick() -> int:
         return 1
@@ -100,7 +100,7 @@ async def test_threads_that_do_not_listen_take_no_place_from_the_living(make_app
         for handle in stuck:
             await timed_out(handle)
         after = await app.tasks.create(quick)
-        assert await after.result(timeout=15) == 1
+        assert await after.result(timeout=60) == 1
     release.set()
 
     assert (await after.refresh()).state == SUCCEEDED
@@ -110,15 +110,15 @@ async def test_threads_that_do_not_listen_take_no_place_from_the_living(make_app
 async def test_a_process_and_what_it_started_are_killed(make_app: MakeApp, tmp_path: Path) -> None:
     app = await make_app((children.hang, {"process": True}))
     file = tmp_path / "pids"
-    handle = await app.tasks.create(children.hang, file=str(file), timeout=4, max_retries=0)
 
     async with app.worker():
-        await timed_out(handle)
+        for timeout in (2, 8, 32):  # how long a child takes to say who it is depends on the machine
+            await timed_out(await app.tasks.create(children.hang, file=str(file), timeout=timeout, max_retries=0))
+            if len(written(file)) == 2:
+                break
 
-    pids = [int(pid) for pid in file.read_text(encoding="utf-8").split()]
-    alive = [psutil.Process(pid).status() for pid in pids if psutil.pid_exists(pid)]
-    assert len(pids) == 2
-    assert set(alive) <= {psutil.STATUS_ZOMBIE}
+    assert len(written(file)) == 2
+    await until(lambda: gone(file))
 
 
 @pytest.mark.contract("T6", "T4")
@@ -132,7 +132,7 @@ async def test_a_timeout_is_tried_again(make_app: MakeApp) -> None:
     handle = await app.tasks.create(slow_at_first, timeout=0.1, backoff=0)
 
     async with app.worker():
-        assert await handle.result(timeout=15) == 2
+        assert await handle.result(timeout=60) == 2
 
     codes = [event.reason_code for event in await app.tasks.events(handle.id)]
     assert codes == [None, None, "TASK_TIMEOUT", None, None]

@@ -51,12 +51,12 @@ async def test_what_is_due_is_done_and_what_is_not_waits_for_its_time(database_u
         turn = await app.agents.send("ada", "add")
         await given.run()
 
-        assert await order.result(timeout=20) == ["charge", "ship"]
-        assert await turn.result(timeout=20) == 3
+        assert await order.result(timeout=60) == ["charge", "ship"]
+        assert await turn.result(timeout=60) == 3
         assert not (await later.refresh()).finished_at
         await given.travel(hours=1, seconds=1)
         await given.run()
-        assert await later.result(timeout=20) == "done"
+        assert await later.result(timeout=60) == "done"
     assert app.settings.database_url == "postgresql://nowhere"
 
 
@@ -79,7 +79,7 @@ async def test_steps_survive_a_death_at_every_place(database_url: str, tmp_path:
         order = await app.tasks.create("order")
         await given.run(timeout=120)
 
-        assert await order.result(timeout=20) == ["charge", "ship"]
+        assert await order.result(timeout=60) == ["charge", "ship"]
         assert given.deaths == 1
         said = (tmp_path / "ledger").read_text(encoding="utf-8").split()
         # A step may be done again only if it died before it was remembered; what stands between them is done again too.

@@ -14,7 +14,7 @@ from ferryman.kernel import watchdog
 from ferryman.kernel.db import Row, Tx
 from ferryman.kernel.pool import Database, Line
 from ferryman.kernel.watchdog import Watchdog
-from tests.watchdog.ward import HEAL, HOUR, SECOND, Counted, admit, healed, lines, running, signalled
+from tests.watchdog.ward import HEAL, HOUR, SECOND, Counted, admit, healed, lines, running
 
 REAP = replace(HEAL, name="reap", reaps=True, every=timedelta(0))
 
@@ -82,12 +82,17 @@ async def test_another_watchdog_keeps_to_the_grace_that_the_first_gave(ward: Dat
 async def test_reaping_goes_on_when_the_grace_is_over(ward: Database, line: Line) -> None:
     await admit(ward, 1)
     await silent_for(ward, HOUR)
-    rule, enough = signalled(REAP)
+    now = 1000.0
+    dog = Watchdog(line, [replace(REAP, every=HOUR)], clock=lambda: now)
 
-    async with running(Watchdog(line, [replace(rule, every=HOUR)], lease=timedelta(milliseconds=50))):
-        await asyncio.wait_for(enough.wait(), timeout=10)
+    within = await dog.tick()
+    now += watchdog.LEASE.total_seconds()  # and an hour before its time
+    async with ward.session() as session:
+        await session.fetch("update ferryman.watchdog set grace_until = clock_timestamp()")
+    after = await dog.tick()
 
-    assert await healed(ward) == {1: 1}
+    assert (within.withheld, within.acted()) == (("reap",), 0)
+    assert (after.withheld, after.acted()) == ((), 1)
 
 
 @pytest.mark.contract("K24", "W13")
@@ -95,7 +100,7 @@ async def test_a_watchdog_that_slept_with_its_machine_asks_the_database_before_i
     ward: Database, line: Line
 ) -> None:
     now = 1000.0
-    dog = Watchdog(line, [REAP], lease=timedelta(milliseconds=50), clock=lambda: now)
+    dog = Watchdog(line, [REAP], clock=lambda: now)
     await silent_for(ward, timedelta(0))  # the database was made from one that may be old
     await dog.tick()
     await admit(ward, 1)

@@ -83,7 +83,7 @@ async def running(dog: Watchdog) -> AsyncIterator[None]:
         yield
     finally:
         dog.stop()
-        await asyncio.wait_for(task, timeout=10)
+        await asyncio.wait_for(task, timeout=60)
 
 
 def signalled(rule: Rule, count: int = 1) -> tuple[Rule, asyncio.Event]:
