@@ -350,5 +350,6 @@ async def test_relays_come_back_when_the_database_has_cut_them_off(
         await settled(app, added, 4, state=DELIVERED)
         await caught_up(app, "relay.nats", "relay.webhooks")
 
-    assert len(cut) >= 4
+    # Of the relay to NATS, the reader for webhooks, and one lane of the sender: the other may not have been needed.
+    assert len(cut) >= 3
     assert len({call.event for call in receiver.calls}) == 4
