@@ -37,7 +37,7 @@ EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "2"))
 SECONDS = 3600.0 if "FUZZ_EXAMPLES" in os.environ else 4.0
 TODAY = datetime.now(UTC).toordinal()
 CHECKS: list[Any] = [not_a_server_error, response_schema_conformance, content_type_conformance]
-PATIENCE_SECONDS = 30
+PATIENCE_SECONDS = 100
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def served(database_url: str) -> Iterator[Served]:
         except BaseException as error:  # noqa: BLE001 - told to the test
             told.put(error)
 
-    thread = threading.Thread(target=run)
+    thread = threading.Thread(target=run, daemon=True)  # one that could not be ended does not keep the process
     thread.start()
     found = told.get(timeout=PATIENCE_SECONDS)
     if isinstance(found, BaseException):

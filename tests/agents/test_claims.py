@@ -113,12 +113,12 @@ async def test_a_claim_takes_what_is_ready_for_it_and_writes_nothing_else(house:
 
 @pytest.mark.contract("A3")
 async def test_of_one_tenant_the_oldest_come_first_as_many_as_there_is_room_for(house: House) -> None:
-    for name, seconds in (("ann", 3), ("bob", 1), ("cas", 2)):
+    for name, minutes in (("ann", 3), ("bob", 1), ("cas", 2)):
         await house.agent(name)
         await house.enqueue(name)
         await house.write(
             "update ferryman.agent_state_head set ready_at = ferryman.clock() - $1::interval where agent_id = $2",
-            timedelta(seconds=seconds),
+            timedelta(minutes=minutes),
             name,
         )
 

@@ -319,9 +319,9 @@ async def test_stops_are_found_once_each_and_oldest_first_and_nothing_else_is(ho
     await house.enqueue("eve")  # pending, as a stop is
     names = {(await house.stop(taken[name].id, name)).id: name for name in taken}  # type: ignore[union-attr]
     when = "update ferryman.agent_inbox set look_at = ferryman.clock() + $1::interval where id = $2"
-    seconds = {"ann": -1, "bob": -2, "cas": 60, "dan": 0}
+    minutes = {"ann": -1, "bob": -2, "cas": 60, "dan": 0}
     for id, name in names.items():
-        await house.write(when, timedelta(seconds=seconds[name]), id)
+        await house.write(when, timedelta(minutes=minutes[name]), id)
     await house.write(
         "update ferryman.agent_inbox set status = 'processing', pending_at = null, processed_at = ferryman.clock()"
         " where message_type = 'stop' and agent_id = 'dan'"

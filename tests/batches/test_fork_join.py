@@ -12,6 +12,7 @@ from ferryman.agents.work.profiles import Budget
 from ferryman.app import batches as doors
 from ferryman.batches import intake
 from ferryman.kernel import errors
+from ferryman.testing import travel
 from tests.agents.crew import SECONDS, at_work, end, fresh, send, until
 
 
@@ -93,11 +94,21 @@ async def test_fail_fast_ends_a_slow_childs_handler_for_real(database_url: str) 
 async def test_a_parent_hears_of_the_deadline_and_goes_on(database_url: str) -> None:
     app = an_app(database_url, **{"worker.lease_sweep_seconds": 0.2})
     async with at_work(app):
-        asked = {"tasks": [task("child", "quick"), task("child", "slow")], "deadline_seconds": 0.6}
-        status, _, result = await end(app, "parent", asked)
-        assert (status, result["status"]) == ("success", "timeout")
+        asked = {"tasks": [task("child", "quick"), task("child", "slow")], "deadline_seconds": 60}
+        turn = await send(app, "parent", asked)
+        await until(lambda: _stand(app, "success", "dispatched"))
+        async with app.database.transaction() as tx:
+            await travel(tx, timedelta(seconds=60))
+        result = await turn.result(timeout=SECONDS)
+        assert result["status"] == "timeout"
         assert [each["status"] for each in result["results"]] == ["success", "canceled"]
         assert result["results"][1]["error"] == "deadline"
+
+
+async def _stand(app: Ferryman, *statuses: str) -> bool:
+    """Tell whether the tasks of the only batch are so far."""
+    found = await app.batches.list()
+    return bool(found) and [each.status for each in await app.batches.tasks(found[0].id)] == list(statuses)
 
 
 @pytest.mark.contract("B1", "B2")

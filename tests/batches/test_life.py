@@ -165,10 +165,11 @@ async def test_a_dispatch_that_goes_wrong_is_tried_five_times_again(yard: Yard) 
         put_off = (await yard.tasks_of(batch))[1]
         assert (put_off.status, put_off.attempt_count) == ("pending", attempt)
         due = await yard.value(
-            "select next_retry_at - ferryman.clock() from ferryman.pmo_batch_tasks where id = $1", put_off.id
+            "select next_retry_at - updated_at from ferryman.pmo_batch_tasks where id = $1", put_off.id
         )
-        assert timedelta(seconds=delay - 1) < due <= timedelta(seconds=delay * 1.1)
-        assert (await yard.dispatch(careful=True)).taken == 0
+        assert timedelta(seconds=delay) <= due <= timedelta(seconds=delay * 1.1)
+        if delay > 10:  # the first ones may be due again on a machine that stood still for a moment
+            assert (await yard.dispatch(careful=True)).taken == 0
         await yard.travel(delay * 1.1 + 0.1)
     await yard.dispatch(careful=True)
 

@@ -6,10 +6,12 @@ from uuid import UUID
 
 import pytest
 
+from ferryman.batches.model import Terms
 from ferryman.batches.watch import BATCH_INVARIANTS
 from ferryman.kernel import invariants
+from ferryman.kernel.pool import Database
 from tests.agents.house import OTHER
-from tests.batches.yard import BROKEN_INBOX, REFUSE, Yard, caller_of, task
+from tests.batches.yard import BROKEN_INBOX, REFUSE, Yard, caller_of, seconds, task
 
 
 @pytest.mark.contract("W10", "B8", "B14")
@@ -60,13 +62,14 @@ async def test_a_child_that_went_on_at_another_epoch_is_stopped_too(yard: Yard) 
 
 
 @pytest.mark.contract("W11", "B5")
-async def test_an_epoch_that_came_later_is_read_from_the_inbox(yard: Yard) -> None:
+async def test_an_epoch_that_came_later_is_read_from_the_inbox(db: Database) -> None:
+    yard = Yard(db, terms=Terms(look_after=seconds(30)))
     first = await yard.begin("bob")
     batch = await yard.fork(task("bob", strategy="reuse"))
     await yard.dispatch()
     await yard.settle(yard.success(first))
     assert (await yard.tick_batches("W11")).acted() == 0
-    await yard.travel(3)
+    await yard.travel(31)
     assert (await yard.tick_batches("W11")).acted("W11") == 1
     [sent] = await yard.tasks_of(batch)
     assert (sent.status, sent.current_turn_epoch) == ("dispatched", 2)
@@ -102,7 +105,7 @@ async def _lose(yard: Yard, batch: UUID) -> None:
 
 
 @pytest.mark.contract("W11", "B5", "B8")
-@pytest.mark.parametrize(("fail_fast", "deadline"), [(True, 900), (False, 62)])
+@pytest.mark.parametrize(("fail_fast", "deadline"), [(True, 900), (False, 90)])
 async def test_a_child_that_was_never_there_fails_when_somebody_waits(
     yard: Yard, fail_fast: bool, deadline: int
 ) -> None:
@@ -112,7 +115,7 @@ async def test_a_child_that_was_never_there_fails_when_somebody_waits(
     await yard.travel(61)
     await yard.tick_batches("W11")
     assert await yard.statuses(batch) == (["failed"] if fail_fast else ["dispatched"])
-    await yard.travel(2)
+    await yard.travel(30)
     await yard.tick_batches("W11")
     [lost] = await yard.tasks_of(batch)
     assert (lost.status, lost.error_detail) == ("failed", "downstream_unavailable")

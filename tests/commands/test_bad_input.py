@@ -1,5 +1,6 @@
 """Whatever is sent or returned: a clear code, and a defined end (C2, K13, K20)."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -9,6 +10,8 @@ from ferryman.commands.states import CommandStatus
 from ferryman.kernel import errors
 from tests.commands.conftest import Open, ended, rows, shift, task_rows, tick
 
+# Long enough for a slow machine, and shorter than that of the watchdog which the worker has itself.
+PATIENCE = timedelta(seconds=15)
 SENDS: list[tuple[Any, dict[str, Any], str]] = [
     ("100%", {}, "command_type"),
     ("A..B", {}, "command_type"),
@@ -119,13 +122,14 @@ async def test_what_no_living_worker_knows_fails_with_a_clear_code(open_app: Ope
         unknown = await app.commands.send("Unknown_Type")
         known = await app.commands.send("Known")
         await ended(app, known.command.task)
-        assert (await tick(app, "W14-unknown")).acted() == 0  # a worker with the code may be about to come up
-        await shift(app, 2)
+        # A worker with the code may be about to come up.
+        assert (await tick(app, "W14-unknown", unknown_after=PATIENCE)).acted() == 0
+        await shift(app, PATIENCE.total_seconds())
         # It lives, and has lived for long enough: the clock is moved for its beat as well.
-        await rows(app, "update ferryman.workers set seen_until = seen_until + interval '2 s'")
+        await rows(app, "update ferryman.workers set seen_until = seen_until + $1", PATIENCE)
         await rows(app, THEIRS)  # a remote worker of another tenant, which knows the capability, is no help
 
-        report = await tick(app, "W14-unknown")
+        report = await tick(app, "W14-unknown", unknown_after=PATIENCE)
 
     assert report.acted("W14-unknown") == 2
     command = await app.commands.get(unknown.id)

@@ -99,13 +99,13 @@ async def test_a_capability_whose_worker_dies_again_and_again_ends_failed(open_a
         await ended(app, sent.command.task)
         while not await rows(app, "select from ferryman.tasks where state = 'running'"):  # noqa: ASYNC110 - until it runs
             await asyncio.sleep(0.01)
-        # Its worker is frozen: it renews no more, and its lease passes.
-        [row] = await rows(
-            app, "update ferryman.tasks set leased_until = ferryman.clock() where state = 'running' returning id"
-        )
         second = timedelta(seconds=1)
         rules = watch.rules(app._open.owners, app.doorbell, sweep=second, interval=second)
         async with app.database.transaction() as tx:
+            # Its worker is frozen: it renews no more, and its lease passes.
+            [row] = await tx.fetch(
+                "update ferryman.tasks set leased_until = ferryman.clock() where state = 'running' returning id"
+            )
             await watchdog.tick(tx, [rule for rule in rules if rule.name == "W13"])
         over = await app.commands.get(sent.id)
 

@@ -94,6 +94,16 @@ async def until(look: Callable[[], Awaitable[Any]], what: str) -> Any:
     return seen
 
 
+async def caught_up(app: Ferryman, *names: str) -> None:
+    """Wait until these readers of the log are there, and at its end."""
+
+    async def look() -> bool:
+        behind = {each.name: each.behind for each in await app.relays.status()}
+        return all(behind.get(name) == 0 for name in names)
+
+    await until(look, f"{' and '.join(names)} at the end of the log")
+
+
 async def owed(app: Ferryman, webhook: Webhook, **like: Any) -> list[Delivery]:
     """Read the deliveries of a webhook that are like this, the oldest first."""
     found = await app.webhooks.deliveries(webhook.id, limit=1000)

@@ -21,6 +21,7 @@ from ferryman.relays.model import Address
 from ferryman.relays.ports import Tellers
 from ferryman.relays.work.broker import MSG_ID, Broker, Message
 from ferryman.testing import NatsServer
+from tests.relays import conftest
 from tests.relays.conftest import Make, happen, later, relaying, until
 
 SECOND = timedelta(seconds=1)
@@ -81,17 +82,13 @@ def app_of(make: Make, server: NatsServer, coast: Coast, **more: Any) -> Ferryma
     return make(nats_url=server.url, nats="on", webhooks="off", stream=coast.name, prefix=coast.name, **more)
 
 
+async def caught_up(app: Ferryman) -> None:
+    await conftest.caught_up(app, "relay.nats")
+
+
 async def log_of(app: Ferryman) -> list[str]:
     async with app.database.session() as tx:
         return [f"evt_{row['id']}" for row in await tx.fetch("select id from ferryman.events order by id")]
-
-
-async def caught_up(app: Ferryman) -> None:
-    async def look() -> bool:
-        standings = await app.relays.status()
-        return bool(standings) and all(each.behind == 0 for each in standings)
-
-    await until(look, "the end of the log")
 
 
 @pytest.mark.contract("K10", "K19")

@@ -9,6 +9,7 @@ import pytest
 from nats.aio.msg import Msg
 
 from ferryman import Ferryman, Turn
+from ferryman.kernel import ids
 from ferryman.testing import NatsServer
 
 SECONDS = 20.0
@@ -19,12 +20,13 @@ async def test_what_a_turn_streams_and_what_happens_to_it_stand_under_its_agent(
     database_url: str, nats_server: NatsServer
 ) -> None:
     """One app works, as in a process of its own, another listens; the tenants differ in one character of their names."""
-    listening = asyncio.Event()
+    listening, heard_there = asyncio.Event(), asyncio.Event()
+    prefix = f"turns{ids.new_id().hex}"  # a server is for many tests, a stream for one database
 
     def made(tenant: str, **relays: str) -> Ferryman:
         return Ferryman(
             database_url, nats_url=nats_server.url, tenant=tenant, doorbell="postgres",
-            relays={"prefix": "turns", "stream": "TURNS", **relays},
+            relays={"prefix": prefix, "stream": prefix, **relays},
         )  # fmt: skip
 
     app = made("a.b", nats="on")
@@ -34,6 +36,7 @@ async def test_what_a_turn_streams_and_what_happens_to_it_stand_under_its_agent(
         await listening.wait()
         for word in ("one", "two"):
             turn.emit(word)
+        await heard_there.wait()  # no end waits for what is streamed, and it may be there first
         return await turn.step("think", lambda: "done")
 
     heard: list[Msg] = []
@@ -42,12 +45,13 @@ async def test_what_a_turn_streams_and_what_happens_to_it_stand_under_its_agent(
         heard.append(message)
 
     client = await nats.connect(nats_server.url)
-    await client.subscribe("turns.>", cb=hear)
+    await client.subscribe(f"{prefix}.>", cb=hear)
     await client.flush()
     async with made("a.b") as page, app, app.worker():
         await app.agents.ensure("ann", talker)
         sent = await app.agents.send("ann", "go", channel="tea")
-        here, there = [asyncio.create_task(told(door.agents.stream(sent.id))) for door in (app, page)]
+        here = asyncio.create_task(told(app.agents.stream(sent.id)))
+        there = asyncio.create_task(told(page.agents.stream(sent.id), last=("two", heard_there)))
         async with asyncio.timeout(SECONDS):
             while not all(str(sent.id) in door._open.streams._listeners for door in (app, page)):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
@@ -63,7 +67,7 @@ async def test_what_a_turn_streams_and_what_happens_to_it_stand_under_its_agent(
                 await asyncio.sleep(0.01)
     await client.close()
 
-    place = "turns.v1.a=2Eb.tea"
+    place = f"{prefix}.v1.a=2Eb.tea"
     words = [json.loads(each.data) for each in heard if ".str." in each.subject]
     assert {each.subject for each in heard if ".str." in each.subject} == {f"{place}.str.agent.ann.chunk"}
     assert words == [{"key": str(sent.id), "text": text} for text in ("one", "two")]
@@ -75,5 +79,11 @@ async def test_what_a_turn_streams_and_what_happens_to_it_stand_under_its_agent(
     assert told_of == ("ann", str(sent.id), "success", str(found.deliverable_card_id))
 
 
-async def told(words: Any) -> list[str]:
-    return [word async for word in words]
+async def told(words: Any, *, last: tuple[str, asyncio.Event] | None = None) -> list[str]:
+    """Collect what is streamed; tell when a word has come."""
+    found = []
+    async for word in words:
+        found.append(word)
+        if last is not None and word == last[0]:
+            last[1].set()
+    return found

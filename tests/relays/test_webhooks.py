@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from ferryman.kernel import errors, telemetry, watchdog
+from ferryman.kernel import errors, ids, telemetry, watchdog
 from ferryman.kernel.pool import Line
 from ferryman.relays import watch, webhook
 from ferryman.relays.states import DEAD, DELIVERED, PENDING
 from ferryman.testing import NatsServer
-from tests.relays.conftest import Make, happen, later, owed, relaying, settled, until
+from tests.relays.conftest import Make, caught_up, happen, later, owed, relaying, settled
 from tests.relays.receiver import Answer, Call, Receiver, endless, raw, silence, status
 
 DAY = timedelta(days=1)
@@ -73,7 +73,7 @@ BAD: dict[str, tuple[Answer, str]] = {
     "/garbage": (raw(b"\x00\xff not http at all\r\n\r\n"), "ClientResponseError"),
     "/half": (raw(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort"), "ClientPayloadError"),
     "/mute": (raw(b""), "ServerDisconnectedError"),
-    "/slow": (silence, "no answer within 1.5 s"),
+    "/slow": (silence, "no answer within 0.5 s"),
     "/headers": (raw(b"HTTP/1.1 200 OK\r\n" + b"X: " + b"y" * 100_000 + b"\r\n\r\n"), "Got more than"),
     "/gone": (status(410), "gone for good"),
 }
@@ -85,17 +85,22 @@ async def test_a_bad_receiver_ends_its_own_deliveries_and_no_others(make: Make, 
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))  # and nobody listens
         nobody = f"http://127.0.0.1:{unused.getsockname()[1]}/"
-        async with make(attempts=1, timeout="1.5s") as app, relaying(app):
+        told: dict[str, Any] = {}
+        async with make(attempts=1, timeout="60s") as app, relaying(app, grace=0.0):
             hooks = {
                 path: (await app.webhooks.add(receiver.url(path), kinds="task")).webhook
                 for path in [*BAD, "/endless", "/well"]
             }
             hooks["nobody"] = (await app.webhooks.add(nobody, kinds="task")).webhook
             await happen(app)
-            told: dict[str, Any] = {}
+            await receiver.seen(1, "/slow")
             for path, added in hooks.items():
-                good = path in ("/endless", "/well")
-                told[path] = (await settled(app, added, state=DELIVERED if good else DEAD))[0]
+                if path != "/slow":
+                    good = path in ("/endless", "/well")
+                    told[path] = (await settled(app, added, state=DELIVERED if good else DEAD))[0]
+        # It was handed back. Whoever is less patient gives it up.
+        async with make(attempts=1, timeout="0.5s") as app, relaying(app):
+            [told["/slow"]] = await settled(app, hooks["/slow"], state=DEAD)
 
     for path, (_, why) in BAD.items():
         assert why in told[path].last_error, path
@@ -118,7 +123,7 @@ async def test_a_slow_receiver_fills_its_own_room_and_nobody_elses(make: Make, r
         await happen(app, 20)
 
         await settled(app, quick, 20, state=DELIVERED)
-        assert len(receiver.of("/slow")) == receiver.most["/slow"] == 2
+        assert len(await receiver.seen(2, "/slow")) == receiver.most["/slow"] == 2
         patience.set()
         await settled(app, slow, 20, state=DELIVERED)
 
@@ -331,7 +336,8 @@ async def test_a_delivery_whose_last_sender_died_is_not_sent_for_ever(make: Make
 async def test_relays_come_back_when_the_database_has_cut_them_off(
     make: Make, receiver: Receiver, nats_server: NatsServer
 ) -> None:
-    async with make(nats_url=nats_server.url, nats="on", stream="CUT", prefix="CUT") as app, relaying(app):
+    name = f"CUT{ids.new_id().hex}"  # a server is for many tests, a stream for one database
+    async with make(nats_url=nats_server.url, nats="on", stream=name, prefix=name) as app, relaying(app):
         added = (await app.webhooks.add(receiver.url(), kinds="task")).webhook
         await happen(app, 2)
         await settled(app, added, 2, state=DELIVERED)
@@ -342,11 +348,8 @@ async def test_relays_come_back_when_the_database_has_cut_them_off(
             )
         await happen(app, 2)
         await settled(app, added, 4, state=DELIVERED)
+        await caught_up(app, "relay.nats", "relay.webhooks")
 
-        async def caught_up() -> bool:
-            return all(each.behind == 0 for each in await app.relays.status())
-
-        await until(caught_up, "both relays")
-
-    assert len(cut) >= 4
+    # Of the relay to NATS, the reader for webhooks, and one lane of the sender: the other may not have been needed.
+    assert len(cut) >= 3
     assert len({call.event for call in receiver.calls}) == 4
