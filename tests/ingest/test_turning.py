@@ -220,12 +220,12 @@ async def slow_page(here: Harbour, when: str) -> AsyncIterator[tuple[Claimed, UU
 async def test_a_slow_table_does_not_cost_a_lease(database_url: str, when: str) -> None:
     async with harbour(database_url, Server()) as here:
         async with slow_page(here, when) as (task, owner, turning):
-            lease = MINUTE / 6
+            lease = MINUTE / 3
             for _ in range(3):
                 async with here.app.database.session() as tx:
                     kept = await tasks.renew(tx, [task.id], [task.epoch], owner=owner, lease=lease, margin=HOUR)
                 assert kept == {task.id: True}
-                await here.travel(lease * 0.9)
+                await here.travel(lease * 0.6)
             assert (await here.tick()).acted("W15") == 0
         row = await turning
 
