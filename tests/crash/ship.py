@@ -81,9 +81,10 @@ def sail(app: Ferryman, history: History) -> None:  # noqa: C901 - the crew, one
 
     @app.agent
     async def stone(turn: Turn) -> str:
-        if turn.instruction == "block":
+        if isinstance(turn.instruction, dict):
             history.write("blocks")
-            time.sleep(8)
+            while not Path(turn.instruction["until"]).exists():
+                time.sleep(GATE_SECONDS)  # the whole loop waits
             history.write("unblocks")
         return str(turn.instruction)
 
