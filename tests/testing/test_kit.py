@@ -58,8 +58,8 @@ async def test_a_database_that_is_lent_after_midnight_has_a_place_for_what_happe
     assert cluster._template is not None
     monkeypatch.setattr(cluster, "_day", datetime.now(UTC).date() - timedelta(days=1))
     yesterdays = Line(cluster.address(cluster._template))
-    for [day] in await yesterdays.fetch(DAYS):
-        await yesterdays.execute(f"drop table {day}")
+    for row in await yesterdays.fetch(DAYS):
+        await yesterdays.execute(f"drop table {row[0]}")
     await yesterdays.close()
 
     async with cluster.database() as url:

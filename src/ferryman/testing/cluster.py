@@ -88,14 +88,15 @@ class Cluster:
 
     async def _migrated(self, admin: Line) -> str:
         """Return the template of this day: the log of a new database has a partition for the day of its migration alone."""
-        template, today = self._template, datetime.now(UTC).date()
-        if template is None or self._day != today:
-            name = await self._create(admin, "template0")
-            await migrate.migrate(self.address(name), schema=self.schema)
-            self._template, self._day = name, today
-            if template is not None:
-                await admin.fetch(f"drop database if exists {template} with (force)")
-        return self._template
+        former, today = self._template, datetime.now(UTC).date()
+        if former is not None and self._day == today:
+            return former
+        name = await self._create(admin, "template0")
+        await migrate.migrate(self.address(name), schema=self.schema)
+        self._template, self._day = name, today
+        if former is not None:
+            await admin.fetch(f"drop database if exists {former} with (force)")
+        return name
 
     async def _create(self, admin: Line, template: str) -> str:
         name = next(self._names)
