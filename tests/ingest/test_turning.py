@@ -14,21 +14,22 @@ from ferryman.ingest.rules.ending import handed_back
 from ferryman.ingest.sinks.table import TableSink
 from ferryman.ingest.store import batches, tasks
 from ferryman.ingest.store.batches import Birth, Finished
-from ferryman.ingest.work import desk
+from ferryman.ingest.work import desk, walk
 from ferryman.ingest.work.executor import pool_of_runs
 from ferryman.ingest.work.settle import settle
 from ferryman.kernel import ids
 from ferryman.kernel.db import SCHEMA, Row
 from ferryman.kernel.retry import Backoff
 from tests.ingest.harbour import DAWN, HOUR, SOURCE, Harbour, Server, harbour, hold
-from tests.ingest.pilot import PAGES, Heard, written_once
+from tests.ingest.pilot import PAGES, Heard, Watch, written_once
 from tests.ingest.test_fences import ACTS, MINUTE, begun, everything, two_begun
 
 DONE = Finished("page:2", has_next=True, records=1, requests=1, watermark=None, covered=None, stats={})
 
 
 @pytest.mark.contract("I6", "P12")
-async def test_a_page_for_a_table_takes_one_round_trip(database_url: str) -> None:
+async def test_a_page_for_a_table_takes_one_round_trip(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(walk, "time", Watch())  # no commit is slow
     async with harbour(database_url, Server().fill(10 * PAGES), sink=hold()) as here:
         await here.plan(since=DAWN, until=DAWN + HOUR)
         ship = here.ship()
