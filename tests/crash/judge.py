@@ -121,14 +121,15 @@ def unfounded(rows: dict[str, asyncpg.Record], lines: Sequence[Line]) -> Verdict
 
 
 def recoveries(lines: Sequence[Line]) -> list[float]:
-    """Return how long after its holder's death each unfinished start was begun anew."""
+    """Return how long after its holder's death each unfinished start was begun anew, by somebody who works as long."""
     died = {line["child"]: line["at"] for line in lines if line["what"] == "died"}
+    working = {line["pid"]: line["at"] for line in lines if line["what"] == "working"}
     ended = {(line["task"], line["epoch"]) for line in lines if line["what"] == "end"}
     starts = sorted((line["task"], line["epoch"], line["at"], line["pid"]) for line in lines if line["what"] == "start")
     found = []
-    for (task, epoch, _, pid), (again, _, at, _) in pairwise(starts):
+    for (task, epoch, _, pid), (again, _, at, by) in pairwise(starts):
         if task == again and pid in died and (task, epoch) not in ended:
-            found.append(at - died[pid])
+            found.append(at - max(died[pid], working[by]))
     return found
 
 

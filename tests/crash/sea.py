@@ -43,10 +43,12 @@ class Sea:
 
     async def kill_a_backend(self) -> None:
         """SIGKILL to one backend: the postmaster throws everybody out and recovers."""
-        [row] = await judge.read(
-            self.url, "select pid from pg_stat_activity where application_name = 'ferryman' order by random() limit 1"
+        witness = await asyncpg.connect(self.url)
+        [row] = await witness.fetch(
+            "select pid from pg_stat_activity where application_name = 'ferryman' order by random() limit 1"
         )
         os.kill(row["pid"], signal.SIGKILL)
+        await until(witness.is_closed, "everybody to be thrown out")
         self.kills += 1
 
     async def terminate_all(self) -> int:

@@ -6,6 +6,7 @@ it; the judge reads that file and not what the product says of itself.
 """
 
 import asyncio
+import itertools
 import json
 import os
 import signal
@@ -80,9 +81,10 @@ def sail(app: Ferryman, history: History) -> None:  # noqa: C901 - the crew, one
 
     @app.agent
     async def stone(turn: Turn) -> str:
-        if turn.instruction == "block":
+        if isinstance(turn.instruction, dict):
             history.write("blocks")
-            time.sleep(8)
+            while not Path(turn.instruction["until"]).exists():
+                time.sleep(GATE_SECONDS)  # the whole loop waits
             history.write("unblocks")
         return str(turn.instruction)
 
@@ -186,12 +188,19 @@ async def work(history: History, *, agents: bool) -> None:
     fences.cancel()
 
 
-async def produce(history: History, *, count: int, prefix: str, commands: bool = False) -> None:
-    """Create tasks, or send commands, by key, each again until it was acknowledged; a life goes on where the last one died."""
+async def produce(
+    history: History, *, count: int, prefix: str, until: str | None = None, commands: bool = False
+) -> None:
+    """Create tasks, or send commands, by key, each again until it was acknowledged; a life goes on where the last one died.
+
+    Who is to go on until a file is there creates at least so many.
+    """
     acked = {line["key"] for line in history.read() if line["what"] == "ok"}
     async with build(history) as app:
         history.write("working")
-        for n in range(count):
+        for n in itertools.count():
+            if n >= count and (until is None or Path(until).exists()):
+                break
             key = f"{prefix}{n}"
             while key not in acked:
                 history.write("invoke", key=key)
@@ -217,7 +226,15 @@ def live(plan: dict[str, Any], life: str | None) -> None:
         asyncio.run(work(history, agents=plan.get("agents", False)))
     else:
         commands = plan["role"] == "sender"
-        asyncio.run(produce(history, count=plan["count"], prefix=plan.get("prefix", "k"), commands=commands))
+        asyncio.run(
+            produce(
+                history,
+                count=plan["count"],
+                prefix=plan.get("prefix", "k"),
+                until=plan.get("until"),
+                commands=commands,
+            )
+        )
 
 
 def main(plan: dict[str, Any]) -> None:

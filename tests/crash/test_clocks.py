@@ -13,7 +13,7 @@ HELD = 4
 
 
 async def jumped(url: str, by: timedelta) -> list[tuple[str, int]]:
-    """Let the clock jump while a worker holds work; wait for its end, and return states and claims."""
+    """Let the clock jump while a worker holds work; wait for its end, and return states and attempts."""
     app = Ferryman(url, worker={"poll": "50ms", "lease": "2s", "lease_sweep_seconds": 0.1}, tasks={"max_retries": 5})
     begun, go = asyncio.Semaphore(0), asyncio.Event()
 
@@ -36,8 +36,8 @@ async def jumped(url: str, by: timedelta) -> list[tuple[str, int]]:
             await renewed(url)
         go.set()
         assert [await each.result(timeout=30) for each in tasks] == list(range(HELD))
-    rows = await judge.read(url, "select state, epoch from ferryman.tasks order by id")
-    return [(row["state"], row["epoch"]) for row in rows]
+    rows = await judge.read(url, "select state, attempt from ferryman.tasks order by id")
+    return [(row["state"], row["attempt"]) for row in rows]
 
 
 async def renewed(url: str) -> None:
@@ -50,12 +50,12 @@ async def renewed(url: str) -> None:
 
 @pytest.mark.contract("K5", "K4", "R2")
 @pytest.mark.parametrize(
-    ("by", "claims"), [(timedelta(hours=1), 2), (timedelta(hours=-1), 1)], ids=["an hour ahead", "an hour back"]
+    ("by", "attempts"), [(timedelta(hours=1), 2), (timedelta(hours=-1), 1)], ids=["an hour ahead", "an hour back"]
 )
-async def test_a_clock_that_jumps_ends_no_task_twice(database_url: str, by: timedelta, claims: int) -> None:
+async def test_a_clock_that_jumps_ends_no_task_twice(database_url: str, by: timedelta, attempts: int) -> None:
     found = await asyncio.wait_for(jumped(database_url, by), 60)
 
-    assert found == [("succeeded", claims)] * HELD
+    assert found == [("succeeded", attempts)] * HELD
     assert await cargo.broken(database_url) == []
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.crash import cargo, judge
 from tests.crash.conftest import Launch
-from tests.crash.yard import LEASE_SECONDS
+from tests.crash.yard import LEASE_SECONDS, until
 
 # So long a lease that nothing in these tests can be the end of one.
 LONG = {"FERRYMAN_WORKER__LEASE": "300s", "FERRYMAN_WORKER__WATCHDOG_INTERVAL_SECONDS": "100"}
@@ -68,8 +68,8 @@ async def test_a_worker_killed_while_it_drains_loses_nothing(database_url: str, 
     await judge.all_ended(database_url)
 
     await judge.judge(database_url, held, [*leaver.lines(), *successor.lines()])
-    again = max(line["at"] for line in successor.lines("start")) - max(line["at"] for line in leaver.lines("start"))
-    assert again < LEASE_SECONDS + 6.0
+    both_there = max(line["at"] for line in [*leaver.lines("start"), *successor.lines("working")])
+    assert max(line["at"] for line in successor.lines("start")) - both_there < LEASE_SECONDS + 6.0
     assert await cargo.broken(database_url) == []
 
 
@@ -77,9 +77,12 @@ async def test_a_worker_killed_while_it_drains_loses_nothing(database_url: str, 
 async def test_nothing_is_claimed_while_a_worker_drains(database_url: str, ship: Launch, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     held = await cargo.load(database_url, 1, gate=str(gate))
-    leaver = ship(database_url).start(**LONG, FERRYMAN_WORKER__GRACE="60s")
+    # A fault that does nothing, but is written down: so it is known when the signal was heard.
+    heard = {"FERRYMAN_FAULTS": "drain.begun=delay:0", "FERRYMAN_FAULTS_LOG": str(tmp_path / "ship0.faults")}
+    leaver = ship(database_url).start(**LONG, **heard, FERRYMAN_WORKER__GRACE="60s")
     await leaver.seen("start")
     leaver.signal(signal.SIGTERM)
+    await until(lambda: leaver.strikes("drain.begun"), "the leaver to stop claiming", also=leaver.output)
     later = await cargo.load(database_url, 3)
     successor = ship(database_url).start(**LONG)
     await successor.seen("end", count=3)

@@ -160,12 +160,15 @@ async def test_a_frozen_holder_of_a_turn_is_fenced(point: str, database_url: str
 
 
 @pytest.mark.contract("R2", "A18", "K5")
-async def test_a_handler_that_blocks_the_loop_is_taken_from_its_worker(database_url: str, ship: Launch) -> None:
+async def test_a_handler_that_blocks_the_loop_is_taken_from_its_worker(
+    database_url: str, ship: Launch, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
     worker = ship(database_url, agents=True).start()
     await worker.seen("working")
     async with Ferryman(database_url) as app:
         await app.agents.create("stone-1", profile="stone")
-        turn = await app.agents.send("stone-1", "block", wall_time=1.0)
+        turn = await app.agents.send("stone-1", {"until": str(gate)}, wall_time=1.0)
         await worker.seen("blocks")
         witness = ship(database_url, agents=True).start()
 
@@ -173,6 +176,7 @@ async def test_a_handler_that_blocks_the_loop_is_taken_from_its_worker(database_
 
         assert found.turn_status in ("partial", "timeout", "failed")
         assert found.error_code is not None
+        gate.touch()
         await until(lambda: worker.lines("unblocks"), "the end of the block", also=worker.output)
         again = await app.agents.send("stone-1", "fine")
         assert await again.result(timeout=PATIENCE_SECONDS) == "fine"

@@ -51,7 +51,7 @@ async def test_a_frozen_worker_cannot_overwrite_its_successor(
         gate.unlink()
 
     successor = ship(database_url).start()
-    await successor.seen("start", task=task, epoch=2)
+    await successor.seen("start", task=task)
     if ends == "before it comes back":
         gate.touch()
         await judge.all_ended(database_url)
@@ -63,9 +63,13 @@ async def test_a_frozen_worker_cannot_overwrite_its_successor(
         gate.touch()
         await judge.all_ended(database_url)
 
-    await judge.judge(database_url, [task], [*zombie.lines(), *successor.lines()])
+    lines = [*zombie.lines(), *successor.lines()]
+    await judge.judge(database_url, [task], lines)
     [row] = await judge.read(database_url, "select state, epoch, attempt from ferryman.tasks")
-    assert tuple(row) == ("succeeded", 2, 2)
+    # A claim whose answer did not come in time is made anew, on a busy machine: what counts is the last, and not the zombie's.
+    assert row["state"] == "succeeded"
+    assert row["epoch"] == max(line["epoch"] for line in lines if line["what"] == "start") > 1
+    assert row["attempt"] > 1
     assert await cargo.broken(database_url) == []
     if point == "settle.inside":
         assert await cargo.debts(database_url) == [1]
@@ -102,7 +106,7 @@ async def test_a_thawed_worker_goes_on_with_new_work(database_url: str, ship: La
     await zombie.seen("start", task=task)
     os.kill(zombie.pid, signal.SIGSTOP)
     successor = ship(database_url).start()
-    await successor.seen("start", task=task, epoch=2)
+    await successor.seen("start", task=task)
     os.kill(zombie.pid, signal.SIGCONT)
     await zombie.seen("abort", task=task)
     os.kill(successor.pid, signal.SIGKILL)

@@ -52,7 +52,7 @@ class Ear:
 
 
 class Watch:
-    """What a walk takes the time by, if every statement is to take a second."""
+    """What a walk takes the time by: it stands still, unless every statement is to take a second."""
 
     def __init__(self) -> None:
         self.now = 1.0

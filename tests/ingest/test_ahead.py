@@ -20,8 +20,9 @@ from tests.ingest.pilot import PAGES, Guide, Heard, Watch, written_once
 @pytest.mark.contract("I9", "I6")
 @pytest.mark.parametrize("elsewhere", [False, True])
 async def test_who_must_wait_for_the_gate_is_written_first_and_asks_it_once_more(
-    database_url: str, elsewhere: bool
+    database_url: str, monkeypatch: pytest.MonkeyPatch, elsewhere: bool
 ) -> None:
+    monkeypatch.setattr(walk, "time", Watch())  # no commit is slow
     seen: list[int] = []
 
     async def keep(items: Sequence[Any]) -> None:

@@ -84,9 +84,9 @@ async def test_a_lease_is_renewed_by_its_owner_and_lost_without(database_url: st
         assert await ship.crew.renew(ship.line, [task.id], [task.epoch + 1]) == {}
         assert await ship.crew.renew(ship.line, [task.id], [task.epoch]) == {task.id: True}
         assert await here.fetch(row) == [(2, "DISPATCHED", True)]
-        await here.travel(timedelta(seconds=59))
+        await here.travel(timedelta(seconds=30))
         assert (await here.tick()).acted("W15") == 0
-        await here.travel(timedelta(seconds=2))
+        await here.travel(timedelta(seconds=31))
 
         assert (await here.tick()).acted("W15") == 1
         assert (await here.tick()).acted("W15") == 0

@@ -56,15 +56,15 @@ async def everything(here: Harbour) -> list[Any]:
     return [await here.fetch(f"select t::text from ferryman.ingest_{table} as t order by 1") for table in TABLES]
 
 
-async def begun(here: Harbour) -> tuple[Claimed, UUID, UUID]:
-    """Return a task that runs, who holds it, and its open batch."""
+async def begun(here: Harbour, *, patience: timedelta = MINUTE) -> tuple[Claimed, UUID, UUID]:
+    """Return a task that runs, who holds it, and its open batch, which may take so long."""
     await here.plan(since=DAWN, until=DAWN + HOUR)
     ship = here.ship()
     [task] = await ship.claim()
     batch = ids.new_id()
     async with here.app.database.session() as tx:
         await tasks.execute(tx, task, owner=ship.owner)
-        await batches.begin(tx, task, Birth(batch, 1, "start", "one", "{}"), owner=ship.owner, patience=MINUTE)
+        await batches.begin(tx, task, Birth(batch, 1, "start", "one", "{}"), owner=ship.owner, patience=patience)
     return task, ship.owner, batch
 
 

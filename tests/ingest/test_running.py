@@ -387,9 +387,9 @@ async def test_who_is_told_to_come_back_later_waits_in_the_line(database_url: st
             ("QUEUED", "INGEST_POSTPONED")
         ]
         assert await here.states("run") == ["PARTIAL"]
-        await here.travel(HOUR - timedelta(seconds=10))
+        await here.travel(HOUR / 2)
         assert await ship.work() == 0
-        await here.travel(timedelta(seconds=11))
+        await here.travel(HOUR / 2 + timedelta(seconds=1))
 
         assert await ship.work() == 1
         assert len(await here.sunk()) == 35
@@ -417,13 +417,29 @@ class Porter:
         self.heard.append(answer.status)
 
 
+class Slept:
+    """What a fetch waits by, if waiting is to take no time."""
+
+    timeout = staticmethod(asyncio.timeout)
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+
+    async def sleep(self, seconds: float) -> None:
+        self.seconds.append(seconds)
+
+
 @pytest.mark.contract("I6", "I9")
-async def test_the_gate_is_asked_before_every_request_and_told_after_it(database_url: str) -> None:
+async def test_the_gate_is_asked_before_every_request_and_told_after_it(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept = Slept()
+    monkeypatch.setattr(fetch, "asyncio", slept)
     server = Server().fill(15)
     server.wrong = scripted(FetchFailed(status=502))
     async with harbour(database_url, server) as here:
         await one_hour(here)
-        soon = only(await here.fetch("select ferryman.clock() + interval '20 ms'"))[0]
+        soon = only(await here.fetch("select ferryman.clock() + interval '25 s'"))[0]
         porter = Porter(WaitUntil(soon))
         await here.ship(gate=porter).work()
         stats = only(
@@ -431,6 +447,7 @@ async def test_the_gate_is_asked_before_every_request_and_told_after_it(database
         )
         assert porter.heard == [502, 200, 200]
         assert stats[0] == "WAIT_UNTIL"
+        assert 0 < slept.seconds[0] < 25
 
         await one_hour(here, since=DAWN + HOUR, until=DAWN + 2 * HOUR)
         later = only(await here.fetch("select ferryman.clock() + interval '1 hour'"))[0]

@@ -113,7 +113,10 @@ async def test_an_index_whose_maker_was_killed_is_made_whole_by_the_next(
 ) -> None:
     await migrate.migrate(empty_database_url, folder=folder)
     (folder / "0002_names.sql").write_text(NAMES, encoding="utf-8")
-    maker = "select pid from pg_stat_activity where query ~ 'create index' and wait_event = 'virtualxid'"
+    maker = (
+        "select pid from pg_stat_activity where datname = current_database()"
+        " and query ~ 'create index' and wait_event = 'virtualxid'"
+    )
     doctor = Line(empty_database_url)
     async with migrating(empty_database_url, folder) as task, line.transaction() as tx:
         await tx.fetch("lock table ferryman.boats in row exclusive mode")

@@ -232,7 +232,7 @@ async def test_what_is_owed_at_its_end_is_dead(given: Session) -> None:
         await owed(given, webhook, ends_at=-SECOND),
         await owed(given, webhook, ends_at=-HOUR, last_error="HTTP 500", attempts=4),
     )
-    lapsed = await owed(given, webhook, **LEASED | {"ends_at": -2 * SECOND, "leased_until": -SECOND})
+    lapsed = await owed(given, webhook, **LEASED | {"ends_at": -HOUR / 2, "leased_until": -SECOND})
     sent, later = await owed(given, webhook, **LEASED | {"ends_at": -HOUR}), await owed(given, webhook)
     won = await owed(given, webhook, DELIVERED, ends_at=-HOUR)
 

@@ -82,7 +82,7 @@ async def test_no_more_are_claimed_than_there_is_room_for(given: Session) -> Non
 async def test_the_oldest_come_first(given: Session) -> None:
     await agree(given, concurrency=1)
     await ready(given, 2)
-    [oldest] = await ready(given, rank=-SECOND)
+    [oldest] = await ready(given, rank=-HOUR)
 
     assert ids((await claim(given))[0]) == {oldest}
 

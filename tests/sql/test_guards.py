@@ -178,7 +178,7 @@ async def test_a_claim_takes_from_its_lane_only_what_it_knows_and_what_is_due(
 
 @pytest.mark.contract("K5")
 async def test_a_claim_takes_the_lowest_ranks_and_no_more_than_its_room(given: Session) -> None:
-    planted = [await plant(given, TASK, READY, rank=-SECOND * n) for n in range(5)]
+    planted = [await plant(given, TASK, READY, rank=-HOUR * n) for n in range(5)]
 
     claimed, _stale = await turn(given, lanes=[("default", "default", 2)])
 

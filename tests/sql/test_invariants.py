@@ -356,7 +356,7 @@ async def test_nothing_is_overdue_while_the_grace_after_an_outage_lasts(open_tx:
     await plant(open_tx, "running")
     await travel(open_tx, timedelta(hours=1))
 
-    await open_tx.fetch("update ferryman.watchdog set grace_until = clock_timestamp() + interval '1 s'")
+    await open_tx.fetch("update ferryman.watchdog set grace_until = clock_timestamp() + interval '1 minute'")
 
     assert await open_tx.fetch("select from ferryman.overdue") == []
 

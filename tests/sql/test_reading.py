@@ -298,9 +298,9 @@ async def test_orphans_are_what_waits_for_a_handler_that_no_living_worker_has(gi
         )  # fmt: skip
     await plant(given, TASK, READY, name="mail")
     await plant(given, TASK, READY, name="fax", due_at=-SECOND)
-    await plant(given, TASK, READY, name="mail", queue="slow", due_at=-SECOND * 5)
-    await plant(given, TASK, READY, name="zip", due_at=-SECOND * 9)
-    await plant(given, TASK, READY, name="bag", due_at=-SECOND * 3)
+    await plant(given, TASK, READY, name="mail", queue="slow", due_at=-HOUR * 5)
+    await plant(given, TASK, READY, name="zip", due_at=-HOUR * 9)
+    await plant(given, TASK, READY, name="bag", due_at=-HOUR * 3)
     await plant(given, TASK, RUNNING, name="fax")
     await plant(given, TASK, SUCCEEDED, name="fax")
 

@@ -437,7 +437,10 @@ async def test_a_busy_row_is_written_when_it_is_free_again(line: Line, db: Datab
     [task] = await running(line, 1)
     scribe = Scribe(line, NoDoorbell(), owner=OWNER, ends_after=DAY)
 
-    asked = "select from pg_stat_activity where query like '%claims are still current%' and pid <> pg_backend_pid()"
+    asked = (
+        "select from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
+        " and query like '%claims are still current%'"
+    )
     async with db.transaction() as other, db.session() as watcher:
         await other.fetch("select from ferryman.tasks where id = $1 for update", task)
         writing = asyncio.ensure_future(scribe.remember([Kept(call(task), "done", "1")]))

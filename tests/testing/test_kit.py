@@ -1,13 +1,14 @@
 import subprocess
 import sys
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import nats
 import psutil
 import pytest
 
-from ferryman.kernel.pool import Database, Session
+from ferryman.kernel.pool import Database, Line, Session
 from ferryman.testing import Cluster, NatsServer, travel
 
 OWNER = """
@@ -17,6 +18,12 @@ server = NatsServer(sys.argv[1])
 server.start()
 print(server.pid, flush=True)
 sys.stdin.read()
+"""
+
+
+DAYS = """
+    select inhrelid::regclass::text from pg_inherits
+    where inhparent = 'ferryman.events'::regclass and inhrelid <> 'ferryman.events_default'::regclass
 """
 
 
@@ -41,6 +48,28 @@ async def test_the_clock_may_stand_in_an_index_condition(tx: Session) -> None:
 async def test_every_database_is_fresh(cluster: Cluster) -> None:
     async with cluster.database() as one, cluster.database() as other:
         assert one != other
+
+
+async def test_a_database_that_is_lent_after_midnight_has_a_place_for_what_happens_today(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with cluster.database():
+        pass  # from a template, which is made to look like one of yesterday
+    assert cluster._template is not None
+    monkeypatch.setattr(cluster, "_day", datetime.now(UTC).date() - timedelta(days=1))
+    yesterdays = Line(cluster.address(cluster._template))
+    for row in await yesterdays.fetch(DAYS):
+        await yesterdays.execute(f"drop table {row[0]}")
+    await yesterdays.close()
+
+    async with cluster.database() as url:
+        line = Line(url)
+        days = await line.fetch(DAYS)
+        left = await line.fetch("select from pg_database where datname = $1", urlsplit(yesterdays.url).path[1:])
+        await line.close()
+
+    assert len(days) == 1
+    assert left == []
 
 
 async def test_a_nats_server_answers_and_keeps_streams(tmp_path: Path) -> None:

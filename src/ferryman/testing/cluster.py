@@ -16,6 +16,7 @@ import os
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, date, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -40,6 +41,7 @@ class Cluster:
         self._url = url
         self._names = (f"ferryman_test_{os.getpid()}_{number}" for number in itertools.count())
         self._template: str | None = None
+        self._day: date | None = None
 
     def start(self) -> None:
         """Start the server."""
@@ -85,11 +87,16 @@ class Cluster:
                 await admin.fetch(f"drop database {template} with (force)")
 
     async def _migrated(self, admin: Line) -> str:
-        if self._template is None:
-            name = await self._create(admin, "template0")
-            await migrate.migrate(self.address(name), schema=self.schema)
-            self._template = name
-        return self._template
+        """Return the template of this day: the log of a new database has a partition for the day of its migration alone."""
+        former, today = self._template, datetime.now(UTC).date()
+        if former is not None and self._day == today:
+            return former
+        name = await self._create(admin, "template0")
+        await migrate.migrate(self.address(name), schema=self.schema)
+        self._template, self._day = name, today
+        if former is not None:
+            await admin.fetch(f"drop database if exists {former} with (force)")
+        return name
 
     async def _create(self, admin: Line, template: str) -> str:
         name = next(self._names)
