@@ -34,8 +34,8 @@ START_TIMEOUT_SECONDS: Final = 30.0
 STOP_TIMEOUT_SECONDS: Final = 10.0
 _PATIENCE_SECONDS: Final = 0.005
 
-# For tests: a crash of the machine may lose everything, so nothing waits for the disk. A database lives for one test; whoever
-# cleaned it up in the middle, once in many minutes, would hold locks, statistics and the readers of the log at some chance moment.
+# For tests: a crash of the machine may lose everything, so nothing waits for the disk. A database lives for one test: nobody
+# cleans up in the middle, which would take locks and hold up readers of the log at some chance moment, once in many minutes.
 _CARELESS = {
     "fsync": "off",
     "synchronous_commit": "off",
