@@ -18,6 +18,10 @@ from ferryman.testing import Cluster
 # A shell that starts us in the background has us ignore interrupts, and so would the processes that we start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# What somebody asks of their own terminal is not asked of what tests read.
+for asked in ("COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+    os.environ.pop(asked, None)
+
 # How fast a machine makes examples proves nothing.
 settings.register_profile("patient", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")

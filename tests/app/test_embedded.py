@@ -43,7 +43,7 @@ if not os.fork():
 else:
     os.wait()
 """
-SOON_SECONDS = 5.0  # well under one on an idle machine
+SOON_SECONDS = 30.0  # well under one on an idle machine
 
 Start = Callable[..., subprocess.Popen[str]]
 
@@ -56,7 +56,7 @@ def directory() -> Iterator[Path]:
     home = made / "pg"
     yield home
     if home.exists():
-        Lock(home / keeper.KEEPER).wait_free(5.0)
+        Lock(home / keeper.KEEPER).wait_free(SOON_SECONDS)
     shutil.rmtree(made)
 
 

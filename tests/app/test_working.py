@@ -116,8 +116,10 @@ async def test_a_worker_that_cannot_begin_leaves_no_connection_behind(database_u
         with pytest.raises(Exception, match="value"):
             await app.work()
 
-        [after] = await judge.read(database_url, CONNECTED)
-        assert after["n"] == before["n"]
+        # A connection that was closed is gone for the server a moment later; one that was left behind stays.
+        async with asyncio.timeout(30):
+            while (await judge.read(database_url, CONNECTED))[0]["n"] != before["n"]:
+                pass
 
 
 @pytest.mark.contract("K24")

@@ -1,5 +1,7 @@
 """What can be done on pages is done, with the script and without it; and what happens shows up by itself."""
 
+import asyncio
+
 import pytest
 
 from ferryman import Ferryman
@@ -10,7 +12,7 @@ from ferryman.testing import Cluster
 from tests.browser.conftest import House, Look, watched
 from tests.corpus.markup import MARKUP
 
-SOON = 15_000
+SOON = 30_000
 
 
 async def waiting(house: House) -> str:
@@ -108,8 +110,10 @@ async def test_a_refresh_keeps_the_focus_and_waits_for_who_marks_a_text(house: H
     assert await page.locator("#send-panel input[name=name]").is_visible(), "what was open stays open"
     assert await page.locator("#send-panel input[name=name]").input_value() == "approved", "what was typed stays"
     await page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    # Looked for before it is there: it says so for a moment only.
+    copied = asyncio.ensure_future(page.locator(".crumb").get_by_role("button", name="Copied").wait_for(timeout=SOON))
     await page.locator(".crumb").get_by_role("button", name="Copy").click()
-    await page.locator(".crumb").get_by_role("button", name="Copied").wait_for(timeout=SOON)
+    await copied
     assert await page.evaluate("navigator.clipboard.readText()") == first
 
 
@@ -156,7 +160,7 @@ async def test_with_tokens_one_signs_in_first_and_out_at_the_end(house: House, c
         assert "/login" in page.url
         await page.get_by_label("Token").fill("fm_wrong")
         await page.get_by_role("button", name="Sign in").click()
-        assert await page.get_by_role("alert").is_visible()
+        await page.get_by_role("alert").wait_for(timeout=SOON)
         await page.get_by_label("Token").fill(secret)
         await page.get_by_role("button", name="Sign in").click()
         await page.wait_for_url("**/tasks/mine")

@@ -11,7 +11,7 @@ from tests.corpus.markup import MARKUP
 from tools import company
 from tools.company import DAWN, HOUR
 
-SOON = 15_000
+SOON = 30_000
 PAGES = (
     "/agents", "/agents?profile=nobody", "/agents/ada", "/turns/{turn}", "/turns/{waits}", "/turns/{line}",
     "/turns/{forker}", "/batches", "/batches/{running}", "/batches/{partial}", "/batches/{tree}", "/commands",

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from ferryman.kernel.doorbell import Doorbell
 
-PATIENCE_SECONDS = 15.0
+PATIENCE_SECONDS = 60.0
 NOWHERE = {
     "postgres": "postgresql://nobody@/nowhere?host=/nonexistent",
     "nats": "nats://127.0.0.1:1",

@@ -24,7 +24,7 @@ pytestmark = [
 ]
 
 POLL = timedelta(milliseconds=100)
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 60.0
 MANY = 500
 
 

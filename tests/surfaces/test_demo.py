@@ -56,7 +56,7 @@ async def test_the_story_holds_and_leaves_nothing_behind(db: Database, database_
     assert ran.json["refusals"] >= len(STORMS)
     assert ran.json["breakdowns"] >= 1
     assert ran.json["live"] == 0
-    assert ran.json["lost_leases"] == 3
+    assert ran.json["lost_leases"] >= 3  # of two that were killed and one that was frozen; a slow machine may lose more
     assert left_behind(database_url) == []
     async with db.session() as tx:
         schemas = await tx.fetch("select nspname from pg_namespace where nspname like 'ferryman_demo%'")

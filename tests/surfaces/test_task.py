@@ -152,7 +152,9 @@ def test_waiting_gives_the_result_or_says_why_not(url: str) -> None:
 @pytest.mark.contract("T18")
 def test_a_running_task_shows_its_progress_and_its_log(url: str) -> None:
     with ferry.worker(url=url):
-        waited = ferry.run("task", "create", "cross", "--id", "c", "--wait-for", "1s", url=url)
+        waited = ferry.run("task", "create", "cross", "--id", "c", "--wait-for", "10ms", url=url)
+        with ferry.running("task", "wait", "c", url=url) as waiting:
+            ferry.read_until(waiting.stderr, "40 % running half way")
         shown = ferry.run("task", "show", "c", url=url)
         logs = ferry.run("task", "logs", "c", "--json", url=url)
         with ferry.running("task", "logs", "c", "--follow", url=url) as following:
@@ -160,8 +162,7 @@ def test_a_running_task_shows_its_progress_and_its_log(url: str) -> None:
             ferry.run("task", "cancel", "c", url=url)
             assert following.wait(ferry.PATIENCE_SECONDS) == 0
 
-    assert waited.code == 6
-    assert "40 % running half way" in waited.err
+    assert (waited.code, "it goes on without us" in waited.err) == (6, True)
     assert "40 % half way" in shown.out
     assert logs.json["message"] == "on the water"
 

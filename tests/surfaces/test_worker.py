@@ -79,17 +79,19 @@ async def test_a_worker_that_waits_for_its_database_goes_when_told(database_url:
 
 @pytest.mark.contract("K19")
 def test_a_worker_answers_prometheus_and_logs_json(database_url: str) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    with ferry.running(
-        "worker", "--app", "shop:app", "--log", "json", "--metrics-port", str(port), url=database_url
-    ) as worker:
-        lines = ferry.read_until(worker.stderr, '"working"')
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-            metrics = answer.read().decode()
-        worker.terminate()
-        assert worker.wait(ferry.PATIENCE_SECONDS) == 0
+    with socket.socket() as kept:
+        # Bound until the end, so that nobody else is given this port; who asks for it by its number may listen there.
+        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        kept.bind(("127.0.0.1", 0))
+        port = kept.getsockname()[1]
+        with ferry.running(
+            "worker", "--app", "shop:app", "--log", "json", "--metrics-port", str(port), url=database_url
+        ) as worker:
+            lines = ferry.read_until(worker.stderr, '"working"')
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+                metrics = answer.read().decode()
+            worker.terminate()
+            assert worker.wait(ferry.PATIENCE_SECONDS) == 0
 
     assert "ferryman_claimed_total" in metrics
     said = json.loads(lines[-1])

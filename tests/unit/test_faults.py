@@ -65,11 +65,11 @@ def test_a_process_leaves_at_once(tmp_path: Path) -> None:
 
 
 def test_a_point_is_inert_and_costs_next_to_nothing() -> None:
-    began = time.perf_counter()
+    began = time.thread_time()  # not by the clock on the wall: others may have the processor meanwhile
     for _ in range(100_000):
         faults.point("settle.before")
 
-    assert time.perf_counter() - began < 0.2  # some 40 ns each; the bound leaves room for a busy machine
+    assert time.thread_time() - began < 0.2  # some 40 ns each; the bound leaves room for a slow machine
 
 
 def test_a_plan_ends_with_its_context() -> None:

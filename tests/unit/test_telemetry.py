@@ -1,7 +1,6 @@
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,20 +22,14 @@ def value(name: str, **labels: str) -> float:
     return telemetry.registry().get_sample_value(name, labels) or 0.0
 
 
-@pytest.fixture(scope="session")
-def exporter() -> InMemorySpanExporter:
-    exporter = InMemorySpanExporter()
-    provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    trace.set_tracer_provider(provider)
-    return exporter
-
-
 @pytest.fixture
-def spans(exporter: InMemorySpanExporter) -> Iterator[InMemorySpanExporter]:
-    exporter.clear()
-    yield exporter
-    exporter.clear()
+def spans(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
+    """Configure a provider for one test: it is the whole process's, and other tests carry traces where there is none."""
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", provider)
+    return exporter
 
 
 def test_what_happens_is_counted_by_its_labels() -> None:
@@ -103,13 +96,14 @@ def test_nothing_is_put_into_the_registry_of_others() -> None:
 
 
 def test_threads_that_come_first_together_make_one_list() -> None:
+    before = value("ferryman_created_total", domain="batch", queue="race")
     threads = [threading.Thread(target=telemetry.created, args=("batch", "race")) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
 
-    assert value("ferryman_created_total", domain="batch", queue="race") == 8
+    assert value("ferryman_created_total", domain="batch", queue="race") == before + 8
 
 
 def test_no_label_can_grow_with_tenants_or_ids() -> None:

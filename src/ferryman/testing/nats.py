@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
-START_TIMEOUT_SECONDS = 10.0
+START_TIMEOUT_SECONDS = 30.0
 _PATIENCE_SECONDS = 0.01
 
 # The shell waits for the end of our side of the pipe, which comes however we die, and takes the server with it.

@@ -34,7 +34,8 @@ START_TIMEOUT_SECONDS: Final = 30.0
 STOP_TIMEOUT_SECONDS: Final = 10.0
 _PATIENCE_SECONDS: Final = 0.005
 
-# For tests: a crash of the machine may lose everything, so nothing waits for the disk.
+# For tests: a crash of the machine may lose everything, so nothing waits for the disk. A database lives for one test: nobody
+# cleans up in the middle, which would take locks and hold up readers of the log at some chance moment, once in many minutes.
 _CARELESS = {
     "fsync": "off",
     "synchronous_commit": "off",
@@ -44,7 +45,7 @@ _CARELESS = {
     "max_wal_size": "1GB",
     "checkpoint_timeout": "1h",
     "shared_buffers": "64MB",
-    "autovacuum_naptime": "10min",
+    "autovacuum": "off",
 }
 
 

@@ -18,7 +18,7 @@ FENCED = 'ferryman_fenced_total{domain="task",move="settle"}'
 LEASE_SECONDS = 2
 POOL_SIZE = 3  # a server takes a hundred connections by default, and the story has up to six processes on it
 
-_GONE_SECONDS = 10.0
+_GONE_SECONDS = 30.0
 
 
 class Hand:
