@@ -7,23 +7,24 @@ import pytest
 
 from ferryman.kernel import errors, faults
 from ferryman.kernel.db import Tx
-from ferryman.kernel.pool import Database
+from ferryman.kernel.pool import Database, Line
 from tests.ingest.harbour import DAWN, HOUR, Server, harbour
 
 
 class Flaky:
     """A pool whose every third transaction commits, and whose answer is lost."""
 
-    def __init__(self, pool: Database) -> None:
+    def __init__(self, pool: Database | Line) -> None:
         self._pool = pool
         self._count = 0
         self.lost = 0
 
     def session(self) -> AbstractAsyncContextManager[Tx]:
+        assert isinstance(self._pool, Database)
         return self._pool.session()
 
     async def close(self) -> None:
-        """The pool is its owner's."""
+        await self._pool.close()
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Tx]:
@@ -68,7 +69,7 @@ async def test_a_page_whose_commit_never_happened_is_written_again_and_not_fetch
 async def test_a_plan_whose_answer_is_lost_is_made_once_and_answered_with(database_url: str) -> None:
     async with harbour(database_url) as here:
         first = await here.plan(since=DAWN, until=DAWN + HOUR)
-        flaky = here.app.ingest._moves = Flaky(here.app.database)  # type: ignore[assignment]
+        flaky = here.app.ingest._moves = Flaky(here.app.ingest._moves)  # type: ignore[assignment]
         planned = await here.plan()  # no window and no firing: a harvest that goes on from its cursor
 
         assert flaky.lost == 1
