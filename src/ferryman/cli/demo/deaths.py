@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import tempfile
 import time
@@ -14,8 +15,7 @@ from ferryman.cli.demo.stage import LOOK_SECONDS, PATIENCE_SECONDS, Stage
 from ferryman.tasks.states import RUNNING, SUCCEEDED
 
 SWEEP_SECONDS = 1
-# A machine that does something else beside the story is late by so much; the time itself is shown.
-BUSY_SECONDS = 5.0
+SLACK_SECONDS = 0.5  # of a machine that does something else beside the story
 
 
 async def killing(stage: Stage) -> None:
@@ -29,9 +29,12 @@ async def killing(stage: Stage) -> None:
     again = [event.at for event in await stage.app.tasks.events(handle.id) if event.to_state == RUNNING][-1]
     recovery = (again - killed).total_seconds()
     stage.measured.recovery_seconds = recovery
+    promised = LEASE_SECONDS + SWEEP_SECONDS
+    late, load = recovery > promised + SLACK_SECONDS, os.getloadavg()[0]
+    excuse = f", late: this machine has a load of {load:.0f}" if late and load > (os.cpu_count() or 1) else ""
     stage.tale.hold(
-        answer["pid"] != victim.pid and recovery <= LEASE_SECONDS + SWEEP_SECONDS + BUSY_SECONDS,
-        f"worker {answer['pid']} ran it again {recovery:.2f} s after the kill (promised: {LEASE_SECONDS + SWEEP_SECONDS} s)",
+        answer["pid"] != victim.pid and (not late or bool(excuse)),
+        f"worker {answer['pid']} ran it again {recovery:.2f} s after the kill (promised: {promised} s{excuse})",
     )
     task = await handle.refresh()
     stage.tale.hold(task.state is SUCCEEDED and task.attempt == 2, "it succeeded at attempt 2")
