@@ -1,4 +1,4 @@
--- A18: suspended and dispatched turns whose wall time has passed.
+-- A18: suspended turns whose wall time has passed; one that is dispatched is ended by W6.
 select head.tenant, head.agent_id, head.active_agent_turn_id as id, head.turn_epoch, head.callback, head.callback_ref
 from (select ferryman.clock() as now) as clock, ferryman.agent_state_head as head
 where head.resume_deadline <= clock.now
