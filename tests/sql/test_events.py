@@ -1,12 +1,15 @@
 """K10: the log is read whole, in order, once, by whoever has a name."""
 
 import asyncio
+import re
 from collections.abc import Sequence
 from datetime import timedelta
+from pathlib import Path
 from uuid import UUID, uuid4
 
 import pytest
 
+import ferryman
 from ferryman.kernel import events
 from ferryman.kernel.db import Tx
 from ferryman.kernel.events import Event
@@ -287,6 +290,46 @@ async def test_a_writer_gets_its_transaction_id_before_it_draws_an_event_id(db: 
 
     assert [row["attname"] for row in columns] == ["xid", "id"]
     assert sequence["seqcache"] == 1
+
+
+@pytest.mark.contract("K10")
+def test_nobody_reads_a_sequence_without_its_lock() -> None:
+    texts = {file.name: re.sub("--.*", "", file.read_text()) for file in Path(ferryman.__file__).parent.rglob("*.sql")}
+
+    assert any("pg_sequence_last_value(" in text for text in texts.values())
+    assert [name for name, text in texts.items() if re.search(r"(?<!pg_sequence_)last_value", text)] == []
+
+
+@pytest.mark.contract("K10")
+async def test_the_end_of_the_log_is_never_ahead_of_the_ids_that_were_drawn(database_url: str) -> None:
+    reader, writer = Line(database_url), Line(database_url)
+    end = events.END.sql().replace("$1", "null")
+    await reader.execute(
+        f"""create function most_ahead(looks integer) returns bigint language plpgsql as $$
+            declare
+                ahead bigint := 0;
+            begin
+                for _ in 1 .. looks loop
+                    ahead := greatest(ahead, (select seen.end_id from ({end}) as seen)
+                                             - coalesce(pg_sequence_last_value('ferryman.events_id_seq'::regclass), 0));
+                end loop;
+                return ahead;
+            end $$"""
+    )
+
+    async def draw() -> None:
+        drawn = "select count(nextval('ferryman.events_id_seq')) from generate_series(1, 20000)"
+        while not looked.done():
+            await writer.fetch(drawn)
+
+    # One look in some thousands is wrong, where the sequence is read without its lock.
+    looked = asyncio.create_task(reader.fetch("select most_ahead(20000) as ahead"))
+    await draw()
+    [row] = await looked
+
+    assert row["ahead"] == 0
+    await reader.close()
+    await writer.close()
 
 
 @pytest.mark.contract("K10")
