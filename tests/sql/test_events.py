@@ -294,7 +294,7 @@ async def test_a_writer_gets_its_transaction_id_before_it_draws_an_event_id(db: 
 
 @pytest.mark.contract("K10")
 def test_nobody_reads_a_sequence_without_its_lock() -> None:
-    texts = {file.name: re.sub("--.*", "", file.read_text()) for file in Path(ferryman.__file__).parent.rglob("*.sql")}
+    texts = {str(file): re.sub("--.*", "", file.read_text()) for file in Path(ferryman.__file__).parent.rglob("*.sql")}
 
     assert any("pg_sequence_last_value(" in text for text in texts.values())
     assert [name for name, text in texts.items() if re.search(r"(?<!pg_sequence_)last_value", text)] == []
