@@ -27,9 +27,8 @@ def test_nothing_is_lost_ends_twice_or_hangs_while_everything_breaks(tmp_path: P
 
     assert ended.returncode == 0, ended.stdout[-6000:] + ended.stderr[-3000:]
     found = json.loads(figures.read_text(encoding="utf-8"))
-    assert (
-        found["faults"] >= 5
-    )  # of some 25 that are drawn: whoever has not come up yet on a busy machine is not struck
+    # Of some 25 that are drawn: whoever has not come up yet on a busy machine is not struck.
+    assert found["faults"] >= 5
     assert found["acknowledged"] > 0
     assert found["overdue"] == 0
 
