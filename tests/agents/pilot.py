@@ -3,8 +3,9 @@
 import asyncio
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import timedelta
+from uuid import UUID
 
 from ferryman import Ferryman
 from ferryman.agents import intake, rules
@@ -32,6 +33,10 @@ class OneTool:
         for each in taken:
             calls = await intake.read.calls(tx, each.id, tenant=each.tenant)
             self._answered |= {each.id for call in calls if call.result is not None}
+
+    def forget(self, ids: Collection[UUID]) -> None:
+        """Let go of turns that are not run here after all."""
+        self._answered.difference_update(ids)
 
     async def run(self, taken: Taken) -> Outcome:
         if taken.id in self._answered:

@@ -89,6 +89,9 @@ class Nobody:
     async def prepare(self, tx: Any, taken: Any) -> None:
         return None
 
+    def forget(self, ids: Any) -> None:
+        return None
+
     async def run(self, taken: Taken) -> None:
         return None
 

@@ -51,6 +51,9 @@ async def test_a_stopped_turn_is_taken_from_its_worker(database_url: str) -> Non
         async def prepare(self, tx: object, taken: object) -> None:
             pass
 
+        def forget(self, ids: object) -> None:
+            pass
+
         async def run(self, taken: object) -> None:
             started.set()
             try:
@@ -85,6 +88,9 @@ async def test_a_draining_worker_hands_its_turns_back_at_once(house: House, data
         profiles = ("writer",)
 
         async def prepare(self, tx: object, taken: object) -> None:
+            pass
+
+        def forget(self, ids: object) -> None:
             pass
 
         async def run(self, taken: object) -> None:

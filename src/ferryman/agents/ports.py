@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
+from uuid import UUID
 
 from ferryman.agents.model import Call, EndedTurn, Outcome, Suspension, Taken
 from ferryman.kernel.db import Tx
@@ -74,6 +75,9 @@ class Runs(Protocol):
 
     async def prepare(self, tx: Tx, taken: Sequence[Taken]) -> None:
         """Read what a set of turns needs, just after it was taken in hand: one trip for all instead of one for each."""
+
+    def forget(self, ids: Collection[UUID]) -> None:
+        """Let go of what was prepared for turns that will not be run here after all."""
 
     async def run(self, taken: Taken) -> Outcome | None:
         """Do a turn until it ends, waits for calls, or is given up; None when the claim was lost meanwhile."""

@@ -124,6 +124,7 @@ class TurnCrew:
         unknown = await heads.reclaim(line, owner=self._owner, held=held)
         if unknown:
             turns, epochs = zip(*unknown, strict=True)
+            self._runs.forget(turns)
             await heads.release(line, turns, epochs, owner=self._owner)
             self._doorbell.ring("agents")
         return len(unknown)
@@ -141,7 +142,8 @@ class TurnCrew:
         telemetry.fenced("turn", "renew", count)
 
     def hand_back(self, item: Taken) -> Release:
-        """Say that the turn was not carried through here."""
+        """Say that the turn was not carried through here; if it was not even begun, its handler waits no longer."""
+        self._runs.forget([item.id])
         return Release(id=item.id, epoch=item.epoch, tenant=item.tenant, agent_id=item.agent_id, owner=self._owner)
 
     def spoil(self, outcome: Outcome, error: Exception) -> Outcome | None:

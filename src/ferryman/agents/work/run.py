@@ -95,7 +95,9 @@ class Runner:
     async def run(self, taken: Taken) -> Outcome | None:
         """Do a turn until it ends or waits; None when the claim was lost meanwhile."""
         faults.point("handler.started")
-        ready = self._ready.pop(taken.id)
+        ready = self._ready.pop(taken.id, None)
+        if ready is None:
+            return None  # given up since it was taken in hand
         profile = self._profiles[taken.profile]
         left = _left(taken, profile)
         life = ready.life
@@ -184,16 +186,17 @@ class Runner:
     # After
 
     def forget(self, ids: Collection[UUID]) -> None:
-        """End the handlers of turns that are over, or another's."""
+        """End the handlers of turns that are over, or another's, or were taken in hand and never run."""
         self.kept.drop(ids)
+        for id in ids:
+            ready = self._ready.pop(id, None)
+            if ready is not None and ready.life is not None:
+                ready.life.abandon()
 
     def close(self) -> None:
         """End every handler that waits."""
         self.kept.close()
-        ready, self._ready = self._ready, {}
-        for each in ready.values():
-            if each.life is not None:
-                each.life.abandon()
+        self.forget(list(self._ready))
 
 
 def _left(taken: Taken, profile: Profile) -> float:
