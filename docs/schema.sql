@@ -2160,9 +2160,18 @@ CREATE FUNCTION ferryman.write_page(statement text, page text) RETURNS bigint
     LANGUAGE plpgsql
     AS $$
 declare
+    called text := 'ferryman_page_' || md5(statement);
+    noted text := 'ferryman_pages.' || called;
     rows bigint;
 begin
-    execute statement into rows using page;
+    if current_setting(noted, true) is distinct from 'prepared' then
+        if not exists (select from pg_prepared_statements as there where there.name = called) then
+            execute format('prepare %I (text) as %s', called, statement);
+        end if;
+        perform set_config(noted, 'prepared', false);
+    end if;
+    perform set_config('ferryman_pages.page', page, true);
+    execute format('execute %I (current_setting(%L))', called, 'ferryman_pages.page') into rows;
     return rows;
 end
 $$;

@@ -274,6 +274,10 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ("batches/pmo_batch_tasks/counts", "limit (select 1000000)"): _LOOKUP,
     ("ingest/ingest_slice/of", "order by slice.slice_no"): _SORTED,
     (
+        "ingest/ingest_task/settle",
+        "and task.status in ('DISPATCHED', 'EXECUTING')",
+    ): "only these have an owner, by a CHECK; said for people",
+    (
         "ingest/ingest_batch/turn",
         "and source.failures > 0",
     ): "only spares each page a write of the row that all runs of a source share",

@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 
 from ferryman.ingest.model import Claimed, Outcome, Verdict
+from ferryman.ingest.rules.ending import handed_back
 from ferryman.ingest.states import RunState, TaskState
 from ferryman.ingest.store import batches, tasks
 from ferryman.ingest.store.batches import Birth, Finished
@@ -162,6 +163,21 @@ async def test_a_write_touches_its_own_rows_alone(database_url: str, name: str) 
         assert await of(here, other) == before
         assert await here.fetch(first_runs) == ended
         await here.sound()
+
+
+@pytest.mark.contract("I1", "I7", "K6")
+async def test_an_end_leaves_a_run_that_has_ended_and_a_slice_that_it_does_not_cover(database_url: str) -> None:
+    async with harbour(database_url, Server()) as here:
+        task, owner, _ = await begun(here)
+        ended = "set status = 'PARTIAL', leased_until = null, finished_at = ferryman.clock()"
+        await here.fetch(f"update ferryman.ingest_run {ended} where id = $1", task.run_id)  # by hand, and it alone
+        _, run, _, slice = await of(here, task)
+
+        async with here.app.database.transaction() as tx:
+            assert await settle(tx, Outcome(task.id, task.epoch, owner, handed_back()), queued_max=50)
+
+        assert await here.states("task") == ["QUEUED"]
+        assert (await of(here, task))[1::2] == [run, slice]
 
 
 @pytest.mark.contract("W15", "I5")

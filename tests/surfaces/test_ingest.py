@@ -2,6 +2,9 @@
 
 import pytest
 
+from ferryman.cli import exits
+from ferryman.cli.ingest import move, plan
+from ferryman.kernel import errors
 from tests.surfaces import ferry
 
 APP = ("--app", "depot:app")
@@ -80,3 +83,21 @@ def test_what_is_wrong_is_told_with_what_to_do(database_url: str) -> None:
         ran = ferry.run("ingest", *arguments, url=url)
         assert (ran.code, sentence in ran.err.replace("\n", " ")) == (code, True), ran.err
     assert "There are no plans." in ferry.run("ingest", "status", url=url).err
+
+
+@pytest.mark.contract("S7", "K20", "I2")
+async def test_a_time_that_is_none_is_refused_in_the_words_of_ingestion() -> None:
+    cases = {
+        "INGEST_INVALID_WINDOW --since: expected an instant such as": plan.run(
+            "depot", app="depot:app", since="nonsense"
+        ),
+        "INGEST_INVALID_WINDOW --until: expected an instant such as": plan.plan(
+            "depot", app="depot:app", until="+soon"
+        ),
+        "INGEST_INVALID_REQUEST --to: expected an id, or an instant": move.rewind("depot", to="yesterday", reason="x"),
+    }
+    for told, asked in cases.items():
+        with pytest.raises(errors.FerrymanError) as caught:
+            await asked
+        assert f"{caught.value.code} {caught.value.message}".startswith(told)
+        assert exits.of(caught.value) == exits.USAGE

@@ -24,9 +24,9 @@ async def rewind(
     options: Options = PLAIN,
 ) -> None:
     """Take a cursor back; the next plan begins there. The events keep who was where, and why."""
-    at = int(to) if to.lstrip("-").isdigit() else instant(to, "--to")
-    if at is None:
-        raise errors.UsageInvalid(f"--to: expected an instant or an id, got {to!r}.")
+    wanted = "an id, or an instant behind the cursor"
+    at = int(to) if to.lstrip("-").isdigit() else instant(to, "--to", errors.IngestInvalidRequest, expected=wanted)
+    assert at is not None  # only no text at all is no instant
     async with options.app() as app:
         moved = await app.ingest.rewind(source, endpoint, to=at, reason=reason, operation=operation)
     if options.screen.json:

@@ -11,6 +11,7 @@ from ferryman.cli.options import PLAIN, Options
 from ferryman.cli.task.create import moment, read
 from ferryman.cli.words import says
 from ferryman.ingest.model import Planned
+from ferryman.kernel import errors
 
 App = Annotated[str, says("The app that declares the source, as module:attribute.")]
 Since = Annotated[str | None, says("From this instant on (a harvest: from its cursor on).")]
@@ -127,9 +128,19 @@ def _asked(
     return {name: value for name, value in asked.items() if value is not None}
 
 
-def instant(text: str | None, option: str) -> datetime | None:
+def instant(
+    text: str | None,
+    option: str,
+    refusal: type[errors.IngestInvalidWindow] | type[errors.IngestInvalidRequest] = errors.IngestInvalidWindow,
+    *,
+    expected: str = "an instant",
+) -> datetime | None:
     """Read a time; one without an offset is in UTC."""
-    at = moment(text, option)
+    try:
+        at = moment(text, option)
+    except errors.TaskInvalidSchedule:
+        told = f"{option}: expected {expected} such as 2026-01-31T08:00:00Z, got {text!r}."
+        raise refusal(told, field=option) from None
     return at if at is None or at.tzinfo is not None else at.replace(tzinfo=UTC)
 
 

@@ -106,10 +106,10 @@ def quoted(name: str | None) -> str:
 def from_json(to: Target) -> str:
     """Write a page that comes as one JSON text: one statement, the shortest way for pages of hundreds."""
     names = ", ".join(f"page.{quoted(name)}" for name in to.columns)
+    # Numbered as they come: a table may have a column of the name that "with ordinality" gives.
     values = f"""
-        select {names}, given.place as {quoted(PLACE)}
-        from json_array_elements($1::text::json) with ordinality as given (item, place),
-            json_populate_record(null::{to.name}, given.item) as page"""  # noqa: S608 - every name is quoted
+        select {names}, row_number() over () as {quoted(PLACE)}
+        from json_populate_recordset(null::{to.name}, $1::text::json) as page"""  # noqa: S608 - every name is quoted
     return _upsert(to, values)
 
 

@@ -60,14 +60,15 @@ class Fetch:
         """`strike` counts a failed request and says how long the circuit breaker is open, if it is."""
         self._declared = declared
         self._gate = gate
+        self._paced = gate if isinstance(gate, Paced) else None
         self._strike = strike
         self._clock = clock
 
     async def ask(self, fetches: Fetches) -> Decision:
         """Ask the gate for one request."""
         decision = await self._gate.acquire(self._declared.key)
-        if isinstance(decision, Allow) and isinstance(self._gate, Paced):
-            fetches.rate = self._gate.pace_at(self._declared.key)
+        if isinstance(decision, Allow) and self._paced is not None:
+            fetches.rate = self._paced.pace_at(self._declared.key)
         return decision
 
     async def admit(self, fetches: Fetches, decision: Decision | None = None) -> End | None:

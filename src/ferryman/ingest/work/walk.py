@@ -52,6 +52,8 @@ class Walk:
         self._fetch = Fetch(declared, gate, strike=lambda: desk.strike(task), clock=desk.clock)
         self._seen: set[str] = set()
         self._number = 0
+        # Asked once: whether something keeps a protocol is dear to find out, and a page is short.
+        self._joining = declared.sink if isinstance(declared.sink, Joining) else None
         self._joins = True
         self._took = 0.0
 
@@ -155,12 +157,12 @@ class Walk:
         try:
             finished = end_of(self._task, self._declared, page, place.fetches)
             # What moves a cursor takes a transaction, and what has no records needs none.
-            at_once = finished.covered is None and (not sink.same_database or isinstance(sink, Joining))
+            at_once = finished.covered is None and (not sink.same_database or self._joining is not None)
             if not sink.same_database:
                 written = await sink.write(None, page.items, batch_key=place.key)
                 at_once = at_once and not written.quarantined
             elif at_once and page.items:
-                records = sink.join(page.items) if self._joins and isinstance(sink, Joining) else None
+                records = self._joining.join(page.items) if self._joins and self._joining is not None else None
                 at_once = records is not None
         except Exception as error:  # noqa: BLE001 - records that cannot be written fail their batch, not the executor
             return await self._refused(place, error)
