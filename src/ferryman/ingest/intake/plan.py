@@ -71,7 +71,7 @@ async def plan(
         assert span.name is not None
         assert span.lower is not None
         if not await coverage.begin(tx, span.name, span.lower, plan_id=id):
-            # Somebody else began it meanwhile: its frontier decides.
+            # A worker of an older version, which stands in no line, began it meanwhile: its frontier decides.
             return await plan(tx, id, declared, asked, trigger, tenant=tenant, terms=terms)
     await plans.ensure(tx, tenant=tenant, source=declared.name)
     if not await _create(tx, id, declared, asked, trigger, key=key, span=span, tenant=tenant, terms=terms):
