@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from bench.protocol import STEPS, Peer, Sizes
 from bench.roles import main
 
-CONCURRENCY = 250
+CONCURRENCY = 500  # two lanes of 250, the sets that the floor works in
 
 # Older than every id that a create makes, so that counting completions never reads the rows of a fill. The values are what the
 # product leaves: tests/sql/test_bench_fill.py compares.

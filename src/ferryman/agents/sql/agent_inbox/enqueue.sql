@@ -33,8 +33,8 @@ born as (
 ),
 fresh as (
     select word.*
-    from born
-    join word on word.turn = born.id
+    from word
+    where (word.turn in (select born.id from born)) is true
 ),
 written as (
     insert into ferryman.cards (tenant, id, created_at, agent_turn_id, type, role, author_id, content)

@@ -32,8 +32,8 @@ edges as (
         source_agent_id, target_agent_id, metadata)
     select word.tenant, 'stop:' || word.turn || '@' || coalesce(word.epoch::text, 'any'), 'enqueue', 'request', word.edge, clock.now, word.depth,
            word.source_turn, word.turn, word.source_agent, word.agent_id, jsonb_build_object('message_type', 'stop')
-    from born
-    join word using (id), clock
+    from word, clock
+    where (word.id in (select born.id from born)) is true
     on conflict do nothing
 )
 select id

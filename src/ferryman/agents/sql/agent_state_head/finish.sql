@@ -171,4 +171,4 @@ where head.tenant = word.tenant
   and (word.owner is null or head.lease_owner = word.owner)
   and head.status = any(string_to_array(word.expects, ','))
   and not word.overdue
-  and not exists (select from held where held.turn = word.turn)
+  and word.turn not in (select held.turn from held)

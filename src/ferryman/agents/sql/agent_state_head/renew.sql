@@ -25,10 +25,9 @@ moved as (
     where head.id = free.id
     returning head.active_agent_turn_id as id
 )
-select head.active_agent_turn_id as id, moved.id is not null as renewed
+select head.active_agent_turn_id as id, word.id in (select moved.id from moved) as renewed
 from word
 join ferryman.agent_state_head as head on head.active_agent_turn_id = word.id
-left join moved on moved.id = word.id
 where head.turn_epoch = word.epoch
   and head.lease_owner = :owner
   and head.status = 'running'

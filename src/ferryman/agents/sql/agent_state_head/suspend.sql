@@ -98,4 +98,4 @@ where head.tenant = word.tenant
   and head.turn_epoch = word.epoch
   and head.lease_owner = word.owner
   and head.status = 'running'
-  and not exists (select from held where held.turn = word.turn)
+  and word.turn not in (select held.turn from held)

@@ -14,11 +14,11 @@ word as materialized (
     limit (select 1000000)
 ),
 mine as materialized (
-    select head.tenant, head.agent_id, head.active_agent_turn_id as turn, head.turn_epoch, head.active_channel_id
-    from (select distinct turn, epoch, owner from word) as writer
-    join ferryman.agent_state_head as head on head.active_agent_turn_id = writer.turn
-    where head.turn_epoch = writer.epoch
-      and head.lease_owner = writer.owner
+    select word.*, head.tenant, head.agent_id, head.active_channel_id
+    from word
+    join ferryman.agent_state_head as head on head.active_agent_turn_id = word.turn
+    where head.turn_epoch = word.epoch
+      and head.lease_owner = word.owner
       and head.status = 'running'
     order by head.tenant, head.agent_id
     for share of head
@@ -27,23 +27,21 @@ kept as (
     insert into ferryman.agent_steps (
         tenant, agent_turn_id, kind, name, nth, id, started_at, ended_at, turn_epoch, input_tokens, output_tokens, cost,
         agent_id, status, error, tool_call_ids, result, metadata)
-    select mine.tenant, word.turn, word.kind, word.name, word.nth, word.id,
-           clock.now - make_interval(secs => coalesce(word.seconds, 0)), clock.now, mine.turn_epoch, word.input_tokens,
-           word.output_tokens, word.cost, mine.agent_id, word.status, word.error, coalesce(word.tool_call_ids, '{}'),
-           word.result, word.metadata
-    from clock, word
-    join mine using (turn)
+    select mine.tenant, mine.turn, mine.kind, mine.name, mine.nth, mine.id,
+           clock.now - make_interval(secs => coalesce(mine.seconds, 0)), clock.now, mine.epoch, mine.input_tokens,
+           mine.output_tokens, mine.cost, mine.agent_id, mine.status, mine.error, coalesce(mine.tool_call_ids, '{}'),
+           mine.result, mine.metadata
+    from mine, clock
     on conflict do nothing
-    returning tenant, agent_turn_id, agent_id, id, kind, name, nth, status, turn_epoch
+    returning id
 ),
 told as (
     insert into ferryman.events (at, subject, tenant, kind, to_state, subject_name, data)
-    select clock.now, kept.agent_turn_id, kept.tenant, 'agent.step', kept.status, kept.agent_id,
-           jsonb_build_object('channel', mine.active_channel_id, 'step_id', kept.id, 'kind', kept.kind, 'name', kept.name,
-                              'turn_epoch', kept.turn_epoch)
-    from clock, kept
-    join mine on mine.turn = kept.agent_turn_id
+    select clock.now, mine.turn, mine.tenant, 'agent.step', mine.status, mine.agent_id,
+           jsonb_build_object('channel', mine.active_channel_id, 'step_id', mine.id, 'kind', mine.kind, 'name', mine.name,
+                              'turn_epoch', mine.epoch)
+    from mine, clock
+    where (mine.id in (select kept.id from kept)) is true
 )
-select word.id, word.turn, mine.turn is not null as held
+select word.id, word.turn, word.id in (select mine.id from mine) as held
 from word
-left join mine using (turn)

@@ -14,10 +14,11 @@ word as materialized (
     limit (select 1000000)
 ),
 mine as materialized (
-    select head.tenant, head.active_agent_turn_id as turn, head.output_box_id
-    from (select distinct turn, epoch from word) as writer
-    join ferryman.agent_state_head as head on head.active_agent_turn_id = writer.turn
-    where head.turn_epoch = writer.epoch
+    select word.*, head.output_box_id
+    from word
+    join ferryman.agent_state_head as head on head.active_agent_turn_id = word.turn
+    where head.tenant = word.tenant
+      and head.turn_epoch = word.epoch
       and head.status = 'running'
     order by head.tenant, head.agent_id
     for share of head
@@ -25,20 +26,18 @@ mine as materialized (
 written as (
     insert into ferryman.cards (
         tenant, id, created_at, agent_turn_id, step_id, type, role, author_id, tool_call_id, content, metadata)
-    select word.tenant, word.id, clock.now, word.turn, word.step, word.type, word.role, word.author, word.tool_call_id,
-           word.content, word.metadata
-    from clock, word
-    join mine using (tenant, turn)
+    select mine.tenant, mine.id, clock.now, mine.turn, mine.step, mine.type, mine.role, mine.author, mine.tool_call_id,
+           mine.content, mine.metadata
+    from mine, clock
     on conflict do nothing
     returning id
 )
 update ferryman.boxes as box
 set card_ids = box.card_ids || added.card_ids, updated_at = clock.now
 from clock, (
-    select mine.tenant, mine.turn, mine.output_box_id, array_agg(word.id order by word.nth) as card_ids
-    from word
-    join mine using (tenant, turn)
-    join written using (id)
+    select mine.tenant, mine.turn, mine.output_box_id, array_agg(mine.id order by mine.nth) as card_ids
+    from mine
+    where (mine.id in (select written.id from written)) is true
     group by mine.tenant, mine.turn, mine.output_box_id
 ) as added
 where box.id = added.output_box_id

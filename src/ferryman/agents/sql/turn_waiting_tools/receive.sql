@@ -33,8 +33,8 @@ born as (
 ),
 fresh as materialized (
     select word.*
-    from born
-    join word using (id)
+    from word
+    where (word.id in (select born.id from born)) is true
 ),
 written as (
     insert into ferryman.cards (tenant, id, created_at, agent_turn_id, type, role, author_id, tool_call_id, content)
@@ -107,10 +107,9 @@ boxed as (
     where box.id = added.output_box_id
 )
 -- What is new, what had an effect, and which workers have a turn to go on with; what is not in the answer no turn has asked for.
-select word.id, born.id is not null as born, noted.id is not null as noted, noted.task_id, noted.wait_status,
+select word.id, word.id in (select born.id from born) as born, noted.id is not null as noted, noted.task_id, noted.wait_status,
        null as worker_target
 from word
-left join born using (id)
 left join noted using (id)
 union all
 select null, false, false, null, null, worker_target

@@ -15,7 +15,7 @@ word as materialized (
     limit (select 1000000)
 ),
 held as materialized (
-    select task.id
+    select word.*
     from word
     join ferryman.tasks as task using (id)
     where task.epoch = word.epoch
@@ -29,8 +29,7 @@ moved as (
         due_at = case when task.roused then clock.now else least(word.wake_at, task.ends_at) end,
         rank = case when task.roused then clock.now + task.priority * interval '60 s' end,
         wake_at = case when task.roused then null else least(word.wake_at, task.ends_at) end
-    from clock, word
-    join held using (id)
+    from clock, held as word
     where task.id = word.id
       and task.state = 'running'
       and task.epoch = word.epoch
@@ -64,4 +63,4 @@ join ferryman.tasks as task using (id)
 where task.state = 'running'
   and task.epoch = word.epoch
   and task.lease_owner = word.owner
-  and not exists (select from held where held.id = word.id)
+  and word.id not in (select held.id from held)

@@ -29,10 +29,9 @@ moved as (
     where task.id = free.id
     returning task.id
 )
-select task.id, moved.id is not null as renewed
+select task.id, task.id in (select moved.id from moved) as renewed
 from word
 join ferryman.tasks as task on task.id = word.id
-left join moved on moved.id = word.id
 where task.epoch = word.epoch
   and task.lease_owner = :owner
   and task.state = 'running'

@@ -15,7 +15,7 @@ word as materialized (
     limit (select 1000000)
 ),
 held as materialized (
-    select task.id
+    select word.*
     from word
     join ferryman.tasks as task using (id)
     where task.epoch = word.epoch
@@ -35,8 +35,7 @@ moved as (
         last_error_code = case when word.state = 'succeeded' then null else coalesce(word.code, task.last_error_code) end,
         last_error_reason = case when word.state = 'succeeded' then null
                                  when word.code is null then task.last_error_reason else word.reason end
-    from clock, word
-    join held using (id)
+    from clock, held as word
     where task.id = word.id
       and task.state = 'running'
       and task.epoch = word.epoch
@@ -60,4 +59,4 @@ join ferryman.tasks as task using (id)
 where task.state = 'running'
   and task.epoch = word.epoch
   and task.lease_owner = word.owner
-  and not exists (select from held where held.id = word.id)
+  and word.id not in (select held.id from held)

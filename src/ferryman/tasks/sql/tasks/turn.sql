@@ -5,7 +5,8 @@
 -- A lane that has a task to begin behind is looked into from that one's place on (work/places.py): what is dead in front of it
 -- need not be walked over. One that waits again has no place there any more: its time has been moved.
 -- The planner knows neither the length of `(select :ids)` nor the limit `(select …)`: it takes the set for one row, to be
--- looked up by its key, whatever the statistics say, also in a plan made while the table was empty.
+-- looked up by its key, whatever the statistics say, also in a plan made while the table was empty. Two sets taken for one row
+-- each would be joined by comparing each with each: what is wanted of a set is carried along, or asked for with `in`, which hashes.
 -- Tasks are locked in the order of their ids, as everybody does. A row that somebody else is writing at this moment is
 -- passed over and named as busy: it must not hold up the rest of the set.
 with clock as materialized (
@@ -22,8 +23,8 @@ word as materialized (
     limit (select 1000000)
 ),
 held as materialized (
-    select task.id
-    from (select id, epoch from word limit (select 1000000)) as word
+    select word.*
+    from (select * from word limit (select 1000000)) as word
     join ferryman.tasks as task using (id)
     where task.epoch = word.epoch
       and task.lease_owner = :owner
@@ -42,7 +43,7 @@ settled as (
         last_error_code = case when word.state = 'succeeded' then null else coalesce(word.code, task.last_error_code) end,
         last_error_reason = case when word.state = 'succeeded' then null
                                  when word.code is null then task.last_error_reason else word.reason end
-    from clock, (select word.* from held join word using (id) limit (select 1000000)) as word
+    from clock, held as word
     where task.id = word.id
       and task.state = 'running'
       and task.epoch = word.epoch
@@ -119,5 +120,6 @@ left join lateral (
     left join ferryman.tasks as mine
       on mine.id = word.id and mine.epoch = word.epoch and mine.lease_owner = :owner and mine.state = 'running'
      and mine.callback is null
-    where not exists (select from settled where settled.id = word.id)
-) as unsettled on tally.settled < :sent::bigint
+    where tally.settled < :sent::bigint
+      and word.id not in (select settled.id from settled)
+) as unsettled on true
