@@ -3139,24 +3139,6 @@ CREATE TABLE ferryman.events (
 )
 PARTITION BY RANGE (logged_at);
 
-CREATE TABLE ferryman.events_20261116 (
-    xid xid8 DEFAULT pg_current_xact_id() CONSTRAINT events_xid_not_null NOT NULL,
-    id bigint CONSTRAINT events_id_not_null NOT NULL,
-    logged_at timestamp with time zone DEFAULT now() CONSTRAINT events_logged_at_not_null NOT NULL,
-    at timestamp with time zone CONSTRAINT events_at_not_null NOT NULL,
-    subject uuid CONSTRAINT events_subject_not_null NOT NULL,
-    attempt integer,
-    tenant text CONSTRAINT events_tenant_not_null NOT NULL,
-    kind text CONSTRAINT events_kind_not_null NOT NULL,
-    from_state text,
-    to_state text,
-    subject_name text,
-    reason_code text,
-    reason_message text,
-    data jsonb
-)
-WITH (autovacuum_analyze_scale_factor='0.05');
-
 CREATE TABLE ferryman.events_default (
     xid xid8 DEFAULT pg_current_xact_id() CONSTRAINT events_xid_not_null NOT NULL,
     id bigint CONSTRAINT events_id_not_null NOT NULL,
@@ -3814,8 +3796,6 @@ CREATE TABLE ferryman.workers (
     seen_until timestamp with time zone NOT NULL
 );
 
-ALTER TABLE ONLY ferryman.events ATTACH PARTITION ferryman.events_20261116 FOR VALUES FROM ('2026-11-16 00:00:00+00') TO ('2026-11-17 00:00:00+00');
-
 ALTER TABLE ONLY ferryman.events ATTACH PARTITION ferryman.events_default DEFAULT;
 
 ALTER TABLE ONLY ferryman.access_sessions
@@ -4043,13 +4023,9 @@ CREATE INDEX command_inbox_session ON ferryman.command_inbox USING btree (tenant
 
 CREATE INDEX events_order ON ONLY ferryman.events USING btree (id);
 
-CREATE INDEX events_20261116_id_idx ON ferryman.events_20261116 USING btree (id);
+CREATE INDEX events_default_id_idx ON ferryman.events_default USING btree (id);
 
 CREATE INDEX events_subject ON ONLY ferryman.events USING btree (subject, id);
-
-CREATE INDEX events_20261116_subject_id_idx ON ferryman.events_20261116 USING btree (subject, id);
-
-CREATE INDEX events_default_id_idx ON ferryman.events_default USING btree (id);
 
 CREATE INDEX events_default_subject_id_idx ON ferryman.events_default USING btree (subject, id);
 
@@ -4179,10 +4155,6 @@ CREATE UNIQUE INDEX webhooks_name ON ferryman.webhooks USING btree (tenant, name
 
 CREATE INDEX webhooks_tenant ON ferryman.webhooks USING btree (tenant, id);
 
-ALTER INDEX ferryman.events_order ATTACH PARTITION ferryman.events_20261116_id_idx;
-
-ALTER INDEX ferryman.events_subject ATTACH PARTITION ferryman.events_20261116_subject_id_idx;
-
 ALTER INDEX ferryman.events_order ATTACH PARTITION ferryman.events_default_id_idx;
 
 ALTER INDEX ferryman.events_subject ATTACH PARTITION ferryman.events_default_subject_id_idx;
@@ -4206,8 +4178,6 @@ CREATE TRIGGER command_inbox_status_births BEFORE INSERT ON ferryman.command_inb
 CREATE TRIGGER command_inbox_status_moves BEFORE UPDATE OF status ON ferryman.command_inbox FOR EACH ROW WHEN (((((((old.status = 'PROCESSING'::text) AND (new.status = 'COMPLETED'::text)) OR ((old.status = 'PROCESSING'::text) AND (new.status = 'FAILED'::text))) OR ((old.status = 'RECEIVED'::text) AND (new.status = 'FAILED'::text))) OR ((old.status = 'RECEIVED'::text) AND (new.status = 'PROCESSING'::text))) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('COMMAND_INVALID_TRANSITION', 'status', 'id');
 
 CREATE TRIGGER events_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON ferryman.events FOR EACH STATEMENT EXECUTE FUNCTION ferryman.refuse_rewriting();
-
-CREATE TRIGGER events_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON ferryman.events_20261116 FOR EACH STATEMENT EXECUTE FUNCTION ferryman.refuse_rewriting();
 
 CREATE TRIGGER events_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON ferryman.events_default FOR EACH STATEMENT EXECUTE FUNCTION ferryman.refuse_rewriting();
 

@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -24,3 +25,10 @@ def test_a_stale_page_is_named_and_left_alone(tmp_path: Path, capsys: pytest.Cap
 def test_a_written_page_is_fresh(tmp_path: Path) -> None:
     assert pages.main([], root=tmp_path) == 0
     assert pages.main(["--check"], root=tmp_path) == 0
+
+
+def test_the_schema_is_the_same_on_every_day() -> None:
+    told = (pages.ROOT / "docs/schema.sql").read_text(encoding="utf-8")
+
+    assert "CREATE TABLE ferryman.events_default" in told
+    assert not re.search(r"events_\d", told)

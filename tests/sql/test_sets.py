@@ -1,7 +1,7 @@
 """No statement compares each row of one set with each of another.
 
-A statement hides the size of a set from the planner (see test_plans.py). Two sets that are taken for one row each are joined by a
-nested loop, whose cost grows with the square of what travels together (docs/adr/0040).
+A statement hides the size of a set from the planner (see test_plans.py). Two sets that are taken for one row each are joined by
+a nested loop, whose cost grows with the square of what travels together (docs/adr/0040).
 """
 
 import json
