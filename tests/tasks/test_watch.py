@@ -11,10 +11,12 @@ from ferryman.kernel import errors, invariants, watchdog
 from ferryman.kernel.doorbell import NoDoorbell
 from ferryman.kernel.invariants import KERNEL_INVARIANTS
 from ferryman.kernel.pool import Database, Line
-from ferryman.tasks import watch
+from ferryman.tasks import store, watch
+from ferryman.tasks.model import Outcome
 from ferryman.tasks.ports import Owners
 from ferryman.tasks.states import CANCELLED, FAILED, PENDING, READY, RUNNING, TASK
 from ferryman.testing import plant, state_of, travel
+from tests.sql.moves import EPOCH, OWNER, outcome, turn
 from tests.tasks.conftest import MakeApp
 
 SECOND = timedelta(seconds=1)
@@ -43,6 +45,49 @@ async def test_a_lost_lease_returns_the_task_at_once_with_an_attempt_used(db: Da
     assert (row["last_error_code"], row["last_error_reason"]) == ("TASK_TIMEOUT", "lease_expired")
     assert (event["reason_code"], event["reason_message"], event["attempt"]) == ("TASK_TIMEOUT", "lease_expired", 1)
     await sound(db)
+
+
+@pytest.mark.contract("W13", "T5")
+async def test_what_a_dead_worker_held_keeps_its_place_in_the_line(db: Database) -> None:
+    async with db.transaction() as tx:
+        lost = await plant(tx, TASK, RUNNING, leased_until=-SECOND, due_at=-SECOND * 60, priority=2)
+        await plant(tx, TASK, READY, due_at=-SECOND * 30, rank=-SECOND * 30 + SECOND * 120, priority=2)
+
+        await watchdog.tick(tx, rules())
+
+        line = await tx.fetch("select id, rank - due_at as aged from ferryman.tasks order by rank")
+    assert (line[0]["id"], line[0]["aged"]) == (lost, SECOND * 120)
+
+
+@pytest.mark.contract("T5")
+async def test_a_try_that_failed_goes_to_the_end_of_the_line(db: Database) -> None:
+    async with db.transaction() as tx:
+        tried = await plant(tx, TASK, RUNNING, epoch=EPOCH, lease_owner=OWNER, due_at=-SECOND * 60)
+        waits = await plant(tx, TASK, READY, due_at=-SECOND * 30, rank=-SECOND * 30)
+
+        await turn(tx, outcome(tried, READY))
+
+        line = await tx.fetch("select id from ferryman.tasks order by rank")
+    assert [row["id"] for row in line] == [waits, tried]
+
+
+@pytest.mark.contract("T5")
+@pytest.mark.parametrize("settles", ["turn", "settle", "reclaim"])
+async def test_what_is_handed_back_keeps_its_place_in_the_line(db: Database, settles: str) -> None:
+    async with db.transaction() as tx:
+        back = await plant(tx, TASK, RUNNING, epoch=EPOCH, lease_owner=OWNER, due_at=-SECOND * 60)
+        waits = await plant(tx, TASK, READY, due_at=-SECOND * 30, rank=-SECOND * 30)
+
+        match settles:
+            case "turn":
+                await turn(tx, Outcome(back, EPOCH, OWNER, READY))
+            case "settle":
+                await store.settle(tx, [Outcome(back, EPOCH, OWNER, READY)], lapsed=False)
+            case _:
+                await store.reclaim(tx, owner=OWNER, held=[])
+
+        line = await tx.fetch("select id from ferryman.tasks order by rank")
+    assert [row["id"] for row in line] == [back, waits]
 
 
 @pytest.mark.contract("W13")

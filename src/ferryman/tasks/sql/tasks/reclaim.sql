@@ -1,6 +1,7 @@
 -- running -> ready
 -- After an answer that never came, a worker may own tasks it does not know of: it hands them back instead of letting their
--- leases run out. No attempt is used: no handler ever saw them. A row that somebody is writing is passed over and counted.
+-- leases run out. No attempt is used, and no place in the line lost: no handler ever saw them. A row that somebody is writing
+-- is passed over and counted.
 with clock as materialized (
     select ferryman.clock() as now
 ),
@@ -21,7 +22,7 @@ free as materialized (
 ),
 moved as (
     update ferryman.tasks as task
-    set state = 'ready', rank = clock.now + task.priority * interval '60 s', lease_owner = null, leased_until = null,
+    set state = 'ready', rank = task.due_at + task.priority * interval '60 s', lease_owner = null, leased_until = null,
         updated_at = clock.now
     from clock
     where task.id = any(array(select free.id from free))

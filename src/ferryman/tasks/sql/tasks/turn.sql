@@ -23,7 +23,8 @@ word as materialized (
     limit (select 1000000)
 ),
 held as materialized (
-    select word.*
+    -- What is handed back keeps its place in the line.
+    select word.*, word.delay = 0 and word.used = 0 as stays
     from (select * from word limit (select 1000000)) as word
     join ferryman.tasks as task using (id)
     where task.epoch = word.epoch
@@ -36,8 +37,10 @@ settled as (
     set state = word.state, updated_at = clock.now, lease_owner = null, leased_until = null,
         result = word.result::jsonb,
         attempt = task.attempt + word.used,
-        due_at = case when word.state = 'ready' then clock.now + make_interval(secs => word.delay) else task.due_at end,
-        rank = case when word.state = 'ready' and word.delay = 0 then clock.now + task.priority * interval '60 s' end,
+        due_at = case when word.state <> 'ready' or word.stays then task.due_at
+                      else clock.now + make_interval(secs => word.delay) end,
+        rank = case when word.state = 'ready' and word.delay = 0
+                    then case when word.stays then task.due_at else clock.now end + task.priority * interval '60 s' end,
         wake_at = case when word.state = 'ready' and word.delay > 0 then clock.now + make_interval(secs => word.delay) end,
         finished_at = case when word.state <> 'ready' then clock.now end,
         last_error_code = case when word.state = 'succeeded' then null else coalesce(word.code, task.last_error_code) end,
