@@ -51,7 +51,7 @@ COSTS = (
     ),
     Cost(
         "drain, 1 worker", "drain1.rate", "drain1.cpu_worker", "drain1.cpu_store",
-        "One statement settles a set and claims the next: one round trip and one flush for up to 125, two versions of each row"
+        "One statement settles a set and claims the next: one round trip and one flush for up to 250, two versions of each row"
         " and two rows of the log. Two lanes let PostgreSQL and Python work at the same time.",
         flushes="drain1.flushes", wal="drain1.wal",
     ),

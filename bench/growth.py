@@ -12,7 +12,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from bench.deep import filled
+from bench.deep import begun
 from bench.measure import Figures
 from bench.stage import Crew, Failed, Stage
 
@@ -22,8 +22,8 @@ SLOTS_OF_A_KEY = 25
 CHANNEL = "ferryman_doorbell"
 
 SIZES: Mapping[str, Sequence[int]] = {
-    "backlog": (15_000, 50_000, 150_000, 500_000, 1_500_000),
-    "history": (0, 10_000, 100_000, 1_000_000, 3_000_000),
+    "backlog": (15_000, 100_000, 1_000_000, 10_000_000),
+    "history": (0, 10_000, 100_000, 1_000_000, 10_000_000),
     "queues": (1, 10, 100, 300, 1_000),
     "keys": (10, 100, 1_000, 10_000),
     "tenants": (1, 10, 100, 1_000, 5_000),
@@ -76,12 +76,12 @@ def jobs(stage: Stage) -> int:
     return _scaled(stage, SKIP) + _scaled(stage, WINDOW) + SPARE
 
 
-def backlog(stage: Stage, size: int, _: contextlib.ExitStack) -> None:
-    stage.fresh(template=filled(stage, "ready", size))
+def backlog(stage: Stage, size: int, ends: contextlib.ExitStack) -> None:
+    ends.enter_context(begun(stage, "ready", size))
 
 
-def history(stage: Stage, size: int, _: contextlib.ExitStack) -> None:
-    stage.fresh(template=filled(stage, "finished", size))
+def history(stage: Stage, size: int, ends: contextlib.ExitStack) -> None:
+    ends.enter_context(begun(stage, "finished", size))
     stage.client("bulk", jobs(stage))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench import bars, contract, costs, growth, plot, report
+from bench import bars, contract, costs, growth, plot, ranks, report
 from bench.bars import FLOOR, OURS, Results, number
 from bench.record import Record
 
@@ -25,7 +25,8 @@ DOMAINS = (
 def write(docs: Path, record: Record) -> None:
     """Draw the pictures and replace the tables."""
     results = Results(record.lines)
-    for name, drawn in pictures(results).items():
+    peers = {name: drawn for name, (drawn, _) in ranks.pictures(results).items()}
+    for name, drawn in {**peers, **pictures(results)}.items():
         (docs / PICTURES / name).write_text(drawn)
     report.write_docs(docs / "performance.md", text(record, results))
 
@@ -38,6 +39,7 @@ def text(record: Record, results: Results) -> str:
         report.figures(results, peers),
         "`*`: on Redis, not durable.",
         "\n".join(report.settings(record.head)),
+        *ranks.told(ranks.pictures(results), PICTURES),
         "## Against the contract",
         report.verdicts(results),
         *titled("## The other domains", domains(results)),

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from bench import page, run
+from bench import page, ranks, run
 from bench.record import Item, Record
 
 
@@ -82,3 +82,27 @@ def test_the_page_shows_curves_the_horizon_and_who_could_not_run(tmp_path: Path)
     drawn = (tmp_path / "pictures" / "growth-queues.svg").read_text()
     assert "prefers-color-scheme: dark" in drawn
     assert drawn.count("<circle") == 6
+
+
+def test_peers_stand_beside_each_other_from_the_best_to_the_last(tmp_path: Path) -> None:
+    record = Record(tmp_path / "r.jsonl")
+    record.add(HEAD)
+    for peer, rate in (("slow", 10.0), ("ferryman", 1_000.0), ("quick", 100.0), ("floor", 10_000.0)):
+        record.add({**line("drain1", figures={"rate": rate, "cpu_worker": 1.0, "cpu_store": 1.0}), "peer": peer})
+    (tmp_path / "pictures").mkdir()
+    (tmp_path / "performance.md").write_text("<!-- bench: begin --><!-- bench: end -->")
+
+    page.write(tmp_path, record)
+
+    assert "pictures/peers-drain-one.svg" in (tmp_path / "performance.md").read_text()
+    drawn = (tmp_path / "pictures" / "peers-drain-one.svg").read_text()
+    places = [drawn.index(f">{peer}</text>") for peer in ("ferryman", "floor", "quick", "slow")]
+    assert places == sorted(places)
+
+
+def test_a_factor_is_as_long_everywhere() -> None:
+    slow, quick, floor = ranks.spread([10.0, 100.0, 1_000.0])
+
+    assert slow > 0
+    assert quick - slow == pytest.approx(floor - quick)
+    assert floor == 1.0
