@@ -11,6 +11,7 @@ from ferryman.tasks.intake.create import Alike, create_alike
 from ferryman.tasks.model import Draft
 from ferryman.tasks.rules.request import Defaults, draft
 from ferryman.tasks.states import PENDING, READY
+from tests.sql.counted import Counted
 from tests.tasks.conftest import MakeApp
 
 TERM = timedelta(days=30)
@@ -51,6 +52,22 @@ async def test_each_birth_of_a_set_is_an_event(make_app: MakeApp, ahead: int, st
 
     for handle in handles:
         assert [(event.from_state, event.to_state) for event in await app.tasks.events(handle.id)] == [(None, state)]
+
+
+@pytest.mark.contract("T8", "P9")
+@pytest.mark.parametrize(("number", "statements", "transactions"), [(1, 1, 0), (999, 1, 0), (1000, 1, 1), (1001, 2, 1)])
+async def test_what_fits_into_one_set_is_stored_by_one_statement_that_commits_itself(
+    make_app: MakeApp, db: Database, monkeypatch: pytest.MonkeyPatch, number: int, statements: int, transactions: int
+) -> None:
+    app = await make_app(count)
+    async with db.session() as session:
+        wire = Counted(session)
+        monkeypatch.setattr(app.tasks._creates, "_db", wire)
+
+        handles = await app.tasks.create_many(count, [{"n": n} for n in range(number)])
+
+    assert (wire.trips, wire.transactions) == (statements, transactions)
+    assert (await handles[-1].refresh()).state is READY
 
 
 @pytest.mark.contract("S2")

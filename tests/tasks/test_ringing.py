@@ -35,6 +35,22 @@ async def test_a_lonely_create_rings_in_its_own_transaction(
     assert app.doorbell.sent == 0
 
 
+@pytest.mark.contract("K2")
+async def test_many_that_travel_together_ring_in_their_own_transaction(make_app: MakeApp, database_url: str) -> None:
+    app = await make_app(idle)
+    elsewhere = PostgresDoorbell(database_url)
+    await elsewhere.open()
+    ear = Ear(elsewhere)
+
+    await app.tasks.create_many(idle, [{"n": n} for n in range(3)])
+
+    await ear.until(lambda ear: bool(ear.heard))
+    await elsewhere.close()
+    assert isinstance(app.doorbell, PostgresDoorbell)
+    await app.doorbell.close()  # whatever it had to send is sent now
+    assert app.doorbell.sent == 0
+
+
 @pytest.mark.contract("K2", "K17")
 @pytest.mark.parametrize("options", [{}, {"idempotency_key": "order-7"}])
 async def test_a_create_waits_for_no_other_to_ring(

@@ -76,9 +76,12 @@ class Creates:
         return self.flows.create_all(drafts) if connection is None else self._lent.create_all(connection, drafts)
 
     async def create_alike(
-        self, like: Draft, some: Callable[[], Alike], connection: object
+        self, like: Draft, some: Callable[[], Alike], connection: object, *, full: int
     ) -> list[tuple[Alike, TaskRecord]]:
-        """Store tasks that differ only in id and payload, all or none; `some` makes the next set, an empty one at the end."""
+        """Store tasks that differ only in id and payload, all or none.
+
+        `some` makes the next set, an empty one at the end; after one that is not full there is no other.
+        """
         if connection is not None:
             # All are checked before the first is in the caller's hands.
             return await self._lent.create_many(connection, like, list(takewhile(_holds_some, iter(some, None))))
@@ -89,9 +92,19 @@ class Creates:
                 made.append(some())
             return made[place]
 
-        sets = await repeated(lambda: self._create_sets(like, next_set), self._patience)
-        self._born([(first, len(alike.ids)) for alike, first in sets])
+        ring = self._ring_inside([like])
+        only = next_set(0)
+        if 0 < len(only.ids) < full:
+            sets = [(only, await repeated(lambda: self._create_only(like, only, ring), self._patience))]
+        else:
+            sets = await repeated(lambda: self._create_sets(like, next_set), self._patience)
+        self._born([(first, len(alike.ids)) for alike, first in sets], here=ring is not None and ring.rung)
         return sets
+
+    async def _create_only(self, like: Draft, alike: Alike, ring: Inside | None) -> TaskRecord:
+        """Store all there is by one statement, which commits itself and takes the ring along: one trip instead of four."""
+        async with self._db.session() as tx:
+            return await create.create_alike(tx, like, alike, ends_after=self._ends_after, ring=ring)
 
     async def _create_sets(self, like: Draft, next_set: Callable[[int], Alike]) -> list[tuple[Alike, TaskRecord]]:
         created: list[tuple[Alike, TaskRecord]] = []

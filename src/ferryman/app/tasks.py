@@ -211,7 +211,7 @@ class Tasks:
         def some() -> Alike:
             return self._alike(handler, islice(waiting, SET))
 
-        return Handles(self, await self._creates.create_alike(like, some, connection))
+        return Handles(self, await self._creates.create_alike(like, some, connection, full=SET))
 
     def _checked(self, handler: Handler | None, given: Any) -> str:
         text = payload.encode(given, limit=self._limit)

@@ -4,7 +4,8 @@ from ferryman.async_tasks as async
 left join ferryman.tasks as task on task.id = async.task
 where async.completed_at is null
   and async.task is not null
-  and async.updated_at <= ferryman.clock() - :patience::interval
+  -- Asked once, not for each row: the clock is a function.
+  and async.updated_at <= (select ferryman.clock() - :patience::interval)
   and (task.id is null or task.finished_at is not null)
 order by async.deadline_at
 limit :limit
