@@ -138,16 +138,32 @@ async def test_what_is_busy_goes_with_a_later_set_and_nobody_waits_for_it() -> N
 
     gather = Gather(send)
     slow, quick = gather.put(1), gather.put(2)
-    alone = asyncio.ensure_future(gather(1))
 
     assert await quick == 2
     assert await gather(3) == 3
+    alone = asyncio.ensure_future(gather(1))
+    await asyncio.sleep(0)  # it goes, and is told to come again
     assert not slow.done()
     draining = asyncio.ensure_future(gather.drain())
     busy.clear()
     assert (await slow, await alone) == (1, 1)
     await draining
     assert sets[0] == [1, 2]
+    assert [1] in sets
+
+
+async def test_two_who_are_called_in_one_breath_do_not_both_go_alone(wire: Wire) -> None:
+    gather = Gather(wire.send)
+    calls = [gather(1), gather(2)]
+    answers = asyncio.gather(*calls)
+    await asyncio.sleep(0)
+    assert wire.sets == [[1]]
+
+    await wire.let_go()
+    await wire.let_go()
+
+    assert await answers == [2, 4]
+    await gather.drain()
 
 
 async def test_what_was_stopped_is_sent_no_more() -> None:

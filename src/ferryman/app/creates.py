@@ -124,32 +124,50 @@ class Creates:
         return created
 
     async def _create_set(self, line: Line, drafts: list[Draft]) -> Sequence[Created | Exception]:
-        ring = self._ring_inside(drafts)
+        alike = create.alike_among(drafts)
         try:
-            answers = await repeated(lambda: self._create_once(line, drafts, ring), self._patience)
+            if alike is not None:
+                return await self._create_like(line, drafts[0], alike)
+            return await self._create_various(line, drafts)
         except Exception as error:  # noqa: BLE001 - raised at its own caller
             ours = isinstance(error, errors.FerrymanError) and not isinstance(error, errors.StatementRefused)
             if ours or len(drafts) == 1:
                 return [error] * len(drafts)
             # One of them is refused by PostgreSQL; the others must not suffer by their company.
             return [each for draft in drafts for each in await self._create_set(line, [draft])]
+
+    async def _create_like(self, line: Line, like: Draft, alike: Alike) -> Sequence[Created]:
+        ring = self._ring_inside([like])
+
+        async def send() -> TaskRecord:
+            faults.point("create.before")
+            first = await create.create_alike(line, like, alike, ends_after=self._ends_after, ring=ring)
+            faults.point("create.committed")
+            return first
+
+        first = await repeated(send, self._patience)
+        self._born([(first, len(alike.ids))], here=ring is not None and ring.rung)
+        return create.born_alike(first, alike)
+
+    async def _create_various(self, line: Line, drafts: list[Draft]) -> Sequence[Created | Exception]:
+        ring = self._ring_inside(drafts)
+
+        async def send() -> list[create.Answer]:
+            faults.point("create.before")
+            answers = await create.create(line, drafts, ends_after=self._ends_after, ring=ring)
+            faults.point("create.committed")
+            return answers
+
+        answers = await repeated(send, self._patience)
         born = [(each.task, 1) for each in answers if isinstance(each, Created) and not each.idempotent_hit]
         self._born(born, here=ring is not None and ring.rung)
         return answers
 
-    def _ring_inside(self, drafts: list[Draft]) -> Inside | None:
+    def _ring_inside(self, drafts: Sequence[Draft]) -> Inside | None:
         """Let the transaction ring for tasks that can be claimed as soon as it commits."""
         if any(each.task.scheduled_at is not None for each in drafts):
             return None
         return self._doorbell.inside("ready", {named(each.task.queue, each.task.tenant) for each in drafts})
-
-    async def _create_once(
-        self, line: Line, drafts: list[Draft], ring: Inside | None
-    ) -> list[Created | errors.TaskDuplicate]:
-        faults.point("create.before")
-        answers = await create.create(line, drafts, ends_after=self._ends_after, ring=ring)
-        faults.point("create.committed")
-        return answers
 
     def _born(self, created: Sequence[tuple[TaskRecord, int]], *, here: bool = False) -> None:
         """Ring for tasks that are stored; with `here` the transaction has rung for the other processes."""

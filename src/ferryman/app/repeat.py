@@ -21,8 +21,11 @@ async def repeated(attempt: Callable[[], Awaitable[Value]], patience: timedelta)
     """Try again while the database is away, for a while; what is tried can be repeated without harm."""
 
     async def said() -> Value:
-        with spoken():
+        try:
             return await attempt()
+        except Exception:
+            with spoken():
+                raise
 
     return await outlast(said, within=patience)
 

@@ -233,10 +233,13 @@ class Tasks:
         if handler is not None and given is not None:
             handler.fit(text)
         keyed = {field: asked.pop(field) for field in keys.FIELDS if field in asked} if asked else asked
-        make, sealed = request.draft if asked else request.plain, self.seal.close(text)
-        draft = make(
-            tenant=self.tenant, name=name, payload=sealed, defaults=defaults, traceparent=telemetry.carry(), **asked
-        )
+        sealed, trace = self.seal.close(text), telemetry.carry()
+        if asked:
+            draft = request.draft(
+                tenant=self.tenant, name=name, payload=sealed, defaults=defaults, traceparent=trace, **asked
+            )
+        else:
+            draft = request.plain(self.tenant, name, sealed, defaults, trace)
         self._known.serves(draft.task.queue)
         if keyed or (defaults.keys is not None and given is not None):
             draft = draft._replace(task=keys.keyed(draft.task, defaults.keys, keyed, given))

@@ -28,6 +28,7 @@ import random
 import uuid
 from collections.abc import Callable, Iterable
 from datetime import timedelta
+from functools import lru_cache
 
 from ferryman.kernel import db, errors, telemetry
 from ferryman.kernel.doorbell import EVERYTHING, LOG, Bundle, Carrier, Heard, Inside, Local, pause, stop
@@ -63,6 +64,10 @@ def payload(origin: str, topic: str, hints: Iterable[str]) -> str:
     if len(text) <= MAX_PAYLOAD_BYTES:  # ASCII, so that characters are bytes
         return text
     return json.dumps([origin, topic, []], separators=(",", ":"))
+
+
+# Creates of one process ring for the same few lanes again and again.
+_kept = lru_cache(maxsize=256)(payload)
 
 
 def notify(channel: str, payloads: Iterable[str]) -> str:
@@ -130,7 +135,7 @@ class PostgresDoorbell:
 
     def inside(self, topic: str, hints: Iterable[str] = ()) -> Inside | None:
         """Give the ring that a transaction in our database can take along."""
-        return Inside(self._channel, payload(self._origin, topic, hints))
+        return Inside(self._channel, _kept(self._origin, topic, frozenset(hints)))
 
     def listen(self, topic: str, heard: Heard) -> Callable[[], None]:
         """Hear the rings of all processes."""

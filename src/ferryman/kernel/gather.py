@@ -51,9 +51,14 @@ class Gather(Generic[Thing, Answer]):
         self._alone: asyncio.Future[None] | None = None
         self._again: dict[asyncio.Future[Answer], asyncio.TimerHandle] = {}
 
-    async def __call__(self, thing: Thing) -> Answer:
-        """Send one thing, with whatever else goes now, and wait for its answer."""
+    def __call__(self, thing: Thing) -> Awaitable[Answer]:
+        """Send one thing, with whatever else goes now; its answer is waited for at once."""
         if self._sender is not None or self._alone is not None:
+            return self.put(thing)
+        return self._send_alone(thing)
+
+    async def _send_alone(self, thing: Thing) -> Answer:
+        if self._sender is not None or self._alone is not None:  # who was called in the same breath is under way
             return await self.put(thing)
         self._alone = asyncio.get_running_loop().create_future()
         try:

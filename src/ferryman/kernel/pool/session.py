@@ -35,9 +35,13 @@ class Session:
 
     async def fetch(self, query: str, /, *args: Any) -> Sequence[Row]:
         """Run one statement."""
-        with self._translated():
+        try:
             rows: Sequence[Row] = await self._connection.fetch(query, *args)
-            return rows
+        except Exception:
+            # Entered by who needs it: on the way to every lonely statement it would cost as much as the payload's checks.
+            with self._translated():
+                raise
+        return rows
 
     async def execute(self, script: str, *, timeout: float | None = SCRIPT_TIMEOUT_SECONDS) -> None:
         """Run a script of several statements (migrations); no timeout of its own means that of any statement."""

@@ -22,9 +22,10 @@ async def create(tx: Tx, drafts: Sequence[Draft], *, ends_after: timedelta, ring
 
     The transaction takes the ring along if it can; the ring then says so.
     """
-    # A task_id that is a UUID is the id itself, and can meet another's.
-    if store.alike([each.task for each in drafts]) and not any("task_id" in each.given for each in drafts):
-        return await _create_alike(tx, drafts, ends_after=ends_after, ring=ring)
+    alike = alike_among(drafts)
+    if alike is not None:
+        first = await create_alike(tx, drafts[0], alike, ends_after=ends_after, ring=ring)
+        return list(born_alike(first, alike))
     answers: dict[int, Answer] = {}
     # By key: of two sets that share keys, one waits for the other's first and then for no more.
     waiting = sorted(range(len(drafts)), key=lambda n: place(drafts[n].task))
@@ -50,17 +51,25 @@ async def create(tx: Tx, drafts: Sequence[Draft], *, ends_after: timedelta, ring
     return [answers[n] for n in range(len(drafts))]
 
 
-async def _create_alike(tx: Tx, drafts: Sequence[Draft], *, ends_after: timedelta, ring: Inside | None) -> list[Answer]:
-    alike = Alike([each.task.id for each in drafts], [each.task.payload for each in drafts])
-    first = await create_alike(tx, drafts[0], alike, ends_after=ends_after, ring=ring)
-    return [Created(each, idempotent_hit=False) for each in siblings(first, *alike)]
-
-
 class Alike(NamedTuple):
     """A set of tasks to be born that differ only in id and payload."""
 
     ids: list[UUID]
     payloads: list[str]
+
+
+def alike_among(drafts: Sequence[Draft]) -> Alike | None:
+    """Return drafts as a set that can travel as ids and payloads, or None where they differ in more than that."""
+    # A task_id that is a UUID is the id itself, and can meet another's.
+    if not store.alike([each.task for each in drafts]) or any("task_id" in each.given for each in drafts):
+        return None
+    return Alike([each.task.id for each in drafts], [each.task.payload for each in drafts])
+
+
+def born_alike(first: TaskRecord, alike: Alike) -> list[Created]:
+    """Answer for each of a set that was born, given the first of them."""
+    records = [first] if len(alike.ids) == 1 else siblings(first, *alike)
+    return [Created(each, False) for each in records]  # by name it takes twice as long
 
 
 async def create_alike(

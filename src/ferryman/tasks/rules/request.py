@@ -127,7 +127,7 @@ def keyed(drafts: Sequence[Draft], keys: Iterable[object] | None, scope: object)
     ]
 
 
-def plain(*, tenant: str, name: str, payload: str, defaults: Defaults, traceparent: str | None) -> Draft:
+def plain(tenant: str, name: str, payload: str, defaults: Defaults, traceparent: str | None) -> Draft:
     """Make the row for a request that names a handler and a payload and nothing else: there is nothing to check."""
     task = NewTask(
         ids.new_id(), tenant, defaults.queue, name, payload, defaults.priority, defaults.timeout_ms, defaults.max_retries,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from operator import itemgetter
 from typing import Any
 from uuid import UUID
 
@@ -31,17 +30,19 @@ SHARED = (
     "tenant", "queue", "name", "priority", "timeout_ms", "max_retries", "schedule_type", "scheduled_at", "ends_at",
     "traceparent", "backoff",
 )  # fmt: skip
-_unshared = itemgetter(
-    *(place for place, field in enumerate(NewTask._fields) if field not in {*SHARED, "id", "payload"})
-)
-_shared = itemgetter(*(place for place, field in enumerate(NewTask._fields) if field in SHARED))
-_NOTHING = (None,) * (len(NewTask._fields) - len(SHARED) - 2)
+_UNSHARED = [place for place, field in enumerate(NewTask._fields) if field not in {*SHARED, "id", "payload"}]
+_PAYLOAD = NewTask._fields.index("payload")
 
 
 def alike(tasks: Sequence[NewTask]) -> bool:
     """Tell whether these differ in nothing but id and payload, and have nothing that `create_alike` does not carry."""
-    form = _shared(tasks[0])
-    return all(_unshared(task) == _NOTHING and _shared(task) == form for task in tasks)
+    first = tasks[0]
+    if any(first[place] is not None for place in _UNSHARED):
+        return False
+    if len(tasks) == 1:
+        return True
+    before, after = first[1:_PAYLOAD], first[_PAYLOAD + 1 :]
+    return all(task[_PAYLOAD + 1 :] == after and task[1:_PAYLOAD] == before for task in tasks)
 
 
 def _bell(ring: Inside | None) -> dict[str, str | None]:
