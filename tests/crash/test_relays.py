@@ -40,6 +40,7 @@ SENDER_POINTS = {
     "webhook.called": "webhook.called=kill@2",
     "settle.before": "settle.before=kill@1",
 }
+LEFT_OPEN = "select pg_terminate_backend(pid) from pg_stat_activity where state like 'idle in transaction%'"
 STOPS = ("relay.read", "relay.published", "relay.spread", "webhook.called")
 
 
@@ -156,6 +157,8 @@ async def test_a_relay_that_was_frozen_moves_nothing_when_it_is_back(
             FERRYMAN_FAULTS=f"{point}=stop@1", FERRYMAN_FAULTS_LOG=str(tmp_path / "ship0.faults"), **there.terms()
         )
         await frozen(zombie, point)
+        # What it left open holds back whoever reads the log, until PostgreSQL ends it: after two seconds, or sixty.
+        await judge.read(database_url, LEFT_OPEN)
         await there.pass_on()
         ship(database_url).start(**there.terms())
         await judge.all_ended(database_url)
@@ -182,7 +185,11 @@ async def log_of(app: Ferryman, like: str) -> list[str]:
 async def told(app: Ferryman, calls: list[Any]) -> None:
     """Wait until the receiver has heard of every move."""
     moves = len(await log_of(app, "kind = 'task'"))
-    await until(lambda: len({call.event for call in calls}) >= moves, "all calls")
+    await until(
+        lambda: len({call.event for call in calls}) >= moves,
+        "all calls",
+        also=lambda: f"{len({call.event for call in calls})} of {moves}",
+    )
 
 
 async def caught_up(app: Ferryman) -> None:

@@ -145,6 +145,13 @@ async def _late(here: Harbour) -> None:
     await here.travel(timedelta(seconds=61))
 
 
+async def _free(here: Harbour) -> bool:
+    """Tell whether nobody has the rows that are leased in an open transaction."""
+    return bool(
+        await here.fetch("select id from ferryman.ingest_task where leased_until is not null for update skip locked")
+    )
+
+
 async def _until(true: Callable[[], Coroutine[Any, Any, bool]]) -> None:
     async with asyncio.timeout(30):
         while not await true():  # noqa: ASYNC110 - told by another process, through the database
@@ -155,20 +162,11 @@ async def _until(true: Callable[[], Coroutine[Any, Any, bool]]) -> None:
 async def test_an_executor_frozen_inside_a_page_lets_go_of_its_task_with_its_lease(
     database_url: str, tmp_path: Path
 ) -> None:
-    async def held() -> bool:
-        rows = await here.fetch(
-            "select id from ferryman.ingest_task where leased_until is not null for update skip locked"
-        )
-        return not rows
-
-    async def free() -> bool:
-        return not await held()
-
     async with harbour(database_url) as here, mother(database_url, tmp_path) as hull:
         frozen = await hull.born("ingest.written=stop@1")
         await _until(lambda: _struck(hull))
-        assert await held()
-        await _until(free)  # within 30 s, and not after the 60 s that a caller's transaction may think
+        assert not await _free(here)
+        await _until(lambda: _free(here))  # within 30 s, and not after the 60 s that a caller's transaction may think
         await pass_on(here)
         os.kill(frozen, signal.SIGKILL)
         assert await hull.died() == -signal.SIGKILL
@@ -197,8 +195,8 @@ async def test_an_executor_that_was_frozen_writes_nothing_when_it_is_back(
     ):
         frozen = await zombie.born(f"{point}=stop@1")
         await _until(lambda: _struck(zombie))
+        await _until(lambda: _free(here))  # at once, or when PostgreSQL has ended its transaction
         await pass_on(here)
-        await here.tick()  # what its open transaction held is free by now, or when PostgreSQL has ended that
         held = "ingest.begun=stop@1" if ends == "after it has come back" else ""
         other = await successor.born(held)
         if held:
