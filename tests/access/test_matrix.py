@@ -149,7 +149,7 @@ async def test_nothing_of_another_tenant_is_read_or_moved_by_its_ids(app: Ferrym
     for operation in guarded(web):
         if operation.operator:
             continue
-        for id in _near(operation, foreign) if operation.path_names else ():
+        for id in sorted(set(foreign.values())) if operation.path_names else ():
             _look(await tried(wire, operation, operation.target(lambda _each, given=id: given)), operation, id)  # type: ignore[misc]
         await _nest(wire, operation, foreign, target=operation.target(lambda _each: str(own)))
 
@@ -161,19 +161,14 @@ async def test_nothing_of_another_tenant_is_read_or_moved_by_its_ids(app: Ferrym
         assert await invariants.check(tx, lasting) == []
 
 
-def _near(operation: Operation, foreign: dict[str, str]) -> list[str]:
-    """Return the foreign ids that a path could mean: those from places that sound like a part of it, and tasks in any case."""
-    stems = {part.strip("{}").removesuffix("_id").rstrip("s") for part in operation.path.split("/")[2:]} | {"tasks.id"}
-    return sorted({id for place, id in foreign.items() if any(stem in place for stem in stems if len(stem) > 2)})
-
-
 async def _nest(wire: Wire, operation: Operation, foreign: dict[str, str], *, target: str) -> None:
-    """Put foreign ids at each place of a body and into each parameter of a query: those of the same name, and some others."""
+    """Put foreign ids at each place of a body and into each parameter of a query: all of a name like it, and some others."""
     turns = itertools.cycle(sorted(set(foreign.values())))
 
     def ids(name: object) -> set[str]:
-        same = {id for place, id in foreign.items() if place.rpartition(".")[2] in {name, f"{name}_id"}}
-        return {*sorted(same)[:2], next(turns)}
+        stem = str(name).removesuffix("_id").rstrip("s")
+        same = {id for place, id in foreign.items() if stem and stem in place}
+        return {*same, next(turns), next(turns), next(turns)}
 
     for each in operation.parameters:
         if each["in"] == "query":

@@ -5,13 +5,15 @@ cross, and nothing but the poll remains where none does.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 import pytest
 
 from ferryman import Command, Context, Ferryman, Message, Turn
+from ferryman.ingest.ports import Item, Page, Request
+from ferryman.ingest.sinks.call import CallSink
 from ferryman.kernel import errors, invariants
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.tasks.watch import TASK_INVARIANTS
@@ -230,3 +232,50 @@ async def test_turns_batches_and_commands_end_too(stage: Stage) -> None:
         assert await turn.result() == 3
         assert (await batch.result())["status"] == "success"
         assert (await stage.client.commands.wait(sent.id)).status == "COMPLETED"
+
+
+async def test_a_durable_task_hears_of_its_event_and_of_its_children(stage: Stage) -> None:
+    @stage.works.task
+    async def part(n: int) -> int:
+        return n
+
+    @stage.works.task
+    async def whole(ctx: Context) -> int:
+        word = await ctx.wait_event("go", timeout=PATIENCE_SECONDS)
+        parts = await ctx.join([ctx.child(part, {"n": n}) for n in range(3)])
+        return int(word) + sum(parts)
+
+    async with asyncio.timeout(PATIENCE_SECONDS), stage.works.worker():
+        task = await stage.client.tasks.create("whole", {})
+        await stage.client.tasks.send_event(task.id, "go", 4)
+        assert await task.result() == 7
+
+
+async def test_a_schedule_fires_and_a_window_is_fetched(stage: Stage) -> None:
+    @stage.works.task
+    async def fired() -> str:
+        return "fired"
+
+    taken: list[Item] = []
+
+    def take(items: Sequence[Item]) -> None:
+        taken.extend(items)
+
+    @stage.works.source(name="depot", sink=CallSink(take), safety_lag=timedelta(0))
+    async def depot(request: Request) -> Page:
+        return Page([{"id": 1}])
+
+    async with asyncio.timeout(PATIENCE_SECONDS), stage.works.worker():
+        made = await stage.client.schedules.create("fired", {}, every=3600)
+        # From the side that does not work, so that the plan has to be heard of there.
+        stage.client.source(name="depot", sink=CallSink(take), safety_lag=timedelta(0))(depot)
+        since = datetime(2026, 1, 1, tzinfo=UTC)
+        plan = await stage.client.ingest.plan(source="depot", since=since, until=since + timedelta(hours=1))
+        assert plan.id is not None
+        await stage.client.ingest.wait(plan.id)
+        assert taken == [{"id": 1}]
+        async with stage.client.database.session() as tx:
+            await travel(tx, timedelta(hours=1))
+        while not (found := await stage.client.schedules.firings(made.id)):  # noqa: ASYNC110 - told through the database
+            await asyncio.sleep(POLL.total_seconds())
+        assert await (await stage.client.tasks.get(found[0].task_id)).result() == "fired"

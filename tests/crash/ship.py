@@ -103,7 +103,8 @@ def sail(app: Ferryman, history: History) -> None:  # noqa: C901 - the crew, one
             return word
 
         words = [await turn.step("look", ran, "look")]
-        words += await asyncio.gather(turn.call_tool("knot", number=1), turn.call_tool("knot", number=2))
+        if not given.get("alone"):
+            words += await asyncio.gather(turn.call_tool("knot", number=1), turn.call_tool("knot", number=2))
         words.append(await turn.step("steer", ran, "steer"))
         words.append(await turn.delegate(mate, "captain"))
         history.write("end", **told, words=words)
@@ -167,7 +168,7 @@ async def report_fences(history: History) -> None:
     while True:
         for move in ("settle", "renew", "step"):
             count = 0.0
-            for domain in ("task", "turn"):
+            for domain in ("task", "turn", "relay", "webhook"):
                 labels = {"domain": domain, "move": move}
                 count += telemetry.registry().get_sample_value(FENCED, labels) or 0.0
             if count > seen.get(move, 0.0):

@@ -1,8 +1,12 @@
 """R1 for batches: workers are killed while they fork, dispatch, join and tell; results are whole, in order, and told once."""
 
 import json
+import os
 import random
 import signal
+from collections.abc import Sequence
+from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -14,6 +18,7 @@ from ferryman.kernel.pool import Database
 from tests.crash import cargo, judge
 from tests.crash.conftest import Launch
 from tests.crash.test_turns import all_ended
+from tests.crash.test_zombies import frozen
 
 
 def at_random(seed: int, count: int) -> list[str]:
@@ -31,43 +36,107 @@ LIVES = {
 SHAPES = {"dispatch": (3, 6), "join": (3, 6), "many": (1, 256)}
 
 
-@pytest.mark.contract("R1", "B4", "B5", "B6", "B9", "B13")
-@pytest.mark.parametrize("lives", LIVES)
-async def test_batches_survive_the_deaths_of_their_workers(lives: str, database_url: str, ship: Launch) -> None:
-    parents, children = SHAPES[lives]
-    async with Ferryman(database_url) as app:
+KILLS = 3
+POINTS = {
+    "batch.dispatched": "batch.dispatched=kill@1",
+    "batch.sent": "batch.sent=kill@1",
+    "batch.closed": "batch.closed=kill@1",
+}
+
+
+async def fork(url: str, parents: int, children: int, *, first: int = 0) -> list[UUID]:
+    """Ask as many agents for a turn that forks."""
+    async with Ferryman(url) as app:
         turns = []
-        for n in range(parents):
+        for n in range(first, first + parents):
             await app.agents.create(f"admiral-{n}", profile="admiral")
             turns.append((await app.agents.send(f"admiral-{n}", children)).id)
-    worker = ship(database_url, lives=[*LIVES[lives], ""], agents=True).start()
+        return turns
 
-    await worker.seen("died", count=len(LIVES[lives]))
-    await all_ended(database_url)
 
-    assert [line["signal"] for line in worker.lines("died")] == [signal.SIGKILL] * len(LIVES[lives])
+async def assert_joined_once(url: str, turns: Sequence[UUID], children: int) -> None:
+    """Each parent has the result of each child, in order; nothing was forked, told or answered twice."""
     rows = await judge.read(
-        database_url,
+        url,
         """select message.turn_status, card.content
            from ferryman.agent_inbox as message
            join ferryman.cards as card on card.id = message.deliverable_card_id
            where message.id = any($1)""",
         turns,
     )
+    parents = len(turns)
     assert [row["turn_status"] for row in rows] == ["success"] * parents
     for row in rows:
         result = json.loads(row["content"])
         told = [(each["task_index"], each["status"], each["summary"]) for each in result["results"]]
         assert told == [(n, "success", f"stroke {n}") for n in range(children)]
-    made = await judge.read(database_url, "select count(*) as n from ferryman.pmo_batches where status = 'success'")
-    cards = await judge.read(database_url, "select count(*) as n from ferryman.cards where type = 'tool.result'")
-    oars = await judge.read(database_url, "select count(*) as n from ferryman.agents where profile = 'oar'")
+    made = await judge.read(url, "select count(*) as n from ferryman.pmo_batches where status = 'success'")
+    cards = await judge.read(url, "select count(*) as n from ferryman.cards where type = 'tool.result'")
+    oars = await judge.read(url, "select count(*) as n from ferryman.agents where profile = 'oar'")
     assert (made[0]["n"], cards[0]["n"], oars[0]["n"]) == (parents, parents, parents * children)
-    db = Database(database_url)
+    db = Database(url)
     await db.open()
     try:
         async with db.session() as tx:
             assert await invariants.check(tx, [*AGENT_INVARIANTS, *BATCH_INVARIANTS]) == []
     finally:
         await db.close()
-    assert await cargo.broken(database_url) == []
+    assert await cargo.broken(url) == []
+
+
+@pytest.mark.contract("R1", "B4", "B5", "B6", "B9", "B13")
+@pytest.mark.parametrize("lives", LIVES)
+async def test_batches_survive_the_deaths_of_their_workers(lives: str, database_url: str, ship: Launch) -> None:
+    parents, children = SHAPES[lives]
+    turns = await fork(database_url, parents, children)
+    worker = ship(database_url, lives=[*LIVES[lives], ""], agents=True).start()
+
+    await worker.seen("died", count=len(LIVES[lives]))
+    await all_ended(database_url)
+
+    assert [line["signal"] for line in worker.lines("died")] == [signal.SIGKILL] * len(LIVES[lives])
+    await assert_joined_once(database_url, turns, children)
+
+
+@pytest.mark.contract("R1", "B5", "B6", "B9")
+@pytest.mark.parametrize("point", POINTS)
+async def test_a_batch_survives_several_deaths_at_each_of_its_own_points(
+    point: str, database_url: str, ship: Launch
+) -> None:
+    worker = ship(database_url, lives=[*[POINTS[point]] * KILLS, ""], agents=True).start()
+
+    turns: list[UUID] = []
+    for life in range(1, KILLS + 1):
+        await worker.seen("working", count=life)
+        # There is something to send, and to close, in every life: what nobody has sent the watchdog sends too.
+        turns += await fork(database_url, 4, 2, first=len(turns))
+        await worker.seen("died", count=life)
+    await all_ended(database_url)
+
+    assert worker.strikes(point) == KILLS
+    assert [line["signal"] for line in worker.lines("died")][:KILLS] == [signal.SIGKILL] * KILLS
+    await assert_joined_once(database_url, turns, 2)
+
+
+@pytest.mark.contract("R2", "B5", "B6", "K4")
+@pytest.mark.parametrize("point", POINTS)
+async def test_a_worker_frozen_while_it_sends_or_closes_changes_nothing_when_it_is_back(
+    point: str, database_url: str, ship: Launch, tmp_path: Path
+) -> None:
+    turns = await fork(database_url, 1, 3)
+    zombie = ship(database_url, agents=True).start(
+        FERRYMAN_FAULTS=f"{point}=stop@1", FERRYMAN_FAULTS_LOG=str(tmp_path / "ship0.faults")
+    )
+    await frozen(zombie, point)
+    ship(database_url, agents=True).start()
+    await all_ended(database_url)
+    before = await judge.read(database_url, "select * from ferryman.pmo_batch_tasks order by id")
+
+    os.kill(zombie.pid, signal.SIGCONT)
+    if point == "batch.closed":
+        await zombie.seen("fenced")
+    os.kill(zombie.pid, signal.SIGTERM)
+    await zombie.seen("stopped")
+
+    assert await judge.read(database_url, "select * from ferryman.pmo_batch_tasks order by id") == before
+    await assert_joined_once(database_url, turns, 3)

@@ -1,4 +1,4 @@
-"""K24: a database that answers and refuses every write for a while: a full disk, no memory, a primary that became a standby."""
+"""K24: a database that answers and refuses every write for a while: a full disk, no memory, a new standby, deadlocks."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -49,7 +49,7 @@ async def refusing(url: str, code: str) -> AsyncIterator[None]:
 
 
 @pytest.mark.contract("K24", "K11", "T18")
-@pytest.mark.parametrize("code", ["53100", "53200", "25006"])
+@pytest.mark.parametrize("code", ["53100", "53200", "25006", "40001", "40P01"])
 async def test_writes_that_are_refused_for_a_while_are_made_when_they_can_be(
     database_url: str, monkeypatch: pytest.MonkeyPatch, code: str
 ) -> None:

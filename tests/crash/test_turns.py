@@ -18,7 +18,7 @@ from ferryman.kernel import invariants
 from ferryman.kernel.pool import Database
 from tests.crash import cargo, judge
 from tests.crash.conftest import Launch
-from tests.crash.test_zombies import frozen
+from tests.crash.test_zombies import ENDS, frozen
 from tests.crash.yard import PATIENCE_SECONDS, Line, until
 
 # Both pumps of a worker pass these points, that of turns and that of their tools' tasks: hits near the beginning of a life meet
@@ -35,6 +35,19 @@ LIVES = {
     "commits": ["step.before=kill@1", "step.committed=kill@1", "settle.committed=kill@2", "settle.committed=kill@1"],
 }
 TURNS = 6
+
+# Turns that call no tool: there are no tasks, so each of these is passed by the pump of turns alone.
+KILLS = 3
+ALONE = {
+    "claim.committed": "claim.committed=kill@1",
+    "handler.started": "handler.started=kill@2",
+    "handler.returned": "handler.returned=kill@2",
+    "step.before": "step.before=kill@1",
+    "step.committed": "step.committed=kill@1",
+    "settle.before": "settle.before=kill@1",
+    "settle.inside": "settle.inside=kill@1",
+    "settle.committed": "settle.committed=kill@1",
+}
 
 
 async def send(url: str, count: int, instruction: Any = "sail") -> list[str]:
@@ -64,7 +77,7 @@ async def all_ended(url: str) -> None:
         assert time.monotonic() < deadline, f"still live: {[dict(row) for row in live[:5]]}"
 
 
-async def assert_one_story(url: str, turns: Sequence[str], lines: Sequence[Line]) -> None:
+async def assert_one_story(url: str, turns: Sequence[str], lines: Sequence[Line], *, alone: bool = False) -> None:
     """Each turn succeeded once, with the words of its remembered steps; nothing holds on, nothing is broken."""
     rows = await judge.read(
         url,
@@ -82,8 +95,8 @@ async def assert_one_story(url: str, turns: Sequence[str], lines: Sequence[Line]
     )
     kept = {(row["turn"], row["name"]): json.loads(row["result"]) for row in steps}
     for row in rows:
-        look, one, two, steer, aye = json.loads(row["content"])
-        assert (one, two, aye) == ("knot 1", "knot 2", "aye captain")
+        look, *knots, steer, aye = json.loads(row["content"])
+        assert (knots, aye) == ([] if alone else ["knot 1", "knot 2"], "aye captain")
         assert (look, steer) == (kept[row["id"], "look"], kept[row["id"], "steer"])
     said = {(line["turn"], line["step"], line["word"]) for line in lines if line["what"] == "ran"}
     assert all((turn, name, word) in said for (turn, name), word in kept.items())
@@ -120,6 +133,23 @@ async def test_turns_survive_the_deaths_of_their_workers(lives: str, database_ur
     await assert_one_story(database_url, turns, worker.lines())
 
 
+@pytest.mark.contract("R1", "A1", "A9", "A12")
+@pytest.mark.parametrize("point", ALONE)
+async def test_a_turn_without_tasks_survives_deaths_at_every_point(point: str, database_url: str, ship: Launch) -> None:
+    turns = await send(database_url, 4 * KILLS, {"alone": True})
+    worker = ship(database_url, lives=[*[ALONE[point]] * KILLS, ""], agents=True).start(
+        FERRYMAN_WORKER__CONCURRENCY="4"
+    )
+
+    await worker.seen("died", count=KILLS)
+    await all_ended(database_url)
+
+    assert worker.strikes(point) == KILLS
+    assert [line["signal"] for line in worker.lines("died")][:KILLS] == [signal.SIGKILL] * KILLS
+    assert await judge.read(database_url, "select id from ferryman.tasks") == []
+    await assert_one_story(database_url, turns, worker.lines(), alone=True)
+
+
 # Told to stop, the pump of turns and that of tasks pass their point one after the other.
 LEAVING = ["renew.before=kill@1", "drain.begun=kill@1", "drain.begun=kill@2"]
 
@@ -142,19 +172,37 @@ async def test_turns_survive_deaths_while_they_are_renewed_and_while_their_worke
     await assert_one_story(database_url, turns, worker.lines())
 
 
+# Where the holder of a turn freezes; its tools come later, so the first to pass is the turn.
+STOPS = ("claim.committed", "handler.started", "handler.returned", "step.before", "settle.before", "settle.inside")
+
+
 @pytest.mark.contract("R2", "A1", "A2", "K4")
-@pytest.mark.parametrize("point", ["handler.returned", "settle.inside", "step.before"])
-async def test_a_frozen_holder_of_a_turn_is_fenced(point: str, database_url: str, ship: Launch, tmp_path: Path) -> None:
-    [turn] = await send(database_url, 1)
+@pytest.mark.parametrize("ends", ENDS)
+@pytest.mark.parametrize("point", STOPS)
+async def test_a_frozen_holder_of_a_turn_is_fenced(
+    point: str, ends: str, database_url: str, ship: Launch, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    gate.touch()
+    [turn] = await send(database_url, 1, {"gate": str(gate)})
     zombie = ship(database_url, agents=True).start(
         FERRYMAN_FAULTS=f"{point}=stop@1", FERRYMAN_FAULTS_LOG=str(tmp_path / "ship0.faults")
     )
     await frozen(zombie, point)
+    gate.unlink()
 
     successor = ship(database_url, agents=True).start()
-    await all_ended(database_url)
-    os.kill(zombie.pid, signal.SIGCONT)
-    await zombie.seen("fenced")
+    await successor.seen("ran", turn=turn)
+    if ends == "before it comes back":
+        gate.touch()
+        await all_ended(database_url)
+        os.kill(zombie.pid, signal.SIGCONT)
+        await zombie.seen("fenced")
+    else:
+        os.kill(zombie.pid, signal.SIGCONT)
+        await zombie.seen("fenced")
+        gate.touch()
+        await all_ended(database_url)
 
     await assert_one_story(database_url, [turn], [*zombie.lines(), *successor.lines()])
 

@@ -141,3 +141,60 @@ async def test_a_frozen_worker_cannot_write_a_step_of_what_its_successor_holds(
     await judge.judge(database_url, [task], [*zombie.lines(), *successor.lines()])
     await judge.remembered(database_url, [task], lines)
     assert await cargo.broken(database_url) == []
+
+
+async def stopped(zombie: Ship) -> None:
+    """Let a frozen process go on and leave: all that it had in hand has been tried when it is gone."""
+    os.kill(zombie.pid, signal.SIGCONT)
+    os.kill(zombie.pid, signal.SIGTERM)
+    await zombie.seen("stopped")
+
+
+@pytest.mark.contract("R2", "T11", "T10", "K4")
+@pytest.mark.parametrize("point", ["fire.held", "fire.written", "fire.committed"])
+async def test_a_scheduler_that_was_frozen_fires_nothing_twice(
+    point: str, database_url: str, ship: Launch, tmp_path: Path
+) -> None:
+    count = 6
+    await cargo.load_schedules(database_url, count)
+    zombie = ship(database_url).start(
+        FERRYMAN_FAULTS=f"{point}=stop@1", FERRYMAN_FAULTS_LOG=str(tmp_path / "ship0.faults")
+    )
+    await frozen(zombie, point)
+    successor = ship(database_url).start()
+    await judge.all_fired(database_url, count)
+    await judge.all_ended(database_url)
+
+    await stopped(zombie)
+    await judge.all_ended(database_url)
+
+    fired = await judge.read(database_url, "select schedule, count(*) as n from ferryman.tasks group by schedule")
+    assert [row["n"] for row in fired] == [1] * count
+    await judge.judge(database_url, [], [*zombie.lines(), *successor.lines()])
+    assert await cargo.broken(database_url) == []
+
+
+@pytest.mark.contract("R2", "W13", "W23")
+@pytest.mark.parametrize("point", ["watchdog.found", "watchdog.acted"])
+async def test_a_watchdog_that_was_frozen_reaps_nothing_twice(
+    point: str, database_url: str, ship: Launch, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    acknowledged = await cargo.load(database_url, 4, gate=str(gate))
+    first = ship(database_url, lives=["handler.started=kill@4"]).start()
+    await first.seen("died")
+    gate.touch()
+    zombie = ship(database_url).start(
+        FERRYMAN_FAULTS=f"{point}=stop@1", FERRYMAN_FAULTS_LOG=str(tmp_path / "ship1.faults")
+    )
+    await frozen(zombie, point)
+    successor = ship(database_url).start()
+    await judge.all_ended(database_url)
+
+    await stopped(zombie)
+
+    await judge.judge(database_url, acknowledged, [*first.lines(), *zombie.lines(), *successor.lines()])
+    # The dead used one attempt of each; two watchdogs that took it back would have used two.
+    rows = await judge.read(database_url, "select distinct attempt from ferryman.tasks")
+    assert [row["attempt"] for row in rows] == [2]
+    assert await cargo.broken(database_url) == []

@@ -146,6 +146,58 @@ async def test_a_zombie_cannot_end_the_task_of_its_successor(app: Ferryman, clie
     assert await task.result(timeout=5) == "A"
 
 
+@pytest.mark.contract("R7", "K12", "K4", "S4")
+async def test_a_forged_fence_moves_nothing(app: Ferryman, client: Client) -> None:
+    """Who knows a task, its holder and its epoch is still not its holder: neither of this tenant nor of another."""
+    theirs, ours = await app.of("other").tasks.create("shout", text="a"), await app.tasks.create("shout", text="b")
+    told = await client.post("/v1/worker", {"handlers": ["shout"]}, Ferryman_Tenant="other")
+    secret = told.json["worker"]
+    taken = await client.post("/v1/worker/claim", {"worker": secret, "limit": 9}, Ferryman_Tenant="other")
+    [foreign] = taken.json["tasks"]
+    holder = await hello(client)
+    [own] = await holder.claim()
+    # All that can be read of the holders: their ids in the list of workers, and the owner of the lease.
+    seen = [each["boot_id"] for each in (await client.get("/v1/workers")).json["items"]]
+    async with app.database.session() as tx:
+        seen += [str(row["lease_owner"]) for row in await tx.fetch("select lease_owner from ferryman.tasks")]
+    shown = [
+        await client.get(f"/v1/{path}") for path in ("workers", f"tasks/{ours.id}", f"explain/{ours.id}", "events")
+    ]
+    assert len(set(seen)) == 2
+    assert not any(word in str(reply.json) for reply in shown for word in (holder.worker, secret))
+
+    words: dict[str, dict[str, Any]] = {
+        "complete": {"result": "X"},
+        "fail": {"reason": "x"},
+        "release": {},
+        "progress": {"percent": 5},
+    }
+    forger = await hello(client)
+    answers = {}
+    for word, more in words.items():
+        for worker in (forger.worker, secret, *sorted(set(seen))):
+            for claim in (foreign, own):
+                for epoch in range(1, claim["epoch"] + 2):
+                    body = {"worker": worker, "id": claim["id"], "epoch": epoch, **more}
+                    reply = await client.post(f"/v1/worker/{word}", body)
+                    answers[word, worker, claim["id"], epoch] = (reply.status, reply.json.get("code"))
+    beats = [
+        await client.post("/v1/worker/heartbeat", {"worker": forger.worker, "held": [claim_of(each)]})
+        for each in (foreign, own)
+    ]
+
+    refusals = {(404, "TASK_NOT_FOUND"), (404, "WORKER_UNKNOWN"), (409, "TASK_LEASE_LOST")}
+    assert {key: answer for key, answer in answers.items() if answer not in refusals} == {}
+    assert [reply.json["kept"] for reply in beats] == [[], []]
+    async with app.database.session() as tx:
+        rows = await tx.fetch("select state, epoch, attempt from ferryman.tasks")
+        assert await tx.fetch("select from ferryman.task_progress") == []
+    assert [tuple(row) for row in rows] == [("running", 1, 1)] * 2  # type: ignore[arg-type]
+    done = {"worker": secret, **claim_of(foreign), "result": "A"}
+    assert (await client.post("/v1/worker/complete", done, Ferryman_Tenant="other")).json["state"] == "succeeded"
+    assert await theirs.result(timeout=5) == "A"
+
+
 @pytest.mark.contract("S4", "K24")
 async def test_a_complete_whose_answer_was_lost_can_be_sent_again(app: Ferryman, client: Client) -> None:
     task = await app.tasks.create("shout", text="a")

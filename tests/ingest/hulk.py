@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any
 
 from ferryman.ingest.ports import Page, Request
-from ferryman.kernel import faults
+from ferryman.kernel import faults, telemetry
 from tests.ingest.harbour import DAWN, HOUR, SOURCE, Server, harbour, hold
 
 HOURS = 4
@@ -34,6 +34,12 @@ class Witness(Server):
         assert request.window is not None
         os.write(self._file, f"{request.window.since.isoformat()} {request.position}\n".encode())
         return await super().fetch(request)
+
+
+def fences() -> int:
+    """Return how often this process was told that a claim is not its own any more."""
+    moves = [{"domain": "ingest", "move": move} for move in ("step", "settle", "renew")]
+    return int(sum(telemetry.registry().get_sample_value("ferryman_fenced_total", each) or 0 for each in moves))
 
 
 async def live(url: str, log: str, *, kind: str, concurrency: int) -> None:
@@ -62,6 +68,8 @@ def main() -> None:
         if child == 0:
             faults.arm(line.strip(), log=faults_log)
             asyncio.run(live(url, log, kind=kind, concurrency=int(concurrency)))
+            with open(f"{faults_log}.fenced", "a", encoding="utf-8") as told:
+                told.write(f"{fences()}\n")
             os._exit(0)
         print("born", child, flush=True)
         _, status = os.waitpid(child, 0)

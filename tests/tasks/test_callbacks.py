@@ -26,8 +26,9 @@ SECOND = timedelta(seconds=1)
 class Ledger:
     """An owner with a table: each end is one row, written in the settling transaction; some it cannot settle."""
 
-    def __init__(self, *, refuses: frozenset[str] = frozenset()) -> None:
+    def __init__(self, *, refuses: frozenset[str] = frozenset(), by: type[BaseException] = ValueError) -> None:
         self.refuses = refuses
+        self.by = by
 
     async def lock(self, tx: Tx, refs: Sequence[str]) -> None: ...
 
@@ -41,7 +42,7 @@ class Ledger:
                 each.result,
             )
             if each.callback_ref in self.refuses:
-                raise ValueError(f"cannot settle {each.callback_ref}")
+                raise self.by(f"cannot settle {each.callback_ref}")
 
 
 async def works() -> str:
@@ -148,9 +149,16 @@ async def test_on_the_path_of_what_has_expired(make_app: MakeApp) -> None:
     assert await ledger_of(app) == [("5", "cancelled", "TASK_EXPIRED", None)]
 
 
-@pytest.mark.contract("K6", "K25", "W23")
-async def test_an_end_that_its_owner_cannot_take_spoils_no_other_on_the_workers_path(make_app: MakeApp) -> None:
-    app = await prepared(make_app, Ledger(refuses=frozenset({"bad"})))
+# What an owner may raise: an error, and what else would end the worker or pass by whoever settles.
+RAISED = [ValueError, SystemExit, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError]
+
+
+@pytest.mark.contract("K6", "K25", "W23", "R6")
+@pytest.mark.parametrize("by", RAISED)
+async def test_an_end_that_its_owner_cannot_take_spoils_no_other_on_the_workers_path(
+    make_app: MakeApp, by: type[BaseException]
+) -> None:
+    app = await prepared(make_app, Ledger(refuses=frozenset({"bad"}), by=by))
     tasks = [await create(app, "works", ref) for ref in ("a", "b", "bad", "c", "d")]
 
     async with app.worker():
@@ -190,9 +198,12 @@ async def test_a_task_whose_owner_is_not_known_here_is_left_to_those_who_know_it
         assert (await app.tasks.end(owed)).state == SUCCEEDED
 
 
-@pytest.mark.contract("K6", "W23")
-async def test_an_end_that_its_owner_cannot_take_spoils_no_other_on_the_watchdogs_path(make_app: MakeApp) -> None:
-    app = await prepared(make_app, ledger := Ledger(refuses=frozenset({"bad"})))
+@pytest.mark.contract("K6", "W23", "R6")
+@pytest.mark.parametrize("by", RAISED)
+async def test_an_end_that_its_owner_cannot_take_spoils_no_other_on_the_watchdogs_path(
+    make_app: MakeApp, by: type[BaseException]
+) -> None:
+    app = await prepared(make_app, ledger := Ledger(refuses=frozenset({"bad"}), by=by))
     async with app.database.transaction() as tx:
         for ref in ("a", "bad", "c"):
             await plant(tx, TASK, RUNNING, leased_until=-SECOND, max_retries=0, callback="ledger", callback_ref=ref)

@@ -83,6 +83,11 @@ class Failure(StrEnum):
 class FetchFailed(Exception):
     """A source raises this for a page that did not come; any other exception is a page that could not be read this time."""
 
+    # Also of a subclass that does not call this __init__.
+    kind: Failure = Failure.RETRY
+    status: int | None = None
+    retry_after: timedelta | None = None
+
     def __init__(
         self,
         reason: str = "",

@@ -341,7 +341,9 @@ class Pump(Generic[Item, Outcome]):
         outcome: Outcome | None = None
         try:
             outcome = await self._crew.run(holding.item)
-        except Exception:
+        except asyncio.CancelledError:
+            raise
+        except BaseException:  # whatever it is: a claim that nobody lets go of would be renewed for ever
             log.exception("running failed outside of its handler", extra={"id": str(holding.item.id)})
         if not holding.running:
             return  # handed back while the handler was still ending: this claim has had its outcome

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
-from ferryman.kernel import errors
+from ferryman.kernel import errors, guest
 from ferryman.kernel.db import Tx
 
 
@@ -64,7 +64,7 @@ class CallbackOwners(Generic[Ended, Answer]):
         for kind, ref in owed:
             if kind is not None:
                 refs[kind].add(ref or "")
-        return [await self._of(kind).lock(tx, sorted(refs[kind])) for kind in sorted(refs)]
+        return [await guest.ask(self._of(kind).lock, tx, sorted(refs[kind])) for kind in sorted(refs)]
 
     async def told(self, tx: Tx, ended: Iterable[Ended]) -> AsyncIterator[Answer]:
         """Tell each owner the ends of its own, a whole set at once; yield the answers."""
@@ -72,4 +72,4 @@ class CallbackOwners(Generic[Ended, Answer]):
         for each in ended:
             sets[each.callback].append(each)
         for kind in sorted(sets):
-            yield await self._of(kind).settle(tx, sets[kind])
+            yield await guest.ask(self._of(kind).settle, tx, sets[kind])

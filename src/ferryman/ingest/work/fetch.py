@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
 
 from ferryman.ingest.ports import (
@@ -23,7 +23,8 @@ from ferryman.ingest.ports import (
 from ferryman.ingest.registry import Declared
 from ferryman.ingest.rules.ending import Barred, Broken, End, Postponed
 from ferryman.ingest.work.journal import Fetches
-from ferryman.kernel import errors, retry
+from ferryman.kernel import errors, guest, retry
+from ferryman.tasks.rules.ending import readable
 
 # Between two tries of one page.
 TRIES = 5
@@ -42,15 +43,39 @@ def _checked(page: object) -> Page:
     """Refuse what is no page, or does not say where the next one is in a way that can be kept."""
     if not isinstance(page, Page):
         raise FetchFailed(f"the source gave {type(page).__name__} and no page", kind=Failure.BATCH)
+    if not _figures(page.stats):
+        raise FetchFailed("the source gave headers that cannot be read", kind=Failure.BATCH)
     if not page.has_next:
         return page
     place = page.next
     if not isinstance(place, str) or not place:
         raise FetchFailed("the source says that there is more, and not where", kind=Failure.BATCH)
-    if len(place) > LONGEST_POSITION or "\0" in place:
+    if len(place) > LONGEST_POSITION or not _whole(place):
         told = f"the source gave a position that cannot be kept ({len(place)} characters)"
         raise FetchFailed(told, kind=Failure.BATCH)
     return page
+
+
+def _figures(stats: object) -> bool:
+    """Tell whether what a source says beside its records can be read: the gate reads its headers."""
+    headers = stats.get("headers", {}) if isinstance(stats, Mapping) else None
+    return isinstance(headers, Mapping) and all(isinstance(text, str) for pair in headers.items() for text in pair)
+
+
+def _whole(text: str) -> bool:
+    """Tell whether PostgreSQL can keep a text: it knows no NUL and no half of a character."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in text
+
+
+def _words(failure: Exception) -> str:
+    """Return what a failure says of itself, fit to be stored; of ours and the system's without the name of its type."""
+    said = errors.said(failure)
+    plain = isinstance(failure, FetchFailed | OSError)
+    return readable(said.removeprefix(f"{type(failure).__name__}: ") if plain else said)
 
 
 class Fetch:
@@ -99,7 +124,7 @@ class Fetch:
             if page is not None:
                 return page
             assert failure is not None
-            reason = errors.said(failure) if not isinstance(failure, FetchFailed) else str(failure)
+            reason = _words(failure)
             end = await self._judge(failure, tried, fetches)
             if end is not None:
                 return end
@@ -112,11 +137,11 @@ class Fetch:
         fetches.requests += 1  # it counts from here on, whatever becomes of it
         try:
             async with asyncio.timeout(self._declared.timeout.total_seconds()):
-                page = _checked(await self._declared.source.fetch(request))
+                page = _checked(await guest.ask(self._declared.source.fetch, request))
         except TimeoutError:
             failure = FetchFailed(f"no answer in {self._declared.timeout.total_seconds():g} s")
         except Exception as error:  # noqa: BLE001 - whatever a source raises is an answer to be judged
-            failure = FetchFailed(str(error)) if isinstance(error, OSError) else error
+            failure = FetchFailed(_words(error)) if isinstance(error, OSError) else error
         took = time.perf_counter() - began
         fetches.latency += took
         self._tell(page, failure, timedelta(seconds=took), fetches)
@@ -140,17 +165,17 @@ class Fetch:
         kind = failure.kind if isinstance(failure, FetchFailed) else None
         wait = AGAIN.delay(tried)
         if kind is Failure.AUTH:
-            return Barred(str(failure))
+            return Barred(_words(failure))
         if kind is Failure.BATCH:
-            return Broken(str(failure))
+            return Broken(_words(failure))
         if kind is Failure.RETRY:
             shut = await self._strike()
             if shut is not None:
-                return Postponed(shut, f"the circuit breaker is open: {failure}")
+                return Postponed(shut, f"the circuit breaker is open: {_words(failure)}")
         if isinstance(failure, FetchFailed) and failure.retry_after is not None:
             wait = max(wait, failure.retry_after)
         if wait > PATIENCE:
-            return Postponed(wait, f"the source asks to wait: {failure}")
+            return Postponed(wait, f"the source asks to wait: {_words(failure)}")
         if tried < TRIES:
             fetches.waited += wait.total_seconds()
             await asyncio.sleep(wait.total_seconds())

@@ -32,8 +32,9 @@ from ferryman.ingest.work.fetch import Fetch
 from ferryman.ingest.work.journal import Journal
 from ferryman.ingest.work.leaf import Leaf, Place, Step, end_of
 from ferryman.ingest.work.lot import LATE_SECONDS
-from ferryman.kernel import errors, faults, ids, payload
+from ferryman.kernel import errors, faults, guest, ids, payload
 from ferryman.kernel.db import Row, Tx
+from ferryman.tasks.rules.ending import readable
 
 # How long one batch may take, with all its tries and waits. The views of the watchdog count on it.
 BATCH_TIME = timedelta(minutes=10)
@@ -159,7 +160,7 @@ class Walk:
             # What moves a cursor takes a transaction, and what has no records needs none.
             at_once = finished.covered is None and (not sink.same_database or self._joining is not None)
             if not sink.same_database:
-                written = await sink.write(None, page.items, batch_key=place.key)
+                written = await guest.ask(sink.write, None, page.items, batch_key=place.key)
                 at_once = at_once and not written.quarantined
             elif at_once and page.items:
                 records = self._joining.join(page.items) if self._joins and self._joining is not None else None
@@ -211,7 +212,7 @@ class Walk:
     async def _turn(self, tx: Tx, leaf: Leaf) -> Written:
         sink, task, written = self._declared.sink, self._task, leaf.written
         if sink.same_database:
-            written = await sink.write(tx, leaf.page.items, batch_key=leaf.place.key)
+            written = await guest.ask(sink.write, tx, leaf.page.items, batch_key=leaf.place.key)
         row = await self._end(tx, leaf)
         if written.quarantined:
             await batches.quarantine(tx, task, leaf.place.id, _put_aside(written.quarantined))
@@ -235,7 +236,7 @@ class Walk:
         return row
 
     async def _refused(self, place: Place, error: Exception) -> Broken:
-        broken = Broken(f"the sink failed: {errors.said(error)}"[:LONGEST_REASON])
+        broken = Broken(readable(f"the sink failed: {errors.said(error)}"))
         await self._fail(place, broken)
         return broken
 
@@ -249,7 +250,7 @@ class Walk:
 
 
 def _put_aside(bad: Sequence[tuple[Item, str]]) -> list[tuple[int, str, str]]:
-    return [(number, reason[:LONGEST_REASON], _text(item)) for number, (item, reason) in enumerate(bad, 1)]
+    return [(number, readable(errors.said(reason)), _text(item)) for number, (item, reason) in enumerate(bad, 1)]
 
 
 def _text(item: Item) -> str:

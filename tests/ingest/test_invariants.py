@@ -1,0 +1,87 @@
+"""Each invariant of ingestion notices what it is there for: a check that cannot fail shows nothing (K23)."""
+
+import asyncio
+from contextlib import suppress
+
+import pytest
+
+from ferryman.ingest import watch
+from ferryman.kernel import faults, invariants
+from tests.agents.test_invariants import UNBOUND, Undo
+from tests.ingest.harbour import DAWN, HOUR, SOURCE, Server, harbour
+
+# Of three slices the first is fetched, of the second a page is in hand, and nobody has begun the third.
+PLANTED = {
+    "cursor_chain_is_whole": [
+        "update ferryman.ingest_cursor_event set prev_position = 7"
+        " where seq = (select max(seq) from ferryman.ingest_cursor_event)",
+    ],
+    "cursor_covers_nothing_open": ["update ferryman.ingest_slice set covered = lower"],
+    "cursor_is_its_last_move": [
+        "update ferryman.ingest_cursor set position = position + 1",
+        "update ferryman.ingest_cursor set last_event = gen_random_uuid()",
+    ],
+    "leased_is_running": [
+        "update ferryman.ingest_run set leased_until = null",
+        "update ferryman.ingest_task set leased_until = null",
+        "update ferryman.ingest_run set epoch = epoch + 1 where leased_until is not null",
+    ],
+    "one_page_per_position": ["update ferryman.ingest_batch set before_token = 'start' where status = 'SUCCEEDED'"],
+    "open_batches_run": ["update ferryman.ingest_run set status = 'FAILED' where status = 'RUNNING'"],
+    "ready_slices_have_tasks": [
+        "delete from ferryman.ingest_task where status = 'QUEUED'",
+        "update ferryman.ingest_slice set status = 'DERIVED'",
+    ],
+    "work_has_one_tenant": [
+        "update ferryman.ingest_plan set tenant = 'other'",
+        "update ferryman.ingest_slice set tenant = 'other'",
+    ],
+}
+# One position may succeed once: an index says so too.
+UNIQUE = """
+do $$
+declare
+    made record;
+begin
+    for made in
+        select indexrelid::regclass as place from pg_index
+        where indrelid = 'ferryman.ingest_batch'::regclass and indisunique and not indisprimary
+          and not exists (select from pg_constraint where conindid = indexrelid)
+    loop
+        execute format('drop index %s', made.place);
+    end loop;
+end $$
+"""
+
+
+def test_every_invariant_of_ingestion_has_its_fault() -> None:
+    assert set(PLANTED) == {each.name for each in watch.INGEST_INVARIANTS}
+
+
+@pytest.mark.contract("K23", "I13")
+async def test_each_invariant_of_ingestion_finds_what_it_is_for(database_url: str) -> None:
+    async with harbour(database_url, Server().fill(180)) as here:
+        await here.plan(source=SOURCE, since=DAWN, until=DAWN + 3 * HOUR)
+        ship = here.ship()
+        await ship.work(1)
+        [claimed] = await ship.claim()
+        gate = faults.Gate()
+        with faults.armed({"ingest.fetched": gate}):
+            running = asyncio.create_task(ship.runner.run(claimed))
+            await gate.reached.wait()
+            await here.sound()
+
+            for name, planted in PLANTED.items():
+                for fault in planted:
+                    with suppress(Undo):
+                        async with here.app.database.transaction() as tx:
+                            await tx.fetch("select set_config('session_replication_role', 'replica', true)")
+                            await tx.fetch(UNBOUND)
+                            await tx.fetch(UNIQUE)
+                            await tx.fetch(fault)
+                            broken = {each.name for each in await invariants.check(tx, watch.INGEST_INVARIANTS)}
+                            assert name in broken, fault
+                            raise Undo
+            gate.open()
+            await ship.settle(await running)
+        await here.sound()
