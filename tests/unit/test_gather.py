@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from ferryman.kernel.gather import Again, Gather
+from ferryman.kernel.gather import Again, Gather, Ways
 
 pytestmark = pytest.mark.contract("P2")
 
@@ -203,3 +203,48 @@ async def test_when_the_sender_is_cancelled_nobody_waits_for_ever(wire: Wire) ->
     await asyncio.wait([sender])
 
     assert answer.cancelled()
+
+
+async def test_a_crowd_goes_two_ways_and_each_caller_gets_its_answer() -> None:
+    one, other = Wire(), Wire()
+    ways = Ways(Gather(one.send), Gather(other.send))
+
+    async def call(n: int) -> int:
+        return await ways(n)
+
+    callers = [asyncio.ensure_future(call(n)) for n in range(6)]
+    for wire in (one, other, one, other):
+        await wire.let_go()
+
+    assert await asyncio.gather(*callers) == [n * 2 for n in range(6)]
+    # The first of each way went at once; the others parted evenly.
+    assert (one.sets, other.sets) == ([[0], [2, 4]], [[1], [3, 5]])
+
+
+async def test_a_lonely_call_goes_the_first_way(wire: Wire) -> None:
+    ways = Ways(Gather(wire.send), Gather(Wire().send))
+    for n in (1, 2):
+        answer = asyncio.ensure_future(ways(n))
+        await wire.let_go()
+        assert await answer == n * 2
+
+    assert wire.sets == [[1], [2]]
+
+
+async def test_those_who_come_again_at_once_go_together_on_the_way_on_which_they_were_answered() -> None:
+    one, other = Wire(), Wire()
+    ways = Ways(Gather(one.send), Gather(other.send))
+
+    async def twice(n: int) -> int:
+        return await ways(n) + await ways(n + 10)
+
+    callers = [asyncio.ensure_future(twice(n)) for n in range(6)]
+    await other.sent.wait()
+    await one.let_go()  # the first alone: it comes again, to those who wait
+    await one.let_go()
+    await one.sent.wait()
+
+    assert one.sets == [[0], [2, 4, 10], [12, 14]]
+    for caller in callers:
+        caller.cancel()
+    await asyncio.wait(callers)

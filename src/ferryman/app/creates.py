@@ -19,7 +19,7 @@ from ferryman.app.lent import Lent
 from ferryman.app.repeat import repeated
 from ferryman.kernel import errors, faults
 from ferryman.kernel.doorbell import Doorbell, Inside
-from ferryman.kernel.gather import Gather
+from ferryman.kernel.gather import Gather, Ways
 from ferryman.kernel.pool import Database, Line
 from ferryman.tasks.intake import create
 from ferryman.tasks.intake.create import Alike
@@ -38,29 +38,32 @@ class Creates:
         doorbell: Doorbell,
         owners: Owners,
         *,
-        line: Line,
+        lines: Sequence[Line],
         keyed: Line,
         flows: Line,
         ends_after: timedelta,
         patience: timedelta,
         rings_within: bool,
     ) -> None:
-        """Send combined creates over lines of their own.
+        """Send combined creates over lines of their own, of which those after the first serve a crowd.
 
         A create with a key may have to wait for a transaction that has the same one and is still open; those without one
         can meet nobody, and never wait in its company.
         """
         self._db = db
         self._doorbell = doorbell
-        self._lines = (line, keyed)
+        self._lines = (*lines, keyed)
         self._ends_after = ends_after
         self._patience = patience
-        self._plain: Gather[Draft, Created] = Gather(partial(self._create_set, line), revocable=True)
-        self._keyed: Gather[Draft, Created] = Gather(partial(self._create_set, keyed), revocable=True)
+        self._plain: Ways[Draft, Created] = Ways(*map(self._gather, lines))
+        self._keyed = self._gather(keyed)
         self.flows = Flows(db, doorbell, flows, patience=patience, ends_after=ends_after)
         self._lent = Lent(owners, self.flows, schema=db.schema, ends_after=ends_after, rings=rings_within)
         self.looks = self.flows.looks
         self.cancel_lent = self._lent.cancel
+
+    def _gather(self, line: Line) -> Gather[Draft, Created]:
+        return Gather(partial(self._create_set, line), revocable=True)
 
     def create(self, draft: Draft, connection: object) -> Awaitable[Created]:
         """Store one task."""

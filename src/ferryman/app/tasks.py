@@ -44,7 +44,7 @@ class Tasks:
         known: Known,
         owners: Owners,
         *,
-        creates: Line,
+        creates: Sequence[Line],
         keyed: Line,
         cancels: Line,
         flows: Line,
@@ -56,7 +56,7 @@ class Tasks:
         rings_within: bool = False,
         seal: Seal = PLAIN,
     ) -> None:
-        """Serve one tenant, and inside a handler that of its task; creates that come at one time share a line.
+        """Serve one tenant, and inside a handler that of its task; creates that come at one time share lines.
 
         Cancels hold rows and parents over several trips, so they go over a line too, whose transactions do not outlive a
         frozen process by more than 2 s (W23); one of their own, because a cancel may wait for a lock.
@@ -76,7 +76,7 @@ class Tasks:
         self._waits = Waits(lambda tenant: Waiting(self._session, doorbell, tenant=tenant, poll=poll.total_seconds()))
         self._creates = Creates(
             db, doorbell, owners,
-            line=creates, keyed=keyed, flows=flows, ends_after=ends_after, patience=patience, rings_within=rings_within,
+            lines=creates, keyed=keyed, flows=flows, ends_after=ends_after, patience=patience, rings_within=rings_within,
         )  # fmt: skip
         self.flows = self._creates.flows
 

@@ -3,13 +3,16 @@
 Many callers want one thing each; the database is many times cheaper in sets. No timer is involved: the first caller's thing
 goes out at once, alone, in its caller's own hands, and whoever comes while it is under way shares the next trip. So a lonely
 call keeps its latency, and a crowd gets its throughput. Each caller waits for its own set and gets its own answer.
+
+With several ways (`Ways`) a crowd parts: while PostgreSQL works on the set of one and flushes it, this process answers that of
+another and makes its next set of those who come again.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 Thing = TypeVar("Thing")
 Answer = TypeVar("Answer")
@@ -48,6 +51,7 @@ class Gather(Generic[Thing, Answer]):
         # Each with how long it is put off when it is busy.
         self._waiting: list[tuple[Thing, asyncio.Future[Answer], float]] = []
         self._sender: asyncio.Task[None] | None = None
+        self._under_way = False
         self._alone: asyncio.Future[None] | None = None
         self._again: dict[asyncio.Future[Answer], asyncio.TimerHandle] = {}
 
@@ -73,6 +77,10 @@ class Gather(Generic[Thing, Answer]):
             raise answer
         return answer
 
+    def crowd(self) -> tuple[bool, int]:
+        """Say whether a set is under way, and how many wait for the next: who comes does best where that is least."""
+        return self._under_way or self._alone is not None, len(self._waiting)
+
     def put(self, thing: Thing) -> asyncio.Future[Answer]:
         """Put one thing into the next set; its answer comes later."""
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
@@ -95,11 +103,13 @@ class Gather(Generic[Thing, Answer]):
                 if self._revocable:
                     batch = [each for each in batch if not each[1].done()]
                 if batch:
+                    self._under_way = True
                     await self._flush(batch)
+                    self._under_way = False
                 # Who has just been answered often comes again at once: one trip for all of them, not two for half each.
                 await asyncio.sleep(0)
         finally:
-            self._sender = None
+            self._sender, self._under_way = None, False
 
     async def _flush(self, batch: list[tuple[Thing, asyncio.Future[Answer], float]]) -> None:
         try:
@@ -146,3 +156,28 @@ class Gather(Generic[Thing, Answer]):
         """Wait until everything that was put has been sent."""
         while under_way := [each for each in (self._sender, self._alone, *self._again) if each is not None]:
             await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
+
+
+class Ways(Generic[Thing, Answer]):
+    """Several ways for things that need not go in order.
+
+    Who comes goes where no set is under way, and else where fewer wait. So a lonely call goes the first way, and those who were
+    answered together go together again: the sets stay large, and one is made while another is under way.
+    """
+
+    def __init__(self, *ways: Gather[Thing, Answer]) -> None:
+        """Prefer the first, if they are alike."""
+        self._ways = ways
+
+    def __call__(self, thing: Thing) -> Awaitable[Answer]:
+        """Send one thing, with whatever else goes now; its answer is waited for at once."""
+        return min(self._ways, key=_crowd)(thing)
+
+    async def drain(self) -> None:
+        """Wait until everything that was put has been sent."""
+        for way in self._ways:
+            await way.drain()
+
+
+def _crowd(way: Gather[Any, Any]) -> tuple[bool, int]:
+    return way.crowd()

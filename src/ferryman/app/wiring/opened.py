@@ -239,7 +239,7 @@ def _tasks(
         bell,
         handlers,
         owners,
-        creates=line(),
+        creates=(line(), line()),
         keyed=line(),
         cancels=line(),
         flows=line(),
