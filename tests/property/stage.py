@@ -1,0 +1,76 @@
+"""A scene that is laid once, kept, and laid again as it was before each order: rows, and the time that it is.
+
+The rows are put back past guards and foreign keys, by a connection of its own that fires no triggers; the product's clock is set
+back to the moment in which they were kept. That is some milliseconds, where to lead a batch to the same place takes fifty statements.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from ferryman.kernel.pool import Line
+
+PAST_GUARDS = {"session_replication_role": "replica"}
+# What is no part of a scene: what the database is, not what happened in it.
+STAYS = ("clock_shift", "migrations", "settings")
+# A server for tests does not tidy up by itself, and what was put back and deleted thousands of times is read over and over.
+TIDIED_AFTER = 100
+
+_TABLES = """
+select class.relname as name,
+       (select string_agg(quote_ident(attname), ', ' order by attnum)
+        from pg_attribute
+        where attrelid = class.oid and attnum > 0 and not attisdropped and attgenerated = '') as columns
+from pg_class as class
+where class.relnamespace = 'ferryman'::regnamespace
+  and class.relkind in ('r', 'p')
+  and not class.relispartition
+  and class.relname <> all($1)
+order by class.relname
+"""
+
+
+class Stage:
+    """The scene of one database."""
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+        self._tables: list[str] = []
+        self._resets = 0
+
+    async def keep(self) -> None:
+        """Keep what is there now."""
+        lines = []
+        await self._line.fetch("create schema kept")
+        for row in await self._line.fetch(_TABLES, list(STAYS)):
+            name, columns = row["name"], row["columns"]
+            self._tables.append(name)
+            await self._line.fetch(f"create table kept.{name} as select {columns} from ferryman.{name}")
+            lines.append(f"delete from ferryman.{name};")
+            lines.append(
+                f"insert into ferryman.{name} ({columns}) overriding system value select {columns} from kept.{name};"
+            )
+        [now] = await self._line.fetch("select ferryman.clock() as now")
+        await self._line.fetch("create table kept.at as select $1::timestamptz as now", now["now"])
+        await self._line.fetch(
+            "create function kept.reset() returns void language plpgsql as $$ begin "
+            + " ".join(lines)
+            + " update ferryman.clock_shift set shift = (select now from kept.at) - clock_timestamp(); end $$"
+        )
+
+    async def reset(self) -> None:
+        """Lay the scene again."""
+        await self._line.fetch("select kept.reset()")
+        self._resets += 1
+        if self._resets % TIDIED_AFTER == 0:
+            for name in (*self._tables, "clock_shift"):
+                await self._line.fetch(f"vacuum ferryman.{name}")
+
+
+@asynccontextmanager
+async def staging(url: str) -> AsyncIterator[Stage]:
+    """Connect a stage."""
+    line = Line(url, settings=PAST_GUARDS)
+    try:
+        yield Stage(line)
+    finally:
+        await line.close()
