@@ -16,15 +16,15 @@ STAYS = ("clock_shift", "migrations", "settings")
 TIDIED_AFTER = 100
 
 _TABLES = """
-select class.relname as name,
+select class.oid::regclass::text as name, class.relname as short,
        (select string_agg(quote_ident(attname), ', ' order by attnum)
         from pg_attribute
         where attrelid = class.oid and attnum > 0 and not attisdropped and attgenerated = '') as columns
 from pg_class as class
-where class.relnamespace = 'ferryman'::regnamespace
-  and class.relkind in ('r', 'p')
+where class.relkind in ('r', 'p')
   and not class.relispartition
-  and class.relname <> all($1)
+  and (class.relnamespace = 'ferryman'::regnamespace and class.relname <> all($1)
+       or class.oid = any($2::text[]::regclass[]))
 order by class.relname
 """
 
@@ -37,17 +37,17 @@ class Stage:
         self._tables: list[str] = []
         self._resets = 0
 
-    async def keep(self) -> None:
-        """Keep what is there now."""
+    async def keep(self, *beside: str) -> None:
+        """Keep what is there now, in the product's tables and in those beside them."""
         lines = []
         await self._line.fetch("create schema kept")
-        for row in await self._line.fetch(_TABLES, list(STAYS)):
-            name, columns = row["name"], row["columns"]
+        for row in await self._line.fetch(_TABLES, list(STAYS), list(beside)):
+            name, kept, columns = row["name"], f"kept.{row['short']}", row["columns"]
             self._tables.append(name)
-            await self._line.fetch(f"create table kept.{name} as select {columns} from ferryman.{name}")
-            lines.append(f"delete from ferryman.{name};")
+            await self._line.fetch(f"create table {kept} as select {columns} from {name}")
+            lines.append(f"delete from {name};")
             lines.append(
-                f"insert into ferryman.{name} ({columns}) overriding system value select {columns} from kept.{name};"
+                f"insert into {name} ({columns}) overriding system value select {columns} from {kept};"
             )
         [now] = await self._line.fetch("select ferryman.clock() as now")
         await self._line.fetch("create table kept.at as select $1::timestamptz as now", now["now"])
@@ -62,8 +62,8 @@ class Stage:
         await self._line.fetch("select kept.reset()")
         self._resets += 1
         if self._resets % TIDIED_AFTER == 0:
-            for name in (*self._tables, "clock_shift"):
-                await self._line.fetch(f"vacuum ferryman.{name}")
+            for name in (*self._tables, "ferryman.clock_shift"):
+                await self._line.fetch(f"vacuum {name}")
 
 
 @asynccontextmanager
