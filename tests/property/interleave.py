@@ -248,11 +248,11 @@ class Walks:
 FEW_WALKS, MOST_WALKS = 1, 40
 
 
-def walks(seed: str) -> Iterator[Walks]:
+def walks(seed: str, *, few: int = FEW_WALKS) -> Iterator[Walks]:
     """Give the walks of a pair, one after another."""
     global cut  # noqa: PLW0603 - a count of the process
     made = Walks(seed)
-    for _ in range(MOST_WALKS if os.environ.get("ALL_ORDERS") else FEW_WALKS):
+    for _ in range(MOST_WALKS if os.environ.get("ALL_ORDERS") else few):
         made.begin()
         yield made
         if made.done:
