@@ -1,12 +1,14 @@
 """A scene that is laid once, kept, and laid again as it was before each order: rows, and the time that it is.
 
-The rows are put back past guards and foreign keys, by a connection of its own that fires no triggers; the product's clock is set
-back to the moment in which they were kept. That is some milliseconds, where to lead a batch to the same place takes fifty statements.
+The rows are put back past guards and foreign keys, by a connection of its own that fires no triggers; the product's clock is
+set back to the moment in which they were kept. That takes some milliseconds, and to lead a batch there fifty statements.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
+from ferryman.kernel.db import Tx
+from ferryman.kernel.invariants import Invariant
 from ferryman.kernel.pool import Line
 
 PAST_GUARDS = {"session_replication_role": "replica"}
@@ -46,9 +48,7 @@ class Stage:
             self._tables.append(name)
             await self._line.fetch(f"create table {kept} as select {columns} from {name}")
             lines.append(f"delete from {name};")
-            lines.append(
-                f"insert into {name} ({columns}) overriding system value select {columns} from {kept};"
-            )
+            lines.append(f"insert into {name} ({columns}) overriding system value select {columns} from {kept};")
         [now] = await self._line.fetch("select ferryman.clock() as now")
         await self._line.fetch("create table kept.at as select $1::timestamptz as now", now["now"])
         await self._line.fetch(
@@ -64,6 +64,28 @@ class Stage:
         if self._resets % TIDIED_AFTER == 0:
             for name in (*self._tables, "ferryman.clock_shift"):
                 await self._line.fetch(f"vacuum {name}")
+
+
+# A statement that is longer is not kept prepared, and planned each time: that takes longer than all the rest.
+LONGEST = 12_000
+
+
+class Sound:
+    """What must be true of a scene, asked in a few round trips."""
+
+    def __init__(self, invariants: Iterable[Invariant]) -> None:
+        self._asked: list[str] = []
+        for each in invariants:
+            asks = f"(select '{each.name}' as name, found.row from ({each.statement.sql()}) as found)"
+            if self._asked and len(self._asked[-1]) + len(asks) < LONGEST:
+                self._asked[-1] += f" union all {asks}"
+            else:
+                self._asked.append(asks)
+
+    async def broken(self, tx: Tx) -> list[str]:
+        """Name what is not true, with the rows that say so."""
+        rows = [row for asked in self._asked for row in await tx.fetch(asked, 10)]
+        return [f"{row['name']}: {row['row']}" for row in rows]
 
 
 @asynccontextmanager

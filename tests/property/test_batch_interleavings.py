@@ -29,12 +29,11 @@ from ferryman.batches.work.part import ORPHANED
 from ferryman.kernel import ids
 from ferryman.kernel.doorbell import NoDoorbell
 from ferryman.kernel.pool import Database, Session
-from ferryman.tasks.watch import TASK_INVARIANTS
 from tests.agents.house import OTHER, OWNER, SECOND, TENANT
 from tests.batches.yard import PROFILES
 from tests.property.fleet import PASSED_SECONDS, SCENES, Fleet
 from tests.property.interleave import Driver, driving, walks
-from tests.property.stage import Stage, staging
+from tests.property.stage import Sound, Stage, staging
 
 # What it answers: whether it left something that another held; then it is done again, as a worker does.
 Act = Callable[[Session, Fleet, int], Awaitable[bool | None]]
@@ -146,11 +145,8 @@ ACTS: dict[str, dict[str, Act]] = {
 assert ACTS.keys() == SCENES.keys()
 
 
-# Every invariant of what is touched, in one round trip; that the scene is overdue is its purpose.
-SOUND = [*watch.BATCH_INVARIANTS, *turns.AGENT_INVARIANTS, *TASK_INVARIANTS]
-BROKEN = " union all ".join(
-    f"(select '{each.name}' as name, found.row from ({each.statement.sql()}) as found)" for each in SOUND
-)
+# That the scene is overdue is its purpose.
+SOUND = Sound([*watch.BATCH_INVARIANTS, *turns.AGENT_INVARIANTS])
 FOUND = """
 select jsonb_agg(jsonb_build_object(
     'id', batch.id, 'status', batch.status, 'reason', batch.reason, 'call', batch.parent_tool_call_id,
@@ -194,7 +190,7 @@ class Ground:
 
     async def broken(self) -> list[str]:
         async with self.db.session() as tx:
-            return [f"{row['name']}: {row['row']}" for row in await tx.fetch(BROKEN, 10)]
+            return await SOUND.broken(tx)
 
 
 async def laid(db: Database, stage: Stage, driver: Driver, scene: str) -> Ground:
