@@ -1,7 +1,7 @@
 """R4 for ingestion: every pair of what can happen to two tasks, their runs, pages and cursor, in orders of their statements.
 
 One winner, sound rows, no deadlock. Each act answers how often it did what; the log, the cursor's events and the rows must say
-the same number. Every task, run, page, slice and plan has one history that leads from move to move up to what its row says. Acts
+the same number. Every task, run, page, slice and plan has one history that leads from move to move to what its row says. Acts
 on sets name the two tasks in opposite orders.
 """
 
