@@ -368,11 +368,12 @@ MOVES: dict[tuple[str, ...], str] = {
     ("ingest_batch", "RUNNING", "SUCCEEDED"): "page",
     ("ingest_slice", "PENDING", "FAILED"): "slice",
     ("ingest_plan", "DRAFT", "SLICING"): "plan",
-} | {
-    ("ingest_task", came, to): "release"
-    for came in HELD
-    for to in ("SUCCEEDED", "FAILED", "PARTIAL", "CANCELLED", "QUEUED")
-}  # fmt: skip
+    **{
+        ("ingest_task", came, to): "release"
+        for came in HELD
+        for to in ("SUCCEEDED", "FAILED", "PARTIAL", "CANCELLED", "QUEUED")
+    },
+}
 TOLD = {*MOVES.values(), "rewind", "decide"}
 
 
