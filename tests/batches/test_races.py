@@ -7,11 +7,15 @@ from uuid import uuid4
 
 import pytest
 
+from ferryman.agents import intake
+from ferryman.agents.model import Stop, Taken
 from ferryman.batches.ends import expire, hold
 from ferryman.batches.intake import fork
 from ferryman.batches.model import Forked
 from ferryman.batches.work.dispatch import dispatch
+from ferryman.kernel import ids
 from ferryman.kernel.pool import Database
+from tests.agents.house import TENANT
 from tests.batches.yard import PROFILES, Yard, task
 
 Act = Callable[[Yard], Coroutine[Any, Any, Any]]
@@ -140,6 +144,32 @@ async def test_sets_of_forks_make_the_same_batches_in_one_order(yard: Yard, turn
         async with asyncio.timeout(20):
             assert await yard.answer_forks(yard.wanted(id=high)) == [Forked(high)]
     assert await both == [Forked(id, created=False) for id in order]
+    assert await yard.broken() == []
+
+
+async def _ask_to_stop(yard: Yard, *turns: Taken) -> None:
+    async with yard.db.transaction() as tx:
+        asked = [Stop(tenant=TENANT, agent_id=each.agent_id, turn=each.id, id=ids.new_id()) for each in turns]
+        await intake.stop(tx, asked, after=yard.after)
+
+
+@pytest.mark.contract("B13", "B8", "A16")
+async def test_two_who_ask_for_the_same_stops_wait_for_each_other_in_one_order(yard: Yard) -> None:
+    """As a batch that ends and messages that interrupt the turns of its children do."""
+    batch, children = await yard.running(3)
+    one, two, three = sorted(children, key=lambda each: each.id)
+    async with yard.db.transaction() as tx:
+        await intake.stop(
+            tx, [Stop(tenant=TENANT, agent_id=three.agent_id, turn=three.id, id=ids.new_id())], after=yard.after
+        )
+        first = asyncio.create_task(_ask_to_stop(yard, one, three, two))
+        await _waiting(yard, 1)
+        second = asyncio.create_task(_ask_to_stop(yard, two, one))
+        await _waiting(yard, 2)
+    async with asyncio.timeout(20):
+        await asyncio.gather(first, second)
+    assert await yard.carry_out_stops() == 3
+    assert (await yard.batch(batch)).status == "failed"
     assert await yard.broken() == []
 
 

@@ -18,7 +18,7 @@ from ferryman.ingest.work import desk, walk
 from ferryman.ingest.work.executor import pool_of_runs
 from ferryman.ingest.work.settle import settle
 from ferryman.kernel import ids
-from ferryman.kernel.db import SCHEMA, Row
+from ferryman.kernel.db import SCHEMA, Row, Tx
 from ferryman.kernel.retry import Backoff
 from tests.ingest.harbour import DAWN, HOUR, SOURCE, Harbour, Server, harbour, hold
 from tests.ingest.pilot import PAGES, Heard, Watch, written_once
@@ -67,6 +67,48 @@ async def test_a_turn_whose_answer_is_lost_is_made_once(database_url: str, monke
             assert len(await here.sunk()) == 10 * PAGES
             assert set(await here.states("batch")) == {"SUCCEEDED"}
             await here.sound()
+
+
+@pytest.mark.contract("K24", "I6")
+async def test_a_batch_whose_first_try_is_still_under_way_is_begun_once(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin, tried = batches.begin, []
+
+    async with harbour(database_url, Server().fill(30), sink=hold()) as here:
+
+        async def again(_tx: Tx, *said: Any, **more: Any) -> Row | None:
+            """Say it on a connection that is lost, and once more while the server is still at it."""
+            async with here.app.database.transaction() as first:
+                await begin(first, *said, **more)
+                second = asyncio.create_task(alone(*said, **more))
+                await _waiting(here)
+            tried.append(await second)
+            return tried[-1]
+
+        async def alone(*said: Any, **more: Any) -> Row | None:
+            monkeypatch.setattr(batches, "begin", begin)
+            async with here.app.database.session() as tx:
+                return await begin(tx, *said, **more)
+
+        await here.plan(since=DAWN, until=DAWN + HOUR)
+        monkeypatch.setattr(batches, "begin", again)
+        await here.ship().work()
+
+        assert len(tried) == 1
+        assert await here.states("task") == ["SUCCEEDED"]
+        assert await here.states("run") == ["SUCCEEDED"]
+        assert set(await here.states("batch")) == {"SUCCEEDED"}
+        assert len(await here.sunk()) == 30
+        await here.sound()
+
+
+async def _waiting(here: Harbour) -> None:
+    """Wait until somebody stands in line for a lock."""
+    sql = "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+    async with asyncio.timeout(20):
+        while not await here.fetch(sql):  # noqa: ASYNC110 - another process, PostgreSQL, is watched
+            await asyncio.sleep(0.005)
 
 
 @pytest.mark.contract("I8", "I6")

@@ -7,6 +7,7 @@ is blocked by the other. A blocked actor is parked; it goes on by itself when th
 
 import asyncio
 import os
+import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from itertools import combinations
@@ -22,6 +23,7 @@ SETTINGS = {"deadlock_timeout": "20ms", "idle_in_transaction_session_timeout": "
 Program = Callable[[Session], Awaitable[Any]]
 
 ran = 0  # orders, in this process
+cut = 0  # pairs that have more orders than were walked
 
 
 class Stepped(Session):
@@ -133,6 +135,23 @@ class Driver:
                     await self._advance(actor)
             return await self._actors[0].answer(), await self._actors[1].answer()
 
+    async def walk(self, programs: tuple[Program, Program], walks: "Walks") -> tuple[Any, Any]:
+        """Run both in an order that was not run before; return what each answered."""
+        global ran  # noqa: PLW0603 - a count of the process
+        ran += 1
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            for actor, program in zip(self._actors, programs, strict=True):
+                await actor.begin(program)
+            while not all(actor.ended for actor in self._actors):
+                able = [place for place, actor in enumerate(self._actors) if actor.still and not actor.ended]
+                if able:
+                    await self._advance(self._actors[walks.choose(able)])
+                else:  # each waits for the other: the server will say so
+                    for actor in self._actors:
+                        await self._settle(actor)
+            walks.end()
+            return await self._actors[0].answer(), await self._actors[1].answer()
+
     async def _advance(self, actor: Actor) -> None:
         if actor.still and not actor.ended:
             actor.step()
@@ -169,6 +188,76 @@ def orders(first: int, second: int) -> Iterator[tuple[int, ...]]:
     for places in combinations(range(total), first):
         chosen = set(places)
         yield tuple(0 if place in chosen else 1 for place in range(total))
+
+
+class Node:
+    """What was chosen so far, and which choices are left to be made from there."""
+
+    __slots__ = ("done", "led")
+
+    def __init__(self) -> None:
+        self.done = False
+        self.led: dict[int, Node] = {}
+
+
+class Walks:
+    """The orders of one pair that differ: who is blocked has no choice, so that far fewer are left than the steps could have.
+
+    Each walk is chosen by chance among those that were not walked, the same each time; when none is left it is done.
+    """
+
+    def __init__(self, seed: str) -> None:
+        self._chance = random.Random(seed)
+        self._root = Node()
+        self._path: list[tuple[Node, int]] = []
+        self._at = self._root
+
+    @property
+    def done(self) -> bool:
+        """Whether every order was walked."""
+        return self._root.done
+
+    @property
+    def path(self) -> tuple[int, ...]:
+        """The order of the walk under way, or of the last one."""
+        return tuple(place for _, place in self._path)
+
+    def begin(self) -> None:
+        """Start another walk."""
+        self._path = []
+        self._at = self._root
+
+    def choose(self, able: Sequence[int]) -> int:
+        """Say who takes the next step, of those who can."""
+        for place in able:
+            self._at.led.setdefault(place, Node())
+        open = [place for place in able if not self._at.led[place].done] or list(able)
+        chosen = self._chance.choice(open)
+        self._path.append((self._at, chosen))
+        self._at = self._at.led[chosen]
+        return chosen
+
+    def end(self) -> None:
+        """Note that this order was walked."""
+        self._at.done = True
+        for node, _ in reversed(self._path):
+            node.done = all(each.done for each in node.led.values())
+
+
+# Of each pair so many different orders are walked in the usual run; with ALL_ORDERS set, all of them up to so many.
+FEW_WALKS, MOST_WALKS = 1, 40
+
+
+def walks(seed: str, *, few: int = FEW_WALKS) -> Iterator[Walks]:
+    """Give the walks of a pair, one after another."""
+    global cut  # noqa: PLW0603 - a count of the process
+    made = Walks(seed)
+    for _ in range(MOST_WALKS if os.environ.get("ALL_ORDERS") else few):
+        made.begin()
+        yield made
+        if made.done:
+            return
+    cut += 1
 
 
 @asynccontextmanager

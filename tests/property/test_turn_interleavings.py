@@ -4,8 +4,6 @@ Both actors name the agents in opposite orders. The turns belong to a parent tha
 which are locked last: an order of locks that is turned round anywhere shows as a deadlock here.
 """
 
-import os
-import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -34,15 +32,13 @@ from ferryman.tasks.ports import Owners
 from ferryman.tasks.states import SUCCEEDED
 from ferryman.tasks.watch import TASK_INVARIANTS
 from ferryman.tasks.work.settle import settle as settle_tasks
-from tests.property.interleave import Driver, driving, orders
-from tests.property.interleave import some as spread
+from tests.property.interleave import Program, driving, walks
+from tests.property.stage import staging
 
 SECOND = timedelta(seconds=1)
 TENANT = "default"
 HOLDER, NEWCOMERS = ids.boot_id(), (ids.boot_id(), ids.boot_id())
-# Of all orders of a pair's statements some are tried, chosen by its name, the more the fewer steps they have; with
-# ALL_ORDERS set a hundred.
-STEPS, LEAST, MOST = 24, 2, 6
+FEW, FEW_OF_ONE = 3, 7  # orders that are walked in the usual run: of each pair, of a pair that stands alone
 
 
 class Parents:
@@ -236,32 +232,24 @@ async def sound(db: Database, scene: Scene) -> None:
             assert (rows[0]["ends"], rows[0]["told"]) in ((0, 0), (1, 1))
 
 
-async def clear(db: Database) -> None:
-    """Take the agents of the last run out of the way of the next one's rules."""
-    async with db.transaction() as tx:
-        await tx.fetch("select set_config('session_replication_role', 'replica', true)")
-        for table in ("agent_state_head", "agent_inbox", "turn_waiting_tools", "turn_resume_ledger", "tasks", "events"):
-            await tx.fetch(f"delete from ferryman.{table}")
-
-
 @pytest.mark.contract("R4", "A1", "A12", "A16")
 @pytest.mark.parametrize("state", list(STATES))
 async def test_two_at_once_leave_one_history(db: Database, database_url: str, state: str) -> None:
     acts = STATES[state]
     async with db.session() as tx:
         await tx.fetch("create table parents (ref text primary key, told integer not null)")
-    async with driving(database_url) as driver:
-        steps = {name: await count(db, driver, state, act) for name, act in acts.items()}
-        for one, other in combinations_with_replacement(acts, 2):
-            for order in some(steps[one], steps[other], seed=f"{state}{one}{other}"):
-                scene = await set_scene(db, state)
+    scene = await set_scene(db, state)
+    async with staging(database_url) as stage, driving(database_url) as driver:
+        await stage.keep("parents")
+        for pair in combinations_with_replacement(acts, 2):
+            for walk in walks(f"{state}{pair}", few=FEW):
+                await stage.reset()
                 try:
-                    await driver.run((partial(run, acts[one], scene, 0), partial(run, acts[other], scene, 1)), order)
+                    await driver.walk(both((acts[pair[0]], acts[pair[1]]), scene), walk)
                     await sound(db, scene)
                 except BaseException as error:
-                    error.add_note(f"{state}: {one} and {other} in the order {order}")
+                    error.add_note(f"{state}: {pair} in the order {walk.path}")
                     raise
-                await clear(db)
         assert driver.blocked > 0  # they did meet
 
 
@@ -310,19 +298,7 @@ async def stops_the_child(tx: Session, scene: Scene, _place: int) -> None:
 @pytest.mark.contract("R4", "A16")
 async def test_a_turn_that_was_asked_for_is_stopped_while_both_are_answered(db: Database, database_url: str) -> None:
     """Its owner's head was locked before its own, whatever their names: an answer to both locks them by name."""
-    async with driving(database_url) as driver:
-        acts = (stops_the_child, reports)
-        counted = []
-        for act in acts:
-            counted.append(await driver.count(0, partial(run, act, await set_delegation(db), 0)))
-            await clear(db)
-        for order in spread(orders(*counted)):
-            scene = await set_delegation(db)
-            await driver.run((partial(run, acts[0], scene, 0), partial(run, acts[1], scene, 1)), order)
-            async with db.transaction() as tx:
-                assert await invariants.check(tx, watch.AGENT_INVARIANTS) == []
-            await clear(db)
-        assert driver.blocked > 0
+    await answered_and_stopped(db, database_url, await set_delegation(db))
 
 
 async def set_merging(db: Database) -> Scene:
@@ -350,36 +326,24 @@ async def set_merging(db: Database) -> Scene:
 @pytest.mark.contract("R4", "A16", "A20")
 async def test_a_turn_in_line_is_stopped_while_those_who_ask_are_answered(db: Database, database_url: str) -> None:
     """What was merged into it ended with it, and locked the head of who had asked for it in a second go, whatever its name."""
-    async with driving(database_url) as driver:
-        acts = (stops_the_child, reports)
-        counted = []
-        for act in acts:
-            counted.append(await driver.count(0, partial(run, act, await set_merging(db), 0)))
-            await clear(db)
-        for order in spread(orders(*counted)):
-            scene = await set_merging(db)
-            await driver.run((partial(run, acts[0], scene, 0), partial(run, acts[1], scene, 1)), order)
+    await answered_and_stopped(db, database_url, await set_merging(db))
+
+
+async def answered_and_stopped(db: Database, url: str, scene: Scene) -> None:
+    async with staging(url) as stage, driving(url) as driver:
+        await stage.keep()
+        for walk in walks("answered and stopped", few=FEW_OF_ONE):
+            await stage.reset()
+            await driver.walk(both((stops_the_child, reports), scene), walk)
             async with db.transaction() as tx:
                 assert await invariants.check(tx, watch.AGENT_INVARIANTS) == []
-            await clear(db)
         assert driver.blocked > 0
 
 
-def some(first: int, second: int, *, seed: str) -> list[list[int]]:
-    """Choose some orders of so many steps of each."""
-    chance = random.Random(seed)
-    count = 100 if os.environ.get("ALL_ORDERS") else max(LEAST, min(MOST, STEPS // (first + second)))
-    drawn = [tuple(chance.sample([0] * first + [1] * second, first + second)) for _ in range(count)]
-    return [list(order) for order in dict.fromkeys(drawn)]
+def both(acts: tuple[Act, Act], scene: Scene) -> tuple[Program, Program]:
+    """Return what the two do, who name the agents in opposite orders."""
+    return partial(run, acts[0], scene, 0), partial(run, acts[1], scene, 1)
 
 
 async def run(act: Act, scene: Scene, place: int, tx: Session) -> object:
     return await act(tx, scene, place)
-
-
-async def count(db: Database, driver: Driver, state: str, act: Act) -> int:
-    """Return how many steps an act takes when it is alone."""
-    scene = await set_scene(db, state)
-    steps = await driver.count(0, partial(run, act, scene, 0))
-    await clear(db)
-    return steps

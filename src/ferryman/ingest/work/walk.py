@@ -101,12 +101,9 @@ class Walk:
                 return barrier
         if place.there:
             return place
-        birth = place.birth()
-        row = await self._desk.write(
-            lambda tx: batches.begin(tx, self._task, birth, owner=self._desk.owner, patience=BATCH_TIME)
-        )
-        if row is None:
-            raise Stale
+        row = await self._begin(place)
+        if row["there"] is None and row["made"] is None and (row["shut_for"] or 0.0) <= 0:
+            row = await self._begin(place)  # it met its own first try, whose answer never came
         if row["there"] is not None:
             self._journal.met += 1
             return Step(row["after_token"] if row["has_next"] else None)
@@ -114,6 +111,15 @@ class Walk:
             return Postponed(timedelta(seconds=max(0.1, row["shut_for"] or 0.1)), "the circuit breaker is open")
         self._journal.current = place.fetches
         return place
+
+    async def _begin(self, place: Place) -> Row:
+        birth = place.birth()
+        row = await self._desk.write(
+            lambda tx: batches.begin(tx, self._task, birth, owner=self._desk.owner, patience=BATCH_TIME)
+        )
+        if row is None:
+            raise Stale
+        return row
 
     async def _ahead(self, page: Page) -> Place | None:
         """Return the position after a page, if it would be asked for, with what the gate says; nobody waits here."""

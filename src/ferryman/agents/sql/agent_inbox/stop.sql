@@ -1,5 +1,6 @@
 -- -> pending
 -- A stop is asked for: a message only, no head is touched, so that whoever holds a batch may ask (A16).
+-- Ordered by turn: two who ask for the same stops wait for each other in one order.
 with clock as materialized (
     select ferryman.clock() as now
 ),
@@ -22,7 +23,7 @@ born as (
            word.epoch, word.source_turn, word.agent_id, 'stop', word.turn || '@' || coalesce(word.epoch::text, 'any'), 'pending', 'stop',
            word.source_agent, jsonb_build_object('reason', word.reason)
     from word, clock
-    order by word.tenant, word.id
+    order by word.tenant, word.turn, word.epoch, word.id
     on conflict do nothing
     returning id
 ),

@@ -1,6 +1,7 @@
 -- The birth of a batch, before its request goes out; or what is at its position already.
 -- Fenced: the task is locked, so that no reaper ends the run between the look and the insert. Said again, because the answer
--- never came, it answers with what the first try made.
+-- never came, it answers with what the first try made. A first try that is still under way, and ends while this one waits for
+-- the task, is not seen by it: it makes nothing then, and tells of nothing, and whoever asked asks once more.
 with clock as materialized (
     select ferryman.clock() as now
 ),
@@ -39,6 +40,7 @@ made as (
     where not exists (select from there)
       and not exists (select from own)
       and (mine.open_until is null or mine.open_until <= clock.now)
+    on conflict do nothing
     returning id, tenant
 ),
 told as (
