@@ -158,7 +158,7 @@ def _nav(staged: Staged, index: str) -> Nav:
             "Explanation": [
                 {"What is promised": under("contracts/")},
                 {"Lives": under("machines/")},
-                *present("bounds.md", "reliability.md", "performance.md"),
+                *present("bounds.md", "reliability.md", "faults.md", "performance.md"),
                 {
                     "Decisions": _entries(
                         staged, [path for folder, path in listed if folder == "adr" and path in staged.pages]
