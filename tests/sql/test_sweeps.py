@@ -91,3 +91,11 @@ async def test_a_lease_is_never_renewed_past_the_end_of_the_attempt(given: Sessi
     row = await columns(given, task, "leased_until", "started_at", "lease_count")
     assert row["leased_until"] - row["started_at"] == timedelta(seconds=6)
     assert row["lease_count"] == EPOCH + 1
+
+
+@pytest.mark.contract("W13", "P13")
+async def test_leases_that_passed_within_a_time_are_found_without_the_others(given: Session) -> None:
+    await plant(given, TASK, RUNNING, leased_until=-HOUR)
+    newer = await plant(given, TASK, RUNNING, leased_until=-SECOND)
+
+    assert [row["id"] for row in await store.lapsed(given, 10, SECOND * 60)] == [newer]

@@ -231,3 +231,22 @@ async def test_whoever_waits_for_an_expired_task_is_told(make_app: MakeApp) -> N
     async with app.worker():
         with pytest.raises(errors.TaskExpired):
             await handle.result(timeout=60)
+
+
+@pytest.mark.contract("K19", "P13")
+async def test_a_count_that_was_broken_off_is_not_begun_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = 0
+
+    async def depth(_tx: Any) -> list[Any]:
+        nonlocal begun
+        begun += 1
+        await asyncio.sleep(0.01)
+        raise TimeoutError
+
+    monkeypatch.setattr(watch.store, "depth", depth)
+    count = next(rule.find for rule in rules() if rule.name == "K19")
+
+    with pytest.raises(TimeoutError):
+        await count(None, 1)  # type: ignore[arg-type]
+    assert await count(None, 1) == ()  # type: ignore[arg-type]
+    assert begun == 1

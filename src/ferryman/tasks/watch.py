@@ -13,6 +13,7 @@ from ferryman.kernel.db import Row, Tx
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.invariants import Invariant, declare
 from ferryman.kernel.watchdog import Rule, walking
+from ferryman.kernel.watchdog.recent import Recent
 from ferryman.tasks import store
 from ferryman.tasks.joins import PARENT_ENDED, Aftermath, end
 from ferryman.tasks.model import Outcome
@@ -131,7 +132,7 @@ def rules(owners: Owners, doorbell: Doorbell, *, sweep: timedelta, interval: tim
             does="ends the attempt as TASK_TIMEOUT: another try, or failed at its cap",
             setting="worker.lease_sweep_seconds",
             every=sweep,
-            find=partial(store.lapsed, kinds=owners.kinds),
+            find=Recent(partial(store.lapsed, kinds=owners.kinds)),
             act=reap,
             reaps=True,
             only_bound=True,
@@ -224,9 +225,11 @@ class _Counts:
         begun = time.monotonic()
         if begun < self._next:
             return ()
-        depth = await store.depth(tx)
+        try:
+            depth = await store.depth(tx)
+        finally:  # also after a count that was broken off
+            self._next = begun + (time.monotonic() - begun) / COUNTING_SHARE
         telemetry.depth("task", [(row["queue"], row["state"], row["count"]) for row in depth])
-        self._next = begun + (time.monotonic() - begun) / COUNTING_SHARE
         return ()
 
 

@@ -24,7 +24,8 @@ Lane = tuple[str, str]
 MANY = 50
 # A look from the front may take one part of so many.
 SHARE = 8
-PAUSE_SECONDS_MAX = 5.0
+# Else, with millions of dead entries in front, looks would take more than their share.
+PAUSE_SECONDS_MAX = 60.0
 
 
 class Place(NamedTuple):

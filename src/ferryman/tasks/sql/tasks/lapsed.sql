@@ -4,6 +4,8 @@ select task.id, task.epoch, task.lease_owner, task.attempt, task.max_retries, ta
        task.started_at + task.timeout_ms * interval '1 ms' <= ferryman.clock() as timed_out
 from ferryman.tasks as task
 where task.leased_until <= ferryman.clock()
+  -- Of those that have passed within a time, or ever: kernel/watchdog/recent.py.
+  and task.leased_until > coalesce(ferryman.clock() - :within::interval, '-infinity')
   and (task.callback is null or task.callback = any(:kinds::text[]))
 order by task.leased_until
 limit :limit
