@@ -1,4 +1,4 @@
-"""A look of the watchdog at what has come due lately (P13): those at everything take a share of the time, and nothing is missed."""
+"""What has come due lately (P13): looks at everything take a share of the time, and nothing is missed."""
 
 from datetime import timedelta
 from typing import Any, cast
