@@ -64,7 +64,9 @@ def point(stage: Stage, variable: str, size: int) -> Figures:
         if variable == "connections":
             ends.enter_context(listeners(stage, size))
         stage.marks.go()
-        return watch(stage, crew, skip=_scaled(stage, SKIP), count=_scaled(stage, WINDOW))
+        # Each worker's first sets are its warm-up.
+        warm = _scaled(stage, SKIP) * (size if variable == "workers" else 1)
+        return watch(stage, crew, skip=warm, count=_scaled(stage, WINDOW))
 
 
 def _scaled(stage: Stage, count: int) -> int:
@@ -104,7 +106,7 @@ def keys(stage: Stage, size: int, _: contextlib.ExitStack) -> None:
 
 def plain(stage: Stage, size: int, _: contextlib.ExitStack) -> None:
     stage.fresh()
-    stage.client("bulk", jobs(stage) + SPARE * size)
+    stage.client("bulk", jobs(stage) + (_scaled(stage, SKIP) + SPARE) * size)
 
 
 PREPARE: Mapping[str, Callable[[Stage, int, contextlib.ExitStack], None]] = {
