@@ -243,7 +243,7 @@ async def test_a_count_that_was_broken_off_is_not_begun_again_at_once(monkeypatc
         await asyncio.sleep(0.01)
         raise TimeoutError
 
-    monkeypatch.setattr(watch.store, "depth", depth)
+    monkeypatch.setattr(store, "depth", depth)
     count = watch._Counts(first=0.0)
 
     with pytest.raises(TimeoutError):
@@ -257,7 +257,7 @@ async def test_who_begins_counts_later(monkeypatch: pytest.MonkeyPatch) -> None:
     async def depth(_tx: Any) -> list[Any]:
         raise AssertionError("counted at once")
 
-    monkeypatch.setattr(watch.store, "depth", depth)
+    monkeypatch.setattr(store, "depth", depth)
     count = next(rule.find for rule in rules() if rule.name == "K19")
 
     assert await count(None, 1) == ()  # type: ignore[arg-type]
