@@ -244,20 +244,9 @@ async def test_a_count_that_was_broken_off_is_not_begun_again_at_once(monkeypatc
         raise TimeoutError
 
     monkeypatch.setattr(store, "depth", depth)
-    count = watch._Counts(first=0.0)
+    count = watch._Counts()
 
     with pytest.raises(TimeoutError):
         await count(None, 1)  # type: ignore[arg-type]
     assert await count(None, 1) == ()  # type: ignore[arg-type]
     assert begun == 1
-
-
-@pytest.mark.contract("K19", "P13")
-async def test_who_begins_counts_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def depth(_tx: Any) -> list[Any]:
-        raise AssertionError("counted at once")
-
-    monkeypatch.setattr(store, "depth", depth)
-    count = next(rule.find for rule in rules() if rule.name == "K19")
-
-    assert await count(None, 1) == ()  # type: ignore[arg-type]

@@ -27,7 +27,6 @@ log = telemetry.logger("tasks")
 
 TIMED_OUT = "start_to_close timeout"
 COUNTING_SHARE = 0.01  # of one backend's time
-FIRST_COUNT_SECONDS = 15.0  # after its start: whoever begins before a backlog has better things to do
 
 _HERE = "ferryman.tasks"
 
@@ -219,8 +218,8 @@ def _parted(owners: Owners, doorbell: Doorbell, interval: timedelta) -> list[Rul
 class _Counts:
     """Counts what is live. The longer a count takes, the rarer it is: its metric must not slow a backlog of a million."""
 
-    def __init__(self, *, first: float = FIRST_COUNT_SECONDS) -> None:
-        self._next = time.monotonic() + first
+    def __init__(self) -> None:
+        self._next = 0.0
 
     async def __call__(self, tx: Tx, _limit: int) -> Sequence[Row]:
         begun = time.monotonic()
