@@ -1,6 +1,7 @@
 """Many tasks at once: like ones travel as ids and payloads, and their handles are made when they are taken in hand."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -108,6 +109,28 @@ async def test_a_set_that_was_stored_before_answers_with_what_is_there(db: Datab
 
     assert again == first
     assert len(rows) == len(told) == 2
+
+
+@pytest.mark.contract("K24", "K11")
+async def test_sets_whose_commit_was_not_heard_of_answer_with_what_is_there(
+    make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = await make_app(count)
+    add, tries = app.tasks._creates._add_sets, []
+
+    async def unheard(*asked: Any) -> Any:
+        tries.append(asked)
+        made = await add(*asked)
+        raise errors.DatabaseUnavailable("The answer was lost.") if len(tries) == 1 else AssertionError(made)
+
+    monkeypatch.setattr(app.tasks._creates, "_add_sets", unheard)
+
+    handles = await app.tasks.create_many(count, [{"n": n} for n in range(2500)])
+
+    assert len(tries) == 2
+    assert [handle.task.payload for handle in handles] == [f'{{"n":{n}}}' for n in range(2500)]
+    assert (await handles[-1].refresh()).state is READY
+    assert len(await app.tasks.events(handles[1200].id)) == 1
 
 
 @pytest.mark.contract("K12")

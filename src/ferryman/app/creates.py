@@ -9,6 +9,7 @@ second task (K24); who may have something to do is rung.
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from functools import partial
@@ -23,7 +24,7 @@ from ferryman.kernel.gather import Gather, Ways
 from ferryman.kernel.pool import Database, Line
 from ferryman.tasks.intake import create
 from ferryman.tasks.intake.create import Alike
-from ferryman.tasks.model import Created, Draft, TaskRecord
+from ferryman.tasks.model import Created, Draft, SentTwice, TaskRecord
 from ferryman.tasks.ports import Owners
 from ferryman.tasks.work import births
 from ferryman.tasks.work.lanes import named
@@ -110,12 +111,20 @@ class Creates:
             return await create.create_alike(tx, like, alike, ends_after=self._ends_after, ring=ring)
 
     async def _create_sets(self, like: Draft, next_set: Callable[[int], Alike]) -> list[tuple[Alike, TaskRecord]]:
+        try:
+            return await self._add_sets(like, next_set)
+        except SentTwice:  # all of them were committed when the answer was lost
+            sets = takewhile(_holds_some, map(next_set, itertools.count()))
+            async with self._db.session() as tx:
+                return [(alike, await create.made_alike(tx, like, alike)) for alike in sets]
+
+    async def _add_sets(self, like: Draft, next_set: Callable[[int], Alike]) -> list[tuple[Alike, TaskRecord]]:
         created: list[tuple[Alike, TaskRecord]] = []
         async with self._db.transaction() as tx:
             place = 0
             alike = next_set(place)
             while alike.ids:
-                sent = asyncio.ensure_future(create.create_alike(tx, like, alike, ends_after=self._ends_after))
+                sent = asyncio.ensure_future(create.add_alike(tx, like, alike, ends_after=self._ends_after))
                 place += 1
                 try:
                     await asyncio.sleep(0)  # PostgreSQL inserts this set while Python makes the next

@@ -57,7 +57,7 @@ class Lent:
     ) -> list[tuple[Alike, TaskRecord]]:
         """Create tasks that differ only in id and payload."""
         tx = borrow(connection, schema=self._schema)
-        created = [(alike, await create.create_alike(tx, like, alike, ends_after=self._ends_after)) for alike in sets]
+        created = [(alike, await create.add_alike(tx, like, alike, ends_after=self._ends_after)) for alike in sets]
         await self._ring(tx, births.count((first, len(alike.ids)) for alike, first in created))
         return created
 

@@ -14,6 +14,8 @@ from functools import cache
 from importlib import resources
 from typing import Any, Protocol
 
+from ferryman.kernel import errors
+
 SCHEMA = "ferryman"
 
 # A parameter is a colon and a name; a cast (`::text`) is two colons, and both must be told apart from text and comments.
@@ -37,6 +39,16 @@ class Tx(Protocol):
 
     async def fetch(self, query: str, /, *args: Any) -> Sequence[Row]:
         """Run one statement and give back its rows."""
+
+
+def sqlstate(error: BaseException) -> str | None:
+    """Return PostgreSQL's code for what it refused, whichever driver raised it; None if it was not PostgreSQL."""
+    state = (
+        error.details.get("sqlstate")
+        if isinstance(error, errors.StatementRefused)
+        else getattr(error, "sqlstate", None)
+    )
+    return state if isinstance(state, str) else None
 
 
 class Statement:

@@ -111,6 +111,10 @@ class Flow(NamedTuple):
     quiet: timedelta | None = None
 
 
+class SentTwice(Exception):
+    """What was to be born is there: its ids were made by its creator, so this very create came before."""
+
+
 class Draft(NamedTuple):
     """A checked request: the row to be born, and which of the compared fields the request named (T12)."""
 

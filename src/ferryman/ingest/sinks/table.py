@@ -19,7 +19,7 @@ from ferryman.ingest.model import Records
 from ferryman.ingest.ports import Item, Written
 from ferryman.ingest.rules import table
 from ferryman.kernel import errors
-from ferryman.kernel.db import Statement, Tx, many
+from ferryman.kernel.db import Statement, Tx, many, sqlstate
 
 COPY_FROM = 5000
 BAD_MAX = 100
@@ -180,9 +180,6 @@ def _why(error: Exception) -> str | None:
     """Return why a record is refused, or None if the error is not about records."""
     if isinstance(error, orjson.JSONEncodeError | UnicodeEncodeError):
         return errors.said(error)
-    state = getattr(error, "sqlstate", None)
-    if isinstance(error, errors.StatementRefused):
-        state = error.details.get("sqlstate")
-    if not isinstance(state, str) or not state.startswith(_OF_A_RECORD):
+    if not (sqlstate(error) or "").startswith(_OF_A_RECORD):
         return None
     return str(error).partition("\n")[0]

@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from ferryman.ingest.model import Claimed, Records
-from ferryman.kernel.db import Row, Tx, load, many, one
+from ferryman.kernel.db import Row, Tx, load, many, one, sqlstate
 
 _HERE = "ferryman.ingest"
 _BEGIN = load(_HERE, "ingest_batch/begin")
@@ -86,7 +86,7 @@ async def turn(
     try:
         return await one(tx, _TURN, **told)
     except Exception as error:
-        if getattr(error, "sqlstate", None) != _STALE:
+        if sqlstate(error) != _STALE:
             raise
         return None
 

@@ -12,7 +12,7 @@ from ferryman.kernel.db import Tx
 from ferryman.kernel.doorbell import Inside
 from ferryman.tasks import store
 from ferryman.tasks.birth import TRIES, compare, newborn, place, siblings
-from ferryman.tasks.model import Created, Draft, TaskRecord
+from ferryman.tasks.model import Created, Draft, SentTwice, TaskRecord
 
 Answer = Created | errors.TaskDuplicate
 
@@ -22,10 +22,6 @@ async def create(tx: Tx, drafts: Sequence[Draft], *, ends_after: timedelta, ring
 
     The transaction takes the ring along if it can; the ring then says so.
     """
-    alike = alike_among(drafts)
-    if alike is not None:
-        first = await create_alike(tx, drafts[0], alike, ends_after=ends_after, ring=ring)
-        return list(born_alike(first, alike))
     answers: dict[int, Answer] = {}
     # By key: of two sets that share keys, one waits for the other's first and then for no more.
     waiting = sorted(range(len(drafts)), key=lambda n: place(drafts[n].task))
@@ -75,13 +71,27 @@ def born_alike(first: TaskRecord, alike: Alike) -> list[Created]:
 async def create_alike(
     tx: Tx, like: Draft, alike: Alike, *, ends_after: timedelta, ring: Inside | None = None
 ) -> TaskRecord:
-    """Create a set of like tasks, and answer with the first of them: the others differ from it in id and payload alone."""
+    """Create a set of like tasks by a statement that commits itself, and answer with the first of them.
+
+    The others differ from it in id and payload alone.
+    """
+    try:
+        return await add_alike(tx, like, alike, ends_after=ends_after, ring=ring)
+    except SentTwice:
+        return await made_alike(tx, like, alike)
+
+
+async def add_alike(
+    tx: Tx, like: Draft, alike: Alike, *, ends_after: timedelta, ring: Inside | None = None
+) -> TaskRecord:
+    """Create a set of like tasks in a transaction; `SentTwice` breaks it."""
     row = await store.create_alike(tx, like.task, alike.ids, alike.payloads, ends_after=ends_after, ring=ring)
-    first = like.task._replace(id=alike.ids[0], payload=alike.payloads[0])
-    if row["count"] == len(alike.ids):
-        return newborn(first, row)
-    # Sent twice, because the first answer was lost: what is there was made then.
-    made = await store.get(tx, tenant=first.tenant, id=first.id, task_id=None)
+    return newborn(like.task._replace(id=alike.ids[0], payload=alike.payloads[0]), row)
+
+
+async def made_alike(tx: Tx, like: Draft, alike: Alike) -> TaskRecord:
+    """Return the first of a set that was sent twice, because the first answer was lost: what is there was made then."""
+    made = await store.get(tx, tenant=like.task.tenant, id=alike.ids[0], task_id=None)
     if made is None:
         raise errors.TaskDuplicate("A task with this id exists and cannot be shown.", conflict_fields=["task_id"])
     return made

@@ -7,9 +7,9 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from ferryman.kernel.db import Row, Tx, load, many, one
+from ferryman.kernel.db import Row, Tx, load, many, one, sqlstate
 from ferryman.kernel.doorbell import Inside
-from ferryman.tasks.model import NewTask, TaskRecord
+from ferryman.tasks.model import NewTask, SentTwice, TaskRecord
 from ferryman.tasks.store.reads import record
 
 _CREATE = load("ferryman.tasks", "tasks/create")
@@ -32,6 +32,8 @@ SHARED = (
 )  # fmt: skip
 _UNSHARED = [place for place, field in enumerate(NewTask._fields) if field not in {*SHARED, "id", "payload"}]
 _PAYLOAD = NewTask._fields.index("payload")
+
+_UNIQUE_VIOLATION = "23505"
 
 
 def alike(tasks: Sequence[NewTask]) -> bool:
@@ -75,9 +77,17 @@ async def create_alike(
     ends_after: timedelta,
     ring: Inside | None = None,
 ) -> Row:
-    """Give birth to tasks that differ only in id and payload; answer with how many, and with what they share."""
+    """Give birth to tasks that differ only in id and payload; answer with what they share.
+
+    Raises `SentTwice` where they are there already; a transaction around it is broken then.
+    """
     shared = {field: getattr(like, field) for field in SHARED}
-    row = await one(tx, _CREATE_ALIKE, ids=ids, payloads=payloads, ends_after=ends_after, **_bell(ring), **shared)
+    try:
+        row = await one(tx, _CREATE_ALIKE, ids=ids, payloads=payloads, ends_after=ends_after, **_bell(ring), **shared)
+    except Exception as error:
+        if sqlstate(error) == _UNIQUE_VIOLATION:  # they have no key or name that could be another's: it is an id
+            raise SentTwice from error
+        raise
     assert row is not None
     if ring is not None:
         ring.rung = row["rung"]
