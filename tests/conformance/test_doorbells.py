@@ -20,9 +20,8 @@ wired = pytest.mark.parametrize("name", ["postgres", "nats"])
 @prompt
 async def test_a_ring_reaches_the_listeners_of_its_own_process(make: Make, name: str) -> None:
     bell = make(name)
+    ear, deaf = Ear(bell, "ready"), Ear(bell, "done")
     async with opened(bell):
-        ear, deaf = Ear(bell, "ready"), Ear(bell, "done")
-
         bell.ring("ready", ["mail"])
         await ear.until(lambda ear: bool(ear.heard))
 
@@ -34,9 +33,8 @@ async def test_a_ring_reaches_the_listeners_of_its_own_process(make: Make, name:
 @carrying
 async def test_a_ring_reaches_another_process(make: Make, name: str) -> None:
     here, there = make(name), make(name)
+    ear, deaf = Ear(there, "ready"), Ear(there, "done")
     async with opened(here, there):
-        ear, deaf = Ear(there, "ready"), Ear(there, "done")
-
         here.ring("ready", ["mail"])
         await ear.until(lambda ear: bool(ear.heard))
 
@@ -48,8 +46,8 @@ async def test_a_ring_reaches_another_process(make: Make, name: str) -> None:
 @pytest.mark.parametrize("name", ["lossy", "late"])
 async def test_rings_that_go_on_are_heard_in_the_end(make: Make, name: str) -> None:
     here, there = make(name), make(name)
+    ear = Ear(there, "ready")
     async with opened(here, there):
-        ear = Ear(there, "ready")
         async with asyncio.timeout(PATIENCE_SECONDS):
             while not ear.heard:
                 here.ring("ready")
@@ -59,9 +57,8 @@ async def test_rings_that_go_on_are_heard_in_the_end(make: Make, name: str) -> N
 @pytest.mark.contract("K2", "R8")
 async def test_none_carries_nothing_to_another_process(make: Make) -> None:
     here, there = make("none"), make("none")
+    near, far = Ear(here), Ear(there)
     async with opened(here, there):
-        near, far = Ear(here), Ear(there)
-
         here.ring("ready")
         await near.until(lambda ear: bool(ear.heard))
 
@@ -72,9 +69,8 @@ async def test_none_carries_nothing_to_another_process(make: Make) -> None:
 @prompt
 async def test_many_rings_in_one_turn_are_one_look(make: Make, name: str) -> None:
     bell = make(name)
+    ear = Ear(bell)
     async with opened(bell):
-        ear = Ear(bell)
-
         for number in range(1000):
             bell.ring("ready", [f"queue {number % 3}"])
         await ear.until(lambda ear: bool(ear.heard))
@@ -88,9 +84,8 @@ async def test_many_rings_in_one_turn_are_one_look(make: Make, name: str) -> Non
 async def test_rings_that_come_while_one_is_sent_travel_together(make: Make, name: str) -> None:
     here, there = make(name), make(name)
     assert isinstance(here, PostgresDoorbell | NatsDoorbell)
+    ear = Ear(there)
     async with opened(here, there):
-        ear = Ear(there)
-
         for number in range(500):
             here.ring("ready", [f"queue {number % 10}"])
             await asyncio.sleep(0)
@@ -104,9 +99,8 @@ async def test_rings_that_come_while_one_is_sent_travel_together(make: Make, nam
 @carrying
 async def test_too_many_hints_mean_everything(make: Make, name: str) -> None:
     here, there = make(name), make(name)
+    near, far = Ear(here, "done"), Ear(there, "done")
     async with opened(here, there):
-        near, far = Ear(here, "done"), Ear(there, "done")
-
         here.ring("done", [f"task {number}" for number in range(MAX_HINTS + 1)])
         await near.until(lambda ear: bool(ear.heard))
         await far.until(lambda ear: bool(ear.heard))
@@ -118,9 +112,8 @@ async def test_too_many_hints_mean_everything(make: Make, name: str) -> None:
 @carrying
 async def test_hints_that_do_not_fit_are_left_out_and_the_ring_still_comes(make: Make, name: str) -> None:
     here, there = make(name), make(name)
+    ear = Ear(there, "done")
     async with opened(here, there):
-        ear = Ear(there, "done")
-
         here.ring("done", [f"{number:02}" + "й" * 198 for number in range(MAX_HINTS)])
         await ear.until(lambda ear: bool(ear.heard))
 
@@ -131,9 +124,8 @@ async def test_hints_that_do_not_fit_are_left_out_and_the_ring_still_comes(make:
 @prompt
 async def test_a_ring_without_hints_widens_those_that_wait_with_it(make: Make, name: str) -> None:
     bell = make(name)
+    ear = Ear(bell)
     async with opened(bell):
-        ear = Ear(bell)
-
         bell.ring("ready", ["mail"])
         bell.ring("ready")
         bell.ring("ready", ["post"])
@@ -173,9 +165,8 @@ async def test_with_the_server_gone_ringing_neither_fails_nor_waits(name: str) -
 @prompt
 async def test_a_ring_from_another_thread_is_heard(make: Make, name: str) -> None:
     bell = make(name)
+    ear = Ear(bell)
     async with opened(bell):
-        ear = Ear(bell)
-
         thread = threading.Thread(target=bell.ring, args=("ready", ["mail"]))
         thread.start()
         await ear.until(lambda ear: bool(ear.heard))
@@ -207,9 +198,9 @@ async def test_a_listener_that_fails_keeps_nobody_from_hearing(
 @everyone
 async def test_who_stopped_listening_hears_nothing(make: Make, name: str) -> None:
     bell = make(name)
+    gone = Ear(bell)
+    stays = Ear(bell)
     async with opened(bell):
-        gone = Ear(bell)
-        stays = Ear(bell)
         gone.stop()
         gone.stop()
 
@@ -226,9 +217,8 @@ async def test_who_stopped_listening_hears_nothing(make: Make, name: str) -> Non
 async def test_two_products_do_not_meet(make: Make, schema: str, name: str) -> None:
     ours, ours_too = make(name), make(name)
     theirs, theirs_too = make(name, schema=f"{schema}_2"), make(name, schema=f"{schema}_2")
+    near, far = Ear(ours_too), Ear(theirs_too)
     async with opened(ours, ours_too, theirs, theirs_too):
-        near, far = Ear(ours_too), Ear(theirs_too)
-
         # Each ring is heard before the next is sent: one that strayed would have come by then.
         theirs.ring("ready", ["theirs"])
         await far.until(lambda ear: bool(ear.heard))
@@ -245,8 +235,8 @@ async def test_two_products_do_not_meet(make: Make, schema: str, name: str) -> N
 @wired
 async def test_an_own_ring_does_not_come_back(make: Make, name: str) -> None:
     here, there = make(name), make(name)
+    own, answer = Ear(here, "ready"), Ear(here, "done")
     async with opened(here, there):
-        own, answer = Ear(here, "ready"), Ear(here, "done")
         there.listen("ready", lambda _hints: there.ring("done"))
 
         here.ring("ready")

@@ -16,8 +16,8 @@ from tests.conformance.ear import NOWHERE, Ear, Make, opened
 @pytest.mark.contract("K2", "K24")
 async def test_killed_connections_heal_and_every_listener_looks_once(database_url: str, db: Database) -> None:
     here, there = PostgresDoorbell(database_url), PostgresDoorbell(database_url)
+    ready, done = Ear(there, "ready"), Ear(there, "done")
     async with opened(here, there):
-        ready, done = Ear(there, "ready"), Ear(there, "done")
         here.ring("ready", ["before"])
         await ready.until(lambda ear: ear.hints == {"before"})
 
@@ -39,8 +39,8 @@ async def test_killed_connections_heal_and_every_listener_looks_once(database_ur
 async def test_a_nats_server_that_comes_back_is_found_and_every_listener_looks_once(tmp_path: Path) -> None:
     with NatsServer(tmp_path) as server:
         here, there = NatsDoorbell(server.url), NatsDoorbell(server.url)
+        ready, done = Ear(there, "ready"), Ear(there, "done")
         async with opened(here, there):
-            ready, done = Ear(there, "ready"), Ear(there, "done")
             here.ring("ready", ["before"])
             await ready.until(lambda ear: ear.hints == {"before"})
 
@@ -60,9 +60,8 @@ async def test_a_nats_server_that_starts_late_is_found(tmp_path: Path) -> None:
     url = server.start()
     server.stop()
     here, there = NatsDoorbell(url), NatsDoorbell(url)
+    near, far = Ear(here), Ear(there)
     async with opened(here, there):
-        near, far = Ear(here), Ear(there)
-
         server.start()
         await near.until(lambda ear: frozenset() in ear.heard)
         await far.until(lambda ear: frozenset() in ear.heard)
@@ -78,9 +77,8 @@ async def test_a_payload_of_another_make_means_look_at_everything(
 ) -> None:
     bell = make("postgres")
     stranger = Line(cluster.address("postgres"))
+    ear = Ear(bell)
     async with opened(bell):
-        ear = Ear(bell)
-
         await stranger.fetch("select pg_notify($1, $2)", doorbell_pg.channel(schema), text)
         await ear.until(lambda ear: bool(ear.heard))
     await stranger.close()
@@ -94,9 +92,8 @@ async def test_a_connection_that_has_become_deaf_is_made_anew(make: Make, monkey
     monkeypatch.setattr(doorbell_pg, "PROBE_TIMEOUT_SECONDS", 0.5)
     bell = make("postgres")
     assert isinstance(bell, PostgresDoorbell)
+    ear = Ear(bell)
     async with opened(bell):
-        ear = Ear(bell)
-
         await bell._listening.fetch("unlisten *")
         await ear.until(lambda ear: bool(ear.heard))
 
@@ -108,19 +105,41 @@ async def test_the_address_that_listens_may_differ_from_the_one_that_rings(clust
     address = cluster.address("postgres")
     here = PostgresDoorbell(address, listen_url=NOWHERE["postgres"], schema=schema)
     there = PostgresDoorbell(NOWHERE["postgres"], listen_url=address, schema=schema)
+    ear = Ear(there)
     async with opened(here, there):
-        ear = Ear(there)
-
         here.ring("ready", ["mail"])
         await ear.until(lambda ear: bool(ear.heard))
 
     assert ear.hints == {"mail"}
 
 
-def test_a_long_schema_still_has_a_channel_of_its_own() -> None:
-    names = {doorbell_pg.channel("s" * 60 + letter) for letter in "ab"}
+@pytest.mark.contract("K2")
+async def test_a_process_listens_to_what_it_has_listeners_for(make: Make, schema: str) -> None:
+    bell = make("postgres")
+    assert isinstance(bell, PostgresDoorbell)
+    Ear(bell, "done")
+    async with opened(bell):
+        channels = {row[0] for row in await bell._listening.fetch("select pg_listening_channels()")}
 
-    assert len(names) == 2
+    assert channels == {f"{schema}_doorbell", f"{schema}_doorbell_done"}
+
+
+@pytest.mark.contract("K2")
+async def test_who_begins_to_listen_later_looks_once_and_hears_what_is_rung_then(make: Make) -> None:
+    here, there = make("postgres"), make("postgres")
+    async with opened(here, there):
+        ear = Ear(there)
+        await ear.until(lambda ear: bool(ear.heard))
+        here.ring("ready", ["mail"])
+        await ear.until(lambda ear: bool(ear.hints))
+
+    assert ear.heard == [frozenset(), frozenset({"mail"})]
+
+
+def test_a_long_schema_still_has_channels_of_its_own() -> None:
+    names = {doorbell_pg.channel("s" * 60 + letter, topic) for letter in "ab" for topic in ("", "ready", "done")}
+
+    assert len(names) == 6
     assert all(len(name) < 64 for name in names)
 
 

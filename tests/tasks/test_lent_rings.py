@@ -23,14 +23,15 @@ async def mail() -> str:
 
 
 class Ear:
-    """Somebody who listens to the channel."""
+    """Somebody who listens to the channels."""
 
     def __init__(self) -> None:
         self.heard: asyncio.Queue[tuple[str, str, frozenset[str]] | None] = asyncio.Queue()
 
     async def open(self, url: str) -> None:
         self.connection = await asyncpg.connect(url)
-        await self.connection.add_listener(doorbell_pg.channel("ferryman"), self._hear)
+        for topic in ("ready", "due", "cancel", "done"):
+            await self.connection.add_listener(doorbell_pg.channel("ferryman", topic), self._hear)
 
     def _hear(self, _connection: object, _pid: int, _channel: str, text: object) -> None:
         self.heard.put_nowait(doorbell_pg.parse(str(text)))

@@ -1,9 +1,14 @@
 """The default doorbell: LISTEN and NOTIFY.
 
-One connection listens and one rings, for the whole process and for all topics. A transaction with a pending NOTIFY takes a
-lock of the whole instance when it commits, and holds it while its commit is flushed: were rings a part of all creates, no two
-of them could commit together. So the carrier sends merged bundles from its own connection, without waiting for a flush. They
-go as plain NOTIFY, which takes no parameters and so stands in no .sql file: it costs a third less than a prepared statement.
+One connection listens and one rings, for the whole process. Each topic has a channel of its own, and a process listens to
+those that it has listeners for: one that only creates tasks is not woken by every ring for them, its own least of all. Who
+begins to listen looks once when the channel is listened to, because rings may have been missed until then. One more channel
+is everybody's, for rings from SQL and by hand.
+
+A transaction with a pending NOTIFY takes a lock of the whole instance when it commits, and holds it while its commit is
+flushed: were rings a part of all creates, no two of them could commit together. So the carrier sends merged bundles from its
+own connection, without waiting for a flush. They go as plain NOTIFY, which takes no parameters and so stands in no .sql file:
+it costs a third less than a prepared statement.
 
 A lonely create need not pay for two trips, though. It may take its ring along (`inside`), if at that moment no other does:
 that is what an advisory lock, tried and never waited for, decides in the statement itself. The answer says whether it rang.
@@ -12,7 +17,7 @@ A transaction that a caller lends (`ring_within`) rings whatever others do: who 
 The listening connection needs a direct address (`listen_url`) where the other one may go through PgBouncer.
 
 A payload is a JSON array: who rang, topic, hints. Any other payload, such as an empty one sent by hand or from a
-borrowed transaction, tells everybody to look at everything. Own rings come back and are ignored, but they prove that the
+borrowed transaction, tells everybody to look at everything. Own rings that come back are ignored, but they prove that the
 listening connection still hears; when nothing has proved it for a while, a probe is sent. A connection that is lost or deaf is
 made anew, and then every listener looks once, because rings may have been missed.
 """
@@ -28,7 +33,7 @@ import random
 import uuid
 from collections.abc import Callable, Iterable
 from datetime import timedelta
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from ferryman.kernel import db, errors, telemetry
 from ferryman.kernel.doorbell import EVERYTHING, LOG, Bundle, Carrier, Heard, Inside, Local, pause, stop
@@ -50,12 +55,15 @@ PATIENCE = timedelta(seconds=PROBE_TIMEOUT_SECONDS)
 WITHIN = ""  # the origin of a ring from within a caller's transaction: nobody takes it for its own
 
 
-def channel(schema: str) -> str:
-    """Return the channel of the product that lives in `schema`; two products in one database do not meet."""
-    name = f"{schema}_doorbell"
-    if len(name.encode()) <= MAX_NAME_BYTES:
-        return name
-    return "doorbell_" + hashlib.sha256(schema.encode()).hexdigest()[:32]
+@cache
+def channel(schema: str, topic: str = "") -> str:
+    """Return the channel of a topic, or everybody's, of the product that lives in `schema`; two in one database do not meet."""
+    suffix = f"_{topic}" if topic else ""
+    name = f"{schema}_doorbell{suffix}"
+    if len(name.encode()) > MAX_NAME_BYTES:
+        name = f"doorbell_{hashlib.sha256(schema.encode()).hexdigest()[:32]}{suffix}"
+    assert len(name.encode()) <= MAX_NAME_BYTES, f"the name of this topic is too long: {topic}"
+    return name
 
 
 def payload(origin: str, topic: str, hints: Iterable[str]) -> str:
@@ -70,10 +78,9 @@ def payload(origin: str, topic: str, hints: Iterable[str]) -> str:
 _kept = lru_cache(maxsize=256)(payload)
 
 
-def notify(channel: str, payloads: Iterable[str]) -> str:
-    """Write the statements that send these payloads."""
-    name = channel.replace('"', '""')
-    return ";".join(f"""notify "{name}", '{each.replace("'", "''")}'""" for each in payloads)
+def notify(told: Iterable[tuple[str, str]]) -> str:
+    """Write the statements that send payloads, each with its channel."""
+    return ";".join(f"""notify "{name.replace('"', '""')}", '{payload.replace("'", "''")}'""" for name, payload in told)
 
 
 def parse(text: str) -> tuple[str, str, frozenset[str]] | None:
@@ -88,7 +95,7 @@ def parse(text: str) -> tuple[str, str, frozenset[str]] | None:
 async def ring_within(tx: db.Tx, rings: Bundle) -> None:
     """Ring when somebody's transaction commits, and only then; the process that rings hears it like all others."""
     payloads = [payload(WITHIN, topic, hints) for topic, hints in rings.items()]
-    await db.many(tx, RING_WITHIN, channel=channel(tx.schema), payloads=payloads)
+    await db.many(tx, RING_WITHIN, channels=[channel(tx.schema, topic) for topic in rings], payloads=payloads)
 
 
 class PostgresDoorbell:
@@ -99,14 +106,18 @@ class PostgresDoorbell:
         self.sent = 0
         self.heard = 0
         self.healed = 0
-        self._channel = channel(schema)
+        self._schema = schema
         self._origin = uuid.uuid4().hex
         self._ringing = Line(url, schema=schema, settings=UNFLUSHED, patience=PATIENCE)
         self._listening = Line(listen_url or url, schema=schema, settings=UNFLUSHED, patience=PATIENCE)
         self._carrier = Carrier(self._send)
         self._local = Local(self._carrier.take)
         self._keeper: asyncio.Task[None] | None = None
-        self._lost = asyncio.Event()
+        # What somebody listens to, or once did, and what of it the server sends us.
+        self._wanted: set[str] = set()
+        self._listened: set[str] = set()
+        self._lost = False
+        self._stir = asyncio.Event()  # the connection is lost, or there is more to listen to
         self._echo = asyncio.Event()
         self._tried = asyncio.Event()
 
@@ -135,16 +146,19 @@ class PostgresDoorbell:
 
     def inside(self, topic: str, hints: Iterable[str] = ()) -> Inside | None:
         """Give the ring that a transaction in our database can take along."""
-        return Inside(self._channel, _kept(self._origin, topic, frozenset(hints)))
+        return Inside(channel(self._schema, topic), _kept(self._origin, topic, frozenset(hints)))
 
     def listen(self, topic: str, heard: Heard) -> Callable[[], None]:
         """Hear the rings of all processes."""
+        if topic not in self._wanted:
+            self._wanted.add(topic)
+            self._stir.set()
         return self._local.listen(topic, heard)
 
     async def _send(self, bundle: Bundle) -> None:
-        payloads = [payload(self._origin, topic, hints) for topic, hints in bundle.items()]
-        await self._ringing.execute(notify(self._channel, payloads))
-        self.sent += len(payloads)
+        told = [(channel(self._schema, topic), payload(self._origin, topic, hints)) for topic, hints in bundle.items()]
+        await self._ringing.execute(notify(told))
+        self.sent += len(told)
         for topic in bundle:
             telemetry.rung("postgres", topic)
 
@@ -184,29 +198,53 @@ class PostgresDoorbell:
 
     async def _attend(self) -> None:
         """Connect, listen, and make sure that a ring is heard."""
-        self._lost.clear()
+        self._lost = False
+        self._stir.clear()
         try:
-            await self._listening.listen(self._channel, self._hear, lost=self._lost.set)
+            await self._listen_to("")
+            await self._listen_more()
             await self._probe()
         except BaseException:
             await self._listening.close()
             raise
 
+    async def _listen_to(self, topic: str) -> None:
+        await self._listening.listen(channel(self._schema, topic), self._hear, lost=self._lose)
+
+    async def _listen_more(self) -> list[str]:
+        """Listen to what somebody has come to want, and return its topics."""
+        more = sorted(self._wanted - self._listened)
+        for topic in more:
+            await self._listen_to(topic)
+        self._listened.update(more)  # the line listens to them again by itself when it is made anew
+        return more
+
+    def _lose(self) -> None:
+        self._lost = True
+        self._stir.set()
+
     async def _attended(self) -> None:
-        """Return when the connection is lost or has become deaf."""
-        while not self._lost.is_set():
+        """Listen to more when somebody wants it; return when the connection is lost or has become deaf."""
+        while not self._lost:
             self._echo.clear()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._lost.wait(), PROBE_SECONDS * random.uniform(0.8, 1.2))
-                return
-            if self._echo.is_set():
-                continue
             try:
-                await self._probe()
+                if await self._stirred():
+                    for topic in await self._listen_more():
+                        self._local.tell(topic, EVERYTHING)
+                elif not self._echo.is_set():
+                    await self._probe()
             except Exception as error:  # noqa: BLE001 - however it failed, it is made anew
                 LOG.debug("the doorbell's connection is dead: %s", error)
                 await self._listening.close()
                 return
+
+    async def _stirred(self) -> bool:
+        """Wait until something is to be done, for as long as nothing need be probed."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._stir.wait(), PROBE_SECONDS * random.uniform(0.8, 1.2))
+        stirred = self._stir.is_set()
+        self._stir.clear()
+        return stirred and not self._lost
 
     async def _probe(self) -> None:
         """Ring ourselves over the listening connection and wait for the echo."""
@@ -214,7 +252,7 @@ class PostgresDoorbell:
         probe = payload(self._origin, PROBE_TOPIC, EVERYTHING)
         try:
             async with asyncio.timeout(PROBE_TIMEOUT_SECONDS):
-                await self._listening.execute(notify(self._channel, [probe]))
+                await self._listening.execute(notify([(channel(self._schema), probe)]))
                 await self._echo.wait()
         except TimeoutError:
             raise errors.DatabaseUnavailable(

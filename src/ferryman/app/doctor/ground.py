@@ -143,10 +143,10 @@ async def doorbell(settings: Settings, url: str) -> list[Reading]:
         ]
     heard: asyncio.Event = asyncio.Event()
     async with AsyncExitStack() as opened:
+        opened.callback(listening.listen(TOPIC, lambda _hints: heard.set()))
         for each in (listening, ringing):
             await each.open()
             opened.push_async_callback(each.close)
-        opened.callback(listening.listen(TOPIC, lambda _hints: heard.set()))
         began = time.monotonic()
         ringing.ring(TOPIC)
         return [await _heard(heard, settings, began)]
