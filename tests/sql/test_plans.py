@@ -230,7 +230,7 @@ HOT = [
     ),
     Hot(schedules._LIVE, {"ids": IDS}, {"tasks_firing_live"}),
     Hot(moves._RECLAIM, {"owner": IDS[0], "held": IDS}, {"tasks_pkey", "tasks_leased"}, anywhere=False, walks=LIVE),
-    Hot(reads._DEPTH, {}, {"tasks_leased", "tasks_ending"}, anywhere=False, walks=LIVE),
+    Hot(reads._DEPTH, {"most": 1_000_000}, {"tasks_leased", "tasks_ending"}, anywhere=False, walks=LIVE),
     Hot(reads._QUEUES, {}, {"tasks_leased", "tasks_ending"}, anywhere=False, walks=LIVE),
     Hot(reads._REASONS, {"ids": IDS, "tenant": "acme"}, OF_THE_LOG, anywhere=False),
     Hot(

@@ -237,7 +237,7 @@ async def test_whoever_waits_for_an_expired_task_is_told(make_app: MakeApp) -> N
 async def test_a_count_that_was_broken_off_is_not_begun_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     begun = 0
 
-    async def depth(_tx: Any) -> list[Any]:
+    async def depth(_tx: Any, *, most: int) -> list[Any]:
         nonlocal begun
         begun += 1
         await asyncio.sleep(0.01)
@@ -250,3 +250,20 @@ async def test_a_count_that_was_broken_off_is_not_begun_again_at_once(monkeypatc
         await count(None, 1)  # type: ignore[arg-type]
     assert await count(None, 1) == ()  # type: ignore[arg-type]
     assert begun == 1
+
+
+@pytest.mark.contract("K19", "P13")
+async def test_who_begins_counts_a_large_backlog_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    asked: list[int] = []
+
+    async def depth(_tx: Any, *, most: int) -> list[Any]:
+        asked.append(most)
+        return []
+
+    monkeypatch.setattr(store, "depth", depth)
+    count = watch._Counts(lambda: now)
+    for now in (0.0, 1.0, watch.GLANCE_SECONDS):  # noqa: B007 - the clock reads it
+        await count(None, 1)  # type: ignore[arg-type]
+
+    assert asked == [watch.GLANCE, watch.GLANCE, watch.WHOLE]

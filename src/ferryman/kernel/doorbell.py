@@ -154,8 +154,8 @@ class Local:
             self.tell(topic, EVERYTHING)
 
     def _note(self, topic: str, hints: frozenset[str], here: bool) -> None:
-        if self._loop is None:
-            return
+        if self._loop is None or (here and not self._listeners.get(topic)):
+            return  # nobody is left to be told, and a turn of the loop would be spent on that
         if not self._rings:
             self._loop.call_soon(self._deliver)
         self._rings.add(topic, hints)

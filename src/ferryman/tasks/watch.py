@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
 
@@ -27,6 +27,9 @@ log = telemetry.logger("tasks")
 
 TIMED_OUT = "start_to_close timeout"
 COUNTING_SHARE = 0.01  # of one backend's time
+# Whoever begins before a large backlog has better things to do than to count it: for a while a glance is enough.
+GLANCE, GLANCE_SECONDS = 10_000, 15.0
+WHOLE = 1_000_000
 
 _HERE = "ferryman.tasks"
 
@@ -218,17 +221,19 @@ def _parted(owners: Owners, doorbell: Doorbell, interval: timedelta) -> list[Rul
 class _Counts:
     """Counts what is live. The longer a count takes, the rarer it is: its metric must not slow a backlog of a million."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._whole_from = clock() + GLANCE_SECONDS
         self._next = 0.0
 
     async def __call__(self, tx: Tx, _limit: int) -> Sequence[Row]:
-        begun = time.monotonic()
+        begun = self._clock()
         if begun < self._next:
             return ()
         try:
-            depth = await store.depth(tx)
+            depth = await store.depth(tx, most=WHOLE if begun >= self._whole_from else GLANCE)
         finally:  # also after a count that was broken off
-            self._next = begun + (time.monotonic() - begun) / COUNTING_SHARE
+            self._next = begun + (self._clock() - begun) / COUNTING_SHARE
         telemetry.depth("task", [(row["queue"], row["state"], row["count"]) for row in depth])
         return ()
 

@@ -91,9 +91,9 @@ async def reasons(tx: Tx, ids: Collection[UUID], *, tenant: str) -> dict[UUID, s
     return {row["id"]: row["reason"] for row in await many(tx, _REASONS, ids=list(ids), tenant=tenant)}
 
 
-async def depth(tx: Tx) -> Sequence[Row]:
+async def depth(tx: Tx, *, most: int = 1_000_000) -> Sequence[Row]:
     """Count live tasks by queue and state, up to a bound."""
-    return await many(tx, _DEPTH)
+    return await many(tx, _DEPTH, most=most)
 
 
 async def queues(tx: Tx) -> Sequence[Row]:
