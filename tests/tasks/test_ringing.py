@@ -3,9 +3,10 @@
 import asyncio
 from datetime import UTC, datetime, timedelta
 
+import asyncpg
 import pytest
 
-from ferryman.kernel.doorbell_pg import PostgresDoorbell
+from ferryman.kernel.doorbell_pg import PostgresDoorbell, channel
 from ferryman.kernel.pool import Database
 from tests.conformance.ear import Ear
 from tests.tasks.conftest import MakeApp
@@ -85,6 +86,49 @@ async def test_a_create_for_later_rings_when_it_is_stored(make_app: MakeApp, dat
     await due.until(lambda ear: bool(ear.heard))
     await elsewhere.close()
     assert ear.heard == []
+
+
+@pytest.mark.contract("K2")
+async def test_nobody_is_rung_where_nobody_listens(make_app: MakeApp, database_url: str) -> None:
+    app = await make_app(idle)
+    elsewhere, rung = PostgresDoorbell(database_url), asyncio.Event()
+    told: list[str] = []
+    stranger = await asyncpg.connect(database_url)
+    await stranger.add_listener(channel("ferryman", "ready"), lambda *said: (told.append(str(said[3])), rung.set()))
+
+    await app.tasks.create(idle)
+    await app.tasks.create_many(idle, [{"n": 1}, {"n": 2}])
+    await stranger.execute("select 1")
+    before = list(told)
+    Ear(elsewhere)
+    await elsewhere.open()
+    await app.tasks.create(idle)
+    await asyncio.wait_for(rung.wait(), 60)
+    await elsewhere.close()
+    await stranger.close()
+
+    assert isinstance(app.doorbell, PostgresDoorbell)
+    assert (before, len(told), app.doorbell.sent) == ([], 1, 0)
+
+
+@pytest.mark.contract("K2")
+async def test_who_comes_to_listen_sees_what_a_create_did_not_ring_for(database_url: str, db: Database) -> None:
+    """Such a create holds the lock of listeners until it has committed."""
+    bell = PostgresDoorbell(database_url)
+    ear = Ear(bell, "done")
+    await bell.open()
+    async with db.transaction() as tx:
+        await tx.fetch("select pg_advisory_xact_lock(hashtextextended($1, 0))", channel("ferryman", "ready"))
+        late = Ear(bell)
+        waiting = "select from pg_locks where locktype = 'advisory' and not granted"
+        async with asyncio.timeout(60):
+            while not await tx.fetch(waiting):  # noqa: ASYNC110 - it is the server that knows
+                await asyncio.sleep(0)
+        too_soon = list(late.heard)
+    await late.until(lambda ear: bool(ear.heard))
+    await bell.close()
+
+    assert (too_soon, late.heard, ear.heard) == ([], [frozenset()], [])
 
 
 async def test_the_listeners_here_hear_a_ring_that_went_along(make_app: MakeApp) -> None:

@@ -12,6 +12,8 @@ it costs a third less than a prepared statement.
 
 A lonely create need not pay for two trips, though. It may take its ring along (`inside`), if at that moment no other does:
 that is what an advisory lock, tried and never waited for, decides in the statement itself. The answer says whether it rang.
+Nor need it pay where nobody listens. Who listens to a channel holds its lock in common with all who do; a create that gets that
+lock for itself has found nobody, and who comes to listen gets it when that create has committed, and then looks.
 A transaction that a caller lends (`ring_within`) rings whatever others do: who knows when it commits, and who would tell us?
 
 The listening connection needs a direct address (`listen_url`) where the other one may go through PgBouncer.
@@ -40,6 +42,7 @@ from ferryman.kernel.doorbell import EVERYTHING, LOG, Bundle, Carrier, Heard, In
 from ferryman.kernel.pool import Line
 
 RING_WITHIN = db.load("ferryman.kernel", "doorbell/ring_within")
+BE_THERE = db.load("ferryman.kernel", "doorbell/be_there")
 
 # A ring need not survive a crash, so its commit waits for no flush.
 UNFLUSHED = {"synchronous_commit": "off"}
@@ -203,6 +206,7 @@ class PostgresDoorbell:
         try:
             await self._listen_to("")
             await self._listen_more()
+            await self._be_there(self._listened)
             await self._probe()
         except BaseException:
             await self._listening.close()
@@ -219,6 +223,9 @@ class PostgresDoorbell:
         self._listened.update(more)  # the line listens to them again by itself when it is made anew
         return more
 
+    async def _be_there(self, topics: Iterable[str]) -> None:
+        await db.many(self._listening, BE_THERE, channels=[channel(self._schema, topic) for topic in topics])
+
     def _lose(self) -> None:
         self._lost = True
         self._stir.set()
@@ -229,7 +236,9 @@ class PostgresDoorbell:
             self._echo.clear()
             try:
                 if await self._stirred():
-                    for topic in await self._listen_more():
+                    more = await self._listen_more()
+                    await self._be_there(more)
+                    for topic in more:
                         self._local.tell(topic, EVERYTHING)
                 elif not self._echo.is_set():
                     await self._probe()

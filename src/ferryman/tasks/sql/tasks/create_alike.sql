@@ -31,7 +31,9 @@ told as (
     from form, unnest(:ids::uuid[]) as given (id)
 )
 select now as created_at, due_at, ends_at, state,
-    -- The ring goes along unless somebody else's does: kernel/doorbell_pg.py tells why.
-    case when :channel::text is not null and pg_try_advisory_xact_lock(hashtextextended('ferryman.doorbell', 0))
-         then pg_notify(:channel, :word)::text is not null else false end as rung
+    -- Nobody is rung who is not there, and the ring goes along unless somebody else's does: kernel/doorbell_pg.py tells why.
+    case when :channel::text is null then false
+         when pg_try_advisory_xact_lock(hashtextextended(:channel, 0)) then true
+         when pg_try_advisory_xact_lock(hashtextextended('ferryman.doorbell', 0)) then pg_notify(:channel, :word)::text is not null
+         else false end as rung
 from form
