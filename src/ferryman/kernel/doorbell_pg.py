@@ -206,8 +206,8 @@ class PostgresDoorbell:
         try:
             await self._listen_to("")
             await self._listen_more()
-            await self._be_there(self._listened)
             await self._probe()
+            await self._be_there(self._listened)  # now that we know that it is a connection of our own
         except BaseException:
             await self._listening.close()
             raise
