@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+import weakref
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -230,3 +231,24 @@ async def test_the_database_goes_away_and_comes_back(
         await asyncio.wait_for(enough.wait(), timeout=60)
 
     assert set((await healed(ward)).values()) == {1}
+
+
+class Finding(dict[str, int]):
+    """A finding that tells when nobody holds it any more."""
+
+
+async def test_what_was_found_is_not_held_until_the_next_look(line: Line) -> None:
+    held: list[weakref.ref[Finding]] = []
+
+    async def find(_tx: Tx, _limit: int) -> Sequence[Finding]:
+        found = [Finding(id=1)]
+        held.extend(map(weakref.ref, found))
+        return found
+
+    async def act(_tx: Tx, found: Sequence[Finding]) -> int:
+        return len(found)
+
+    dog = Watchdog(line, [replace(HEAL, find=find, act=act)])
+
+    assert (await dog.tick()).acted("heal") == 1
+    assert [each() for each in held] == [None]

@@ -11,6 +11,7 @@ import asyncpg
 
 from ferryman.kernel import errors
 from ferryman.kernel.db import SCHEMA
+from ferryman.kernel.pool.reads import read_little
 from ferryman.kernel.pool.said import sentence, translated
 from ferryman.kernel.pool.session import Session
 from ferryman.kernel.pool.terms import (
@@ -55,6 +56,7 @@ class Database:
                 timeout=CONNECT_TIMEOUT_SECONDS,
                 command_timeout=PATIENCE.total_seconds(),
                 server_settings=settings,
+                init=_begin,
                 statement_cache_size=STATEMENTS_KEPT if settings is not None else STATEMENTS_KEPT_BY_A_POOLER,
                 # No session state is ever set, so there is nothing to reset: it would cost a round trip a release.
                 reset=_nothing_to_reset,
@@ -123,6 +125,10 @@ class Database:
         """Lend a connection inside a transaction."""
         async with self.session() as session, session.transaction():
             yield session
+
+
+async def _begin(connection: Any) -> None:
+    read_little(connection)
 
 
 async def _nothing_to_reset(_connection: Any) -> None:

@@ -16,6 +16,7 @@ import asyncpg
 
 from ferryman.kernel import errors, telemetry
 from ferryman.kernel.db import SCHEMA, Row
+from ferryman.kernel.pool.reads import read_little
 from ferryman.kernel.pool.said import sentence, translated
 from ferryman.kernel.pool.session import Session
 from ferryman.kernel.pool.terms import (
@@ -78,6 +79,7 @@ class Line:
         except BaseException:
             connection.terminate()
             raise
+        read_little(connection)
         connection.add_termination_listener(self._terminated)
         self._connection = connection
 

@@ -104,6 +104,7 @@ class Look:
             self._put_aside(key, error)
         if self._done and self.rule.after is not None:
             self.rule.after(self._done)
+        self._let_go()
         self._room = min(self.rule.limit, self._room * 2)
         # Without progress a full set would be found again and again: somebody else holds it, or all of it is bad.
         self.again = self._full and outcome.acted > 0
@@ -114,6 +115,7 @@ class Look:
         self.again = False
         self.due = self._clock() + self.rule.every.total_seconds()
         fit = [each for each in self._looked if self._fit(each)]
+        self._let_go()
         if isinstance(error, OutOfTime) and len(fit) == 1:
             self._put_aside(self.rule.key(fit[0]), error)
             return
@@ -125,6 +127,10 @@ class Look:
             return
         telemetry.spoiled(self.rule.name)
         log.error("the rule %s failed: %s", self.rule.name, error, exc_info=error, extra={"rule": self.rule.name})
+
+    def _let_go(self) -> None:
+        """Hold no rows until the next look, which may be an hour away."""
+        self._looked, self._done, self._spoiled = (), [], []
 
     def _fit(self, finding: Any) -> bool:
         _tries, until = self._aside.get(self.rule.key(finding), (0, 0.0))
