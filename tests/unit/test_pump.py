@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from ferryman.kernel import errors
+from ferryman.kernel import errors, loop, retry
 from ferryman.kernel.crew import Turned
 from ferryman.kernel.loop import Pump
 
@@ -177,7 +177,8 @@ async def test_work_that_is_on_its_way_to_be_settled_is_not_reclaimed() -> None:
         assert [each.id for each in settle.outcomes] == [UUID(int=1)]
 
         settle.fail()
-        await until(lambda: pump._sight.lost)
+        (await asked(crew, 4)).fail()  # it is sent again at once, and once more only after a while
+        await until(lambda: pump._outcomes)
         claim.give()
 
         await until(lambda: crew.answered() and crew.reclaims)
@@ -202,6 +203,28 @@ async def test_an_outcome_is_kept_until_an_answer_has_come() -> None:
 
         pump.look()
         assert (await asked(crew, 5)).outcomes == []
+
+
+@pytest.mark.contract("K24", "R3")
+async def test_after_a_lost_answer_an_outcome_is_sent_again_at_once_and_only_then_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(loop, "RECONNECT", retry.Backoff.fixed(timedelta(hours=1)))
+    crew = Script()
+    async with pumping(crew, lanes=1) as pump:
+        (await asked(crew, 1)).give(item(1))
+        await until(lambda: pump.held)
+        crew.finish[UUID(int=1)].set()
+        (await asked(crew, 2)).fail()
+        again = await asked(crew, 3)
+        assert [each.id for each in again.outcomes] == [UUID(int=1)]
+
+        again.fail()
+        await until(lambda: pump._outcomes)
+        pump.look()
+        await until(lambda: not pump._roused)
+
+        assert len(crew.asked) == 3
 
 
 @pytest.mark.contract("K24")
@@ -405,8 +428,9 @@ async def test_what_was_claimed_unseen_is_handed_back_before_the_end() -> None:
     crew = Script()
     async with pumping(crew, lanes=1) as pump:
         (await asked(crew, 1)).fail()
+        (await asked(crew, 2)).fail()
         crew.lose_reclaim = True  # the first try of it: the database is still away
-        await until(lambda: pump._sight.lost)
+        await until(lambda: pump._failures == 2)
 
         await pump.stop(0)
 
