@@ -18,7 +18,7 @@ SURE = ("a life had a doorbell that fails", "the database was killed")
 WHOLE = ("postgres", "nats")
 
 
-Spread = tuple[int, float, float, float]  # how many, median, p99, worst
+Spread = tuple[int, float, float, float]  # how many, median, p99, worst, where nothing else is said
 Wait = tuple[str, float, float]  # of a task: from when to when
 
 
@@ -41,7 +41,9 @@ class Figures:
     recovery: Spread
     taken_back_by_the_clock: Spread  # also while nobody could
     recovery_by_the_clock: Spread
-    first_success: tuple[int, float, float]  # how many outages, worst since it was back, and since it was killed
+    first_success: (
+        Spread  # how many outages; the worst since somebody asked, since it was back, and since it was killed
+    )
     cases: dict[str, int]
 
     @property
@@ -176,16 +178,33 @@ def _spread(found: Iterable[float]) -> Spread:
     return len(ordered), round(at[0], 2), round(at[1], 2), round(ordered[-1], 2)
 
 
-def _first_successes(seen: Evidence) -> tuple[int, float, float]:
-    """How long after the database was there again, and after it was killed, the first producer was acknowledged."""
+def _first_successes(seen: Evidence) -> Spread:
+    """How long after the database was there again, and after it was killed, the first producer was acknowledged.
+
+    Judged from when a producer asks: while too much is in line all of them wait, and nobody asks for anything.
+    """
     oks = sorted(line["at"] for line in seen.of("ok"))
+    asks = _asks(seen)
     waits = []
     for line in seen.of("back"):
         place = bisect_right(oks, line["at"])
         if place < len(oks):
-            waits.append((oks[place] - line["at"], oks[place] - line["killed"]))
-    worst = [round(max((wait[n] for wait in waits), default=0.0), 2) for n in (0, 1)]
-    return len(waits), worst[0], worst[1]
+            asked = min((begun for begun, answered in asks if answered > line["at"]), default=line["at"])
+            waits.append([oks[place] - since for since in (max(asked, line["at"]), line["at"], line["killed"])])
+    worst = [round(max((wait[n] for wait in waits), default=0.0), 2) for n in (0, 1, 2)]
+    return len(waits), worst[0], worst[1], worst[2]
+
+
+def _asks(seen: Evidence) -> list[tuple[float, float]]:
+    """Give from when to when producers had asked for something and had no answer; who died has ceased to ask."""
+    found, since = [], dict[int, float]()
+    for line in seen.lines:
+        who = line["child"] if line["what"] == "died" else line["pid"]
+        if line["what"] == "invoke":
+            since.setdefault(who, line["at"])
+        elif line["what"] in ("ok", "refused", "error", "died") and who in since:
+            found.append((since.pop(who), line["at"]))
+    return found
 
 
 def _cases(seen: Evidence, folder: Path) -> dict[str, int]:

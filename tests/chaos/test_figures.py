@@ -101,6 +101,28 @@ def test_beyond_the_lease_the_clock_stands_still_while_nobody_could_take_it_up(
     assert found == pytest.approx(waited)
 
 
+LATE = [line("invoke", 14.0, pid=1), line("ok", 15.0, pid=1)]
+
+
+@pytest.mark.contract("R3")
+@pytest.mark.parametrize(
+    ("worst", "asks"),
+    [
+        (4.0, [line("invoke", 10.5, pid=1), line("ok", 15.0, pid=1)]),  # it had asked while the database was away
+        (1.0, LATE),  # nobody asked before: too much was in line
+        (3.0, [line("invoke", 12.0, pid=2), line("refused", 12.5, pid=2), *LATE]),
+        (1.0, [line("invoke", 10.2, pid=2), line("refused", 10.5, pid=2), *LATE]),
+    ],
+)
+def test_the_first_success_after_an_outage_is_waited_for_from_when_somebody_asks(
+    worst: float, asks: list[dict[str, Any]]
+) -> None:
+    told: Any = Told()
+    told.lines = [line("back", 11.0, killed=10.0, pid=0), *asks]
+
+    assert figures._first_successes(told) == (1, worst, 4.0, 5.0)
+
+
 class Told:
     """What a checker looks at, as far as recoveries are concerned."""
 
