@@ -6,7 +6,7 @@ import argparse
 import os
 import platform
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
@@ -53,7 +53,7 @@ def found(
     """Put the figures of a run together."""
     count, middle, slow, worst = figures.recovery
     taken, taken_middle, taken_slow, taken_worst = figures.taken_back
-    outages, first, since_killed = figures.first_success
+    outages, first, since_back, since_killed = figures.first_success
     return {
         "seed": asked.seed,
         "lease": asked.lease,
@@ -81,12 +81,15 @@ def found(
         "taken_back_p50": taken_middle,
         "taken_back_p99": taken_slow,
         "taken_back_worst": taken_worst,
+        "taken_back_by_the_clock": figures.taken_back_by_the_clock[1:],
         "recoveries": count,
         "recovery_p50": middle,
         "recovery_p99": slow,
         "recovery_worst": worst,
+        "recovery_by_the_clock": figures.recovery_by_the_clock[1:],
         "outages": outages,
         "first_success_worst": first,
+        "first_success_since_back": since_back,
         "first_success_since_killed": since_killed,
         "overdue": late.overdue,
         "looks": late.looks,
@@ -144,6 +147,11 @@ def _wild(found: Found) -> list[Aim]:
             found["taken_back_p99"] <= soonest,
         ),
         Aim(
+            "by the clock, also while nobody watched or a stranger held the row",
+            "",
+            _clocked(found["taken_back_by_the_clock"]),
+        ),
+        Aim(
             "and begun anew, p99",
             f"≤ {soonest:g} s",
             f"{found['recovery_p99']:.2f} s of {found['recoveries']:,} (median {found['recovery_p50']:.2f} s, worst"
@@ -151,13 +159,24 @@ def _wild(found: Found) -> list[Aim]:
             found["recovery_p99"] <= soonest,
         ),
         Aim(
+            "by the clock, also while no worker was awake or a stranger held the row",
+            "",
+            _clocked(found["recovery_by_the_clock"]),
+        ),
+        Aim(
             "first success after the database was killed",
             "≤ 5 s",
-            f"{found['first_success_worst']:.2f} s after it was back ({found['first_success_since_killed']:.2f} s after the"
-            f" kill), the worst of {found['outages']}",
+            f"{found['first_success_worst']:.2f} s after it was back and somebody asked"
+            f" ({found['first_success_since_back']:.2f} s after it was back,"
+            f" {found['first_success_since_killed']:.2f} s after the kill), the worst of {found['outages']}",
             found["first_success_worst"] <= 5.0,
         ),
     ]
+
+
+def _clocked(spread: Sequence[float]) -> str:
+    middle, slow, worst = spread
+    return f"{slow:.2f} s (median {middle:.2f} s, worst {worst:.2f} s)"
 
 
 def show(found: Found, wrong: list[str], *, file: TextIO = sys.stdout) -> None:

@@ -29,7 +29,7 @@ class Sea:
         self._folder = folder
         self._shares: list[Embedded] = []
         self._data = Path()
-        self._held: list[tuple[float, Connection]] = []
+        self._held: list[tuple[float, int, Connection]] = []
         self.url = ""
 
     def begin(self) -> None:
@@ -98,24 +98,27 @@ class Sea:
         rows = self.ask("select pid from pg_stat_activity where application_name like 'ferryman%%' order by pid")
         return [row["pid"] for row in rows]
 
-    def hold(self, until: float) -> int:
-        """Keep a transaction open, with locks on rows that wait to be claimed; say how many."""
+    def hold(self, until: float) -> tuple[int, list[str]]:
+        """Keep a transaction open, with locks on rows of live tasks; say whose it is, and which they are."""
         connection: Connection = psycopg.connect(
             self.url, row_factory=dict_row, application_name="chaos", connect_timeout=5
         )
         locked = connection.execute(
-            "select id from ferryman.tasks where finished_at is null order by id limit 20 for update skip locked"
+            "select id::text from ferryman.tasks where finished_at is null order by id limit 20 for update skip locked"
         ).fetchall()
-        self._held.append((until, connection))
-        return len(locked)
+        stranger = connection.info.backend_pid
+        self._held.append((until, stranger, connection))
+        return stranger, [row["id"] for row in locked]
 
-    def release(self, now: float) -> None:
-        """Let go of what was held long enough."""
-        for held in [each for each in self._held if each[0] <= now]:
+    def release(self, now: float) -> list[int]:
+        """Let go of what was held long enough; say who held it."""
+        over = [each for each in self._held if each[0] <= now]
+        for held in over:
             self._held.remove(held)
             with contextlib.suppress(psycopg.Error):
-                held[1].rollback()
-            held[1].close()
+                held[2].rollback()
+            held[2].close()
+        return [stranger for _, stranger, _ in over]
 
     def end(self) -> None:
         """Stop it and forget its data."""

@@ -90,10 +90,14 @@ class Storm:
         self.outcome.seconds = time.monotonic() - began
 
     def _step(self, now: float) -> None:
-        self._sea.release(now)
+        self._release(now)
         self._bell.heal(now)
         self._fleet.tend(now)
         self._lookout.step(now)
+
+    def _release(self, now: float) -> None:
+        for stranger in self._sea.release(now):
+            self._told.write("released", child=stranger)
 
     def _strike(self, fault: Fault) -> None:
         """Break something; a fault that met nobody is not counted."""
@@ -143,9 +147,10 @@ class Storm:
 
     def _hold(self, until: float) -> dict[str, Any] | None:
         try:
-            return {"locked": self._sea.hold(until)}
+            stranger, rows = self._sea.hold(until)
         except psycopg.OperationalError:
             return None
+        return {"child": stranger, "locked": len(rows), "rows": rows}
 
     def _hog(self, fault: Fault) -> dict[str, Any] | None:
         """Put tasks into the line that take the connections of whoever runs them."""
@@ -187,7 +192,7 @@ class Storm:
         )
         fleet = self._fleet
         fleet.calm = True
-        self._sea.release(float("inf"))
+        self._release(float("inf"))
         self.outcome.wrong += fleet.unexpected
         fleet.unexpected.clear()
         for slot in fleet.slots:

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 
-from chaos.checker import again
+from chaos.checker import able, again
+from chaos.checker.able import Able
 from chaos.checker.evidence import Evidence
+from chaos.history import Line
 
 # What even a run of seconds meets, however busy the machine is.
 SURE = ("a life had a doorbell that fails", "the database was killed")
 WHOLE = ("postgres", "nats")
+
+
+Spread = tuple[int, float, float, float]  # how many, median, p99, worst, where nothing else is said
+Wait = tuple[str, float, float]  # of a task: from when to when
 
 
 @dataclass(frozen=True)
@@ -32,9 +37,13 @@ class Figures:
     started_again: dict[str, int]  # by what forced it
     faults: dict[str, int]
     zombies_fenced: int
-    taken_back: tuple[int, float, float, float]  # how many, median, p99, worst
-    recovery: tuple[int, float, float, float]
-    first_success: tuple[int, float, float]  # how many outages, worst since it was back, and since it was killed
+    taken_back: Spread
+    recovery: Spread
+    taken_back_by_the_clock: Spread  # also while nobody could
+    recovery_by_the_clock: Spread
+    first_success: (
+        Spread  # how many outages; the worst since somebody asked, since it was back, and since it was killed
+    )
     cases: dict[str, int]
 
     @property
@@ -49,6 +58,8 @@ def measure(seen: Evidence, folder: Path, *, lease: float) -> Figures:
     # A retry that the handler asked for is no second start, nor is the replay of a durable handler that parked.
     plain = [line for line in starts if seen.tasks[line["task"]]["name"] in ("job", "plain", "hog", "tick")]
     started = Counter(line["task"] for line in plain)
+    could = Able(seen.lines)
+    taken_back, recovered = _taken_back(seen), _recoveries(seen)
     return Figures(
         tasks=len(seen.tasks),
         turns=_count(seen, "agent_inbox where message_type = 'turn'"),
@@ -61,8 +72,10 @@ def measure(seen: Evidence, folder: Path, *, lease: float) -> Figures:
         started_again=again.causes(plain, again.Past(seen.lines, _held_up(folder), lease=lease)),
         faults=_faults(seen, folder),
         zombies_fenced=_fenced(seen),
-        taken_back=_taken_back(seen),
-        recovery=_recoveries(seen),
+        taken_back=_spread(could.waited(*wait, lease=lease, roles=able.WATCHERS) for wait in taken_back),
+        recovery=_spread(could.waited(*wait, lease=lease, roles=able.WORKERS) for wait in recovered),
+        taken_back_by_the_clock=_spread(until - since for _, since, until in taken_back),
+        recovery_by_the_clock=_spread(until - since for _, since, until in recovered),
         first_success=_first_successes(seen),
         cases=_cases(seen, folder),
     )
@@ -113,8 +126,11 @@ def _outages(seen: Evidence) -> list[tuple[float, float]]:
     return sorted(away)
 
 
-def _taken_back(seen: Evidence) -> tuple[int, float, float, float]:
-    """How long after its holder's SIGKILL each unfinished start was taken back, whether or not anybody had room for it."""
+def _lost(seen: Evidence) -> Iterator[tuple[Line, float, float | None]]:
+    """Give each start that its holder had in hand when it was killed: when that was, and when it was taken from him.
+
+    What he had parked or handed back before is not among them: it waits for something else.
+    """
     offset = next(line["wall"] - line["at"] for line in seen.of("clock"))
     back: dict[str, list[float]] = defaultdict(list)
     for event in seen.events:
@@ -122,58 +138,73 @@ def _taken_back(seen: Evidence) -> tuple[int, float, float, float]:
             back[event["subject"]].append(event["at"] - offset)
     died = {line["child"]: line["at"] for line in seen.of("died")}
     done = {(line["task"], line["epoch"]) for line in seen.of("effect")}
-    outages = _outages(seen)
-    found = []
     for line in seen.of("start"):
         death = died.get(line["pid"])
         if death is None or (line["task"], line["epoch"]) in done:
             continue
-        place = bisect_right(back[line["task"]], death)
-        held = bisect_right(back[line["task"]], line["at"]) == place  # it had not been taken from him before
-        if held and place < len(back[line["task"]]):
-            at = back[line["task"]][place]
-            if not any(begin < at and death < end + 5.0 for begin, end in outages):
-                found.append(at - death)
-    return _spread(found)
+        moves = back[line["task"]]
+        place = bisect_right(moves, death)
+        if bisect_right(moves, line["at"]) == place:
+            yield line, death, moves[place] if place < len(moves) else None
 
 
-def _recoveries(seen: Evidence) -> tuple[int, float, float, float]:
-    """How long after its holder's SIGKILL each unfinished start was begun anew, the database being there."""
-    died = {line["child"]: line["at"] for line in seen.of("died")}
-    done = {(line["task"], line["epoch"]) for line in seen.of("effect")}
-    starts: dict[str, list[tuple[int, float, int]]] = defaultdict(list)
-    for line in seen.of("start"):
-        starts[line["task"]].append((line["epoch"], line["at"], line["pid"]))
+def _taken_back(seen: Evidence) -> list[Wait]:
+    """From its holder's SIGKILL to when each unfinished start was taken back, whether or not anybody had room for it."""
+    return _judged(seen, ((line["task"], death, at) for line, death, at in _lost(seen) if at is not None))
+
+
+def _recoveries(seen: Evidence) -> list[Wait]:
+    """From its holder's SIGKILL to when each unfinished start was begun anew, the database being there."""
+    starts = {(line["task"], line["epoch"]): line["at"] for line in seen.of("start")}
+    again = ((line["task"], death, starts.get((line["task"], line["epoch"] + 1))) for line, death, _ in _lost(seen))
+    return _judged(seen, ((task, death, at) for task, death, at in again if at is not None))
+
+
+def _judged(seen: Evidence, waits: Iterable[Wait]) -> list[Wait]:
+    """Leave out what met an outage: after one every judgement is put off by a lease."""
     outages = _outages(seen)
-    found = []
-    for task, tries in starts.items():
-        tries.sort()
-        for (epoch, _, pid), (next_epoch, at, _) in pairwise(tries):
-            lost = pid in died and next_epoch == epoch + 1 and (task, epoch) not in done and at > died[pid]
-            # After an outage every judgement is put off by a lease.
-            if lost and not any(begin < at and died[pid] < end + 5.0 for begin, end in outages):
-                found.append(at - died[pid])
-    return _spread(found)
+    return [
+        (task, death, at)
+        for task, death, at in waits
+        if not any(begin < at and death < end + 5.0 for begin, end in outages)
+    ]
 
 
-def _spread(found: Sequence[float]) -> tuple[int, float, float, float]:
-    if not found:
-        return 0, 0.0, 0.0, 0.0
+def _spread(found: Iterable[float]) -> Spread:
     ordered = sorted(found)
+    if not ordered:
+        return 0, 0.0, 0.0, 0.0
     at = [ordered[min(len(ordered) - 1, int(share * len(ordered)))] for share in (0.5, 0.99)]
     return len(ordered), round(at[0], 2), round(at[1], 2), round(ordered[-1], 2)
 
 
-def _first_successes(seen: Evidence) -> tuple[int, float, float]:
-    """How long after the database was there again, and after it was killed, the first producer was acknowledged."""
+def _first_successes(seen: Evidence) -> Spread:
+    """How long after the database was there again, and after it was killed, the first producer was acknowledged.
+
+    Judged from when a producer asks: while too much is in line all of them wait, and nobody asks for anything.
+    """
     oks = sorted(line["at"] for line in seen.of("ok"))
+    asks = _asks(seen)
     waits = []
     for line in seen.of("back"):
         place = bisect_right(oks, line["at"])
         if place < len(oks):
-            waits.append((oks[place] - line["at"], oks[place] - line["killed"]))
-    worst = [round(max((wait[n] for wait in waits), default=0.0), 2) for n in (0, 1)]
-    return len(waits), worst[0], worst[1]
+            asked = min((begun for begun, answered in asks if answered > line["at"]), default=line["at"])
+            waits.append([oks[place] - since for since in (max(asked, line["at"]), line["at"], line["killed"])])
+    worst = [round(max((wait[n] for wait in waits), default=0.0), 2) for n in (0, 1, 2)]
+    return len(waits), worst[0], worst[1], worst[2]
+
+
+def _asks(seen: Evidence) -> list[tuple[float, float]]:
+    """Give from when to when producers had asked for something and had no answer; who died has ceased to ask."""
+    found, since = [], dict[int, float]()
+    for line in seen.lines:
+        who = line["child"] if line["what"] == "died" else line["pid"]
+        if line["what"] == "invoke":
+            since.setdefault(who, line["at"])
+        elif line["what"] in ("ok", "refused", "error", "died") and who in since:
+            found.append((since.pop(who), line["at"]))
+    return found
 
 
 def _cases(seen: Evidence, folder: Path) -> dict[str, int]:

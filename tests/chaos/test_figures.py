@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from chaos import report
-from chaos.checker import again
+from chaos.checker import able, again, figures
+from chaos.checker.able import Able
 
 LEASE = 2.0
 
@@ -50,6 +51,105 @@ def test_who_lost_renewals_lost_leases() -> None:
     found = again.causes([start(10.0, 1, 1), start(13.0, 2, 2)], again.Past([], [1], lease=LEASE))
 
     assert found[again.RENEWALS] == 1
+
+
+AWAKE = [
+    line("born", 0.0, pid=1, role="worker"), line("working", 0.1, pid=1),
+    line("born", 0.0, pid=2, role="worker"), line("working", 0.1, pid=2),
+    line("born", 0.0, pid=3, role="dog"), line("working", 0.1, pid=3),
+]  # fmt: skip
+
+
+def still(pid: int, since: float, until: float) -> list[dict[str, Any]]:
+    return [line("struck", since, kind="freeze", child=pid), line("thawed", until, child=pid)]
+
+
+@pytest.mark.contract("R3")
+@pytest.mark.parametrize(
+    ("roles", "waited", "history"),
+    [
+        (able.WORKERS, 5.0, []),
+        # One of two workers stands still, or both, beyond the lease and before its end.
+        (able.WORKERS, 5.0, still(1, 12.5, 14.5)),
+        (able.WORKERS, 4.5, [*still(1, 12.5, 14.5), *still(2, 13.0, 13.5)]),
+        (able.WORKERS, 5.0, [*still(1, 10.5, 11.9), *still(2, 10.5, 11.9)]),
+        (able.WORKERS, 4.0, [*still(1, 10.5, 13.0), *still(2, 10.5, 13.0)]),
+        # Somebody who only watches can take it back all the same.
+        (able.WATCHERS, 5.0, [*still(1, 10.5, 13.0), *still(2, 10.5, 13.0)]),
+        # Another one is born, and has begun to work.
+        (able.WORKERS, 4.2, [
+            *still(1, 10.5, 14.5), line("died", 11.0, child=2),
+            line("born", 12.1, pid=4, role="worker"), line("working", 12.8, pid=4),
+        ]),
+        # A stranger holds its row, or another's.
+        (able.WATCHERS, 4.0, [line("struck", 11.0, kind="hold", child=9, rows=["t"]), line("released", 13.0, child=9)]),
+        (able.WATCHERS, 5.0, [line("struck", 11.0, kind="hold", child=9, rows=["u"]), line("released", 13.0, child=9)]),
+        # Both at once count once.
+        (able.WORKERS, 3.5, [
+            line("struck", 11.0, kind="hold", child=9, rows=["t"]), line("released", 13.0, child=9),
+            *still(1, 12.5, 13.5), *still(2, 12.5, 13.5),
+        ]),
+    ],
+)  # fmt: skip
+def test_beyond_the_lease_the_clock_stands_still_while_nobody_could_take_it_up(
+    roles: tuple[str, ...], waited: float, history: list[dict[str, Any]]
+) -> None:
+    lines = sorted([*AWAKE, *history, line("audited", 20.0)], key=lambda each: float(each["at"]))
+
+    found = Able(lines).waited("t", 10.0, 15.0, lease=LEASE, roles=roles)
+
+    assert found == pytest.approx(waited)
+
+
+LATE = [line("invoke", 14.0, pid=1), line("ok", 15.0, pid=1)]
+
+
+@pytest.mark.contract("R3")
+@pytest.mark.parametrize(
+    ("worst", "asks"),
+    [
+        (4.0, [line("invoke", 10.5, pid=1), line("ok", 15.0, pid=1)]),  # it had asked while the database was away
+        (1.0, LATE),  # nobody asked before: too much was in line
+        (3.0, [line("invoke", 12.0, pid=2), line("refused", 12.5, pid=2), *LATE]),
+        (1.0, [line("invoke", 10.2, pid=2), line("refused", 10.5, pid=2), *LATE]),
+    ],
+)
+def test_the_first_success_after_an_outage_is_waited_for_from_when_somebody_asks(
+    worst: float, asks: list[dict[str, Any]]
+) -> None:
+    told: Any = Told()
+    told.lines = [line("back", 11.0, killed=10.0, pid=0), *asks]
+
+    assert figures._first_successes(told) == (1, worst, 4.0, 5.0)
+
+
+class Told:
+    """What a checker looks at, as far as recoveries are concerned."""
+
+    def __init__(self, *moves: float) -> None:
+        self.events = [{"kind": "task", "subject": "t", "from_state": "running", "at": 1000.0 + at} for at in moves]
+        self.lines = [
+            line("clock", 0.0, wall=1000.0), start(9.0, 1, 1), line("died", 10.0, child=1), start(14.0, 2, 2)
+        ]  # fmt: skip
+
+    def of(self, *whats: str) -> list[dict[str, Any]]:
+        return [each for each in self.lines if each["what"] in whats]
+
+
+@pytest.mark.contract("R3")
+@pytest.mark.parametrize(
+    ("moves", "taken_back", "recovered"),
+    [
+        ([12.25], [("t", 10.0, 12.25)], [("t", 10.0, 14.0)]),
+        ([9.5], [], []),  # its holder had parked it, or handed it back, before it died
+    ],
+)
+def test_only_what_a_worker_had_in_hand_when_it_was_killed_is_a_recovery(
+    moves: list[float], taken_back: list[figures.Wait], recovered: list[figures.Wait]
+) -> None:
+    told: Any = Told(*moves)
+
+    assert (figures._taken_back(told), figures._recoveries(told)) == (taken_back, recovered)
 
 
 GROWTH = {"who": "worker-0.1", "middle": 60 << 20, "rise": 1 << 20, "an_hour": 0, "least": 16 << 20, "judged": 5}

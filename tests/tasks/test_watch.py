@@ -47,6 +47,25 @@ async def test_a_lost_lease_returns_the_task_at_once_with_an_attempt_used(db: Da
     await sound(db)
 
 
+@pytest.mark.contract("W13", "R3")
+async def test_a_look_knows_of_the_lease_that_ends_before_the_next_one(db: Database) -> None:
+    [sweep] = [rule for rule in watch.rules(Owners(), NoDoorbell(), sweep=SECOND * 60, interval=SECOND) if rule.reaps]
+    assert sweep.soon is not None
+    async with db.transaction() as tx:
+        await plant(tx, TASK, RUNNING, leased_until=SECOND * 61)  # its holder lives, and has renewed it
+        assert (await sweep.find(tx, 10), sweep.soon()) == ([], None)
+        await plant(tx, TASK, RUNNING, leased_until=SECOND * 40)
+        await plant(tx, TASK, RUNNING, leased_until=SECOND * 20)
+        over = await plant(tx, TASK, RUNNING, leased_until=-SECOND)
+
+        found = await sweep.find(tx, 10)
+
+        assert [row["id"] for row in found] == [over]
+        assert sweep.soon() == pytest.approx(20, abs=5)
+        await travel(tx, SECOND * 3600)
+        assert (len(await sweep.find(tx, 10)), sweep.soon()) == (4, None)
+
+
 @pytest.mark.contract("W13", "T5")
 async def test_what_a_dead_worker_held_keeps_its_place_in_the_line(db: Database) -> None:
     async with db.transaction() as tx:

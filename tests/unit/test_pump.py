@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from ferryman.kernel import errors
+from ferryman.kernel import errors, loop, retry
 from ferryman.kernel.crew import Turned
 from ferryman.kernel.loop import Pump
 
@@ -30,7 +30,8 @@ class Result(NamedTuple):
 class Asked:
     """One turn that waits for its answer."""
 
-    def __init__(self, outcomes: Sequence[Result], room: int) -> None:
+    def __init__(self, line: Any, outcomes: Sequence[Result], room: int) -> None:
+        self.line = line
         self.outcomes = list(outcomes)
         self.room = room
         self.answer: asyncio.Future[Turned[Item]] = asyncio.get_running_loop().create_future()
@@ -54,7 +55,7 @@ class Script:
         self.breaks: set[UUID] = set()
 
     async def turn(self, line: Any, outcomes: Sequence[Result], room: int) -> Turned[Item]:
-        turn = Asked(outcomes, room)
+        turn = Asked(line, outcomes, room)
         self.asked.append(turn)
         return await turn.answer
 
@@ -202,6 +203,52 @@ async def test_an_outcome_is_kept_until_an_answer_has_come() -> None:
 
         pump.look()
         assert (await asked(crew, 5)).outcomes == []
+
+
+@pytest.mark.contract("K24", "R3")
+@pytest.mark.parametrize("lanes", [1, 2])
+async def test_after_a_lost_answer_an_outcome_is_sent_again_at_once_and_only_then_later(
+    monkeypatch: pytest.MonkeyPatch, lanes: int
+) -> None:
+    """By another lane, whose connection may live; where none is left by the same, once."""
+    monkeypatch.setattr(loop, "RECONNECT", retry.Backoff.fixed(timedelta(hours=1)))
+    crew = Script()
+    async with pumping(crew, lanes=lanes) as pump:
+        (await asked(crew, 1)).give(item(1))
+        await until(lambda: pump.held)
+        crew.finish[UUID(int=1)].set()
+
+        for number in range(lanes + 1):
+            turn = await asked(crew, 2 + number)
+            assert [each.id for each in turn.outcomes] == [UUID(int=1)]
+            turn.fail()
+        await until(lambda: pump._resting == lanes)
+        pump.look()
+        await until(lambda: not pump._roused)
+
+        assert len({each.line for each in crew.asked[1:]}) == lanes
+        assert len(crew.asked) == lanes + 2
+
+
+@pytest.mark.contract("K24", "R3")
+async def test_a_lane_that_lost_its_connection_leaves_its_outcomes_to_one_that_is_at_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(loop, "RECONNECT", retry.Backoff.fixed(timedelta(hours=1)))
+    crew = Script()
+    async with pumping(crew) as pump:
+        (await asked(crew, 1)).give(item(1))
+        await until(lambda: pump.held)
+        pump.look()
+        claim = await asked(crew, 2)
+        crew.finish[UUID(int=1)].set()
+        (await asked(crew, 3)).fail()
+        await until(lambda: pump._resting)
+
+        claim.give()
+
+        settle = await asked(crew, 4)
+        assert ([each.id for each in settle.outcomes], settle.line) == ([UUID(int=1)], claim.line)
 
 
 @pytest.mark.contract("K24")
@@ -405,8 +452,9 @@ async def test_what_was_claimed_unseen_is_handed_back_before_the_end() -> None:
     crew = Script()
     async with pumping(crew, lanes=1) as pump:
         (await asked(crew, 1)).fail()
+        (await asked(crew, 2)).fail()
         crew.lose_reclaim = True  # the first try of it: the database is still away
-        await until(lambda: pump._sight.lost)
+        await until(lambda: pump._failures == 2)
 
         await pump.stop(0)
 

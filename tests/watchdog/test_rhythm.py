@@ -67,6 +67,25 @@ async def test_a_round_that_takes_long_is_no_outage(ward: Database, line: Line) 
     assert (report.withheld, report.acted("reap")) == ((), 1)
 
 
+@pytest.mark.contract("W13", "R3")
+@pytest.mark.parametrize(
+    ("soon", "least", "most"), [(None, 60, 60), (20.0, 26, 50), (0.001, 6, 30.1), (59.0, 60, 60), (500.0, 60, 60)]
+)
+async def test_a_rule_looks_again_soon_after_what_it_knows_to_come(
+    ward: Database, line: Line, soon: float | None, least: float, most: float
+) -> None:
+    """And never at one moment with all others, which know of the same."""
+    rule = replace(HEAL, every=SECOND * 60, soon=lambda: soon)
+    dues = []
+    for _ in range(20):
+        dog = Watchdog(line, [rule], interval=HOUR, clock=lambda: 1000.0)
+        await dog.tick()
+        dues.append(dog.due - 1000.0)
+
+    assert least <= min(dues) <= max(dues) <= most
+    assert least == most or max(dues) > min(dues)
+
+
 @pytest.mark.contract("K24")
 async def test_another_watchdog_keeps_to_the_grace_that_the_first_gave(ward: Database, database_url: str) -> None:
     await admit(ward, 1)

@@ -10,11 +10,12 @@ never depends on a ring. Leases are renewed elsewhere (kernel/keeper.py), on a t
 handler can block this event loop.
 
 A claim is held until its outcome has been answered: what has run but is not settled yet is renewed like what runs, so that no
-delay of the database throws finished work away. When the database goes away, outcomes are kept and sent again with backoff;
-their fence makes the repeat harmless. A turn whose answer never came may have claimed tasks that nobody here knows of: they are
-looked for when the database is back, and handed back by `reclaim` (kernel/sight.py). A claim whose answer came after its lease,
-because this process stood still, is handed back and not begun: others have it by now, or soon will. An outcome that can never
-be settled is let go but not forgotten: only its lease ends that claim, and an attempt is used.
+delay of the database throws finished work away. When the database goes away, outcomes are kept and sent again: at once by a
+lane that may have a connection, as one that was cut is no outage, and then with backoff; their fence makes the repeat
+harmless. A turn whose answer never came may have claimed tasks that nobody here knows of: they are looked for when the
+database is back, and handed back by `reclaim` (kernel/sight.py). A claim whose answer came after its lease, because this
+process stood still, is handed back and not begun: others have it by now, or soon will. An outcome that can never be settled is
+let go but not forgotten: only its lease ends that claim, and an attempt is used.
 """
 
 from __future__ import annotations
@@ -80,6 +81,7 @@ class Pump(Generic[Item, Outcome]):
         self._closed = False
         self._sight = Sight()
         self._failures = 0
+        self._resting = 0  # lanes that wait before they try again
         self._turns: set[asyncio.Task[None]] = set()
         # Whoever rings may stand in a handler's context: turns, and what they start, must not inherit it.
         self._context = contextvars.copy_context()
@@ -295,7 +297,17 @@ class Pump(Generic[Item, Outcome]):
         self._failures += 1
         if self._failures == 1:
             log.warning("the database cannot be used; coming back", extra={"code": error.code, "reason": error.message})
-        await asyncio.sleep(RECONNECT.delay(self._failures).total_seconds())
+        # A connection that was cut is no outage, and what has run would be lost with this process: another lane sends it at
+        # once; where none is left, this one does, once.
+        if self._resting < self._lanes - 1:
+            self._rouse()
+        elif self._failures <= self._lanes:
+            return
+        self._resting += 1
+        try:
+            await asyncio.sleep(RECONNECT.delay(self._failures).total_seconds())
+        finally:
+            self._resting -= 1
 
     async def _after_refusal(self, line: Line, outcomes: list[Outcome], room: int, error: Exception) -> None:
         """Find the outcome that PostgreSQL refuses by halving the set; the others are settled (K25)."""

@@ -99,9 +99,30 @@ def leavings(*, kept: timedelta) -> list[Rule]:
     ]
 
 
+class Leases:
+    """Finds the leases that have ended, and knows which will before the next look: who lives has renewed his long before."""
+
+    def __init__(self, owners: Owners, *, ahead: timedelta) -> None:
+        """Look so far ahead as the next look is away."""
+        self._owners = owners
+        self._ahead = ahead
+        self._soon: float | None = None
+        self.find = Recent(self._lapsed)
+
+    def soon(self) -> float | None:
+        """Say in how many seconds, from the last look, the next lease ends."""
+        return self._soon
+
+    async def _lapsed(self, tx: Tx, limit: int, within: timedelta | None) -> Sequence[Row]:
+        rows = await store.lapsed(tx, limit, within, kinds=self._owners.kinds, ahead=self._ahead)
+        self._soon = next((row["left_seconds"] for row in rows if row["left_seconds"] > 0), None)
+        return [row for row in rows if row["left_seconds"] <= 0]
+
+
 def rules(owners: Owners, doorbell: Doorbell, *, sweep: timedelta, interval: timedelta) -> list[Rule]:
     """Return the rules that end every task whose worker or time is gone."""
     told = Aftermath()
+    leases = Leases(owners, ahead=sweep)
 
     async def reap(tx: Tx, lapsed: Sequence[Row]) -> int:
         rows, _busy = await settle(tx, owners, [_judge(row) for row in lapsed], lapsed=True, after=told)
@@ -135,7 +156,8 @@ def rules(owners: Owners, doorbell: Doorbell, *, sweep: timedelta, interval: tim
             does="ends the attempt as TASK_TIMEOUT: another try, or failed at its cap",
             setting="worker.lease_sweep_seconds",
             every=sweep,
-            find=Recent(partial(store.lapsed, kinds=owners.kinds)),
+            find=leases.find,
+            soon=leases.soon,
             act=reap,
             reaps=True,
             only_bound=True,

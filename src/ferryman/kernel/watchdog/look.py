@@ -8,6 +8,7 @@ as a whole and tried at half its size.
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -19,6 +20,10 @@ from ferryman.kernel.db import Tx
 from ferryman.kernel.watchdog.rule import Outcome, Rule
 
 log = telemetry.logger("watchdog")
+
+# Of a rule's time: how long after what it knows to come the next look is. At least so much, so that what comes together, one
+# after another, is found together.
+SOON = (0.1, 0.5)
 
 ASIDE = retry.Backoff(base=timedelta(seconds=5), cap=timedelta(minutes=5))
 
@@ -108,7 +113,16 @@ class Look:
         self._room = min(self.rule.limit, self._room * 2)
         # Without progress a full set would be found again and again: somebody else holds it, or all of it is bad.
         self.again = self._full and outcome.acted > 0
-        self.due = self._clock() + (0 if self.again else self.rule.every.total_seconds())
+        self.due = self._clock() + (0 if self.again else self._pause())
+
+    def _pause(self) -> float:
+        """Return when to look again: after the rule's time, or soon after what it knows to come.
+
+        A part of its time is left to chance. All watchdogs know of the same, and one of them is enough.
+        """
+        every = self.rule.every.total_seconds()
+        soon = None if self.rule.soon is None else self.rule.soon()
+        return every if soon is None else min(every, soon + every * random.uniform(*SOON))
 
     def failed(self, error: Exception) -> None:
         """Tell of a look that was taken back as a whole; the next one is smaller if time was the matter."""

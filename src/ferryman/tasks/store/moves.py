@@ -172,9 +172,19 @@ async def reclaim(tx: Tx, *, owner: UUID, held: Collection[UUID]) -> tuple[int, 
     return row["moved"], row["busy"]
 
 
-async def lapsed(tx: Tx, limit: int, within: timedelta | None = None, *, kinds: Sequence[str] = ()) -> Sequence[Row]:
-    """Find running tasks whose lease has passed, within a time or ever; of those that owe, whose owners are of these kinds."""
-    return await many(tx, _LAPSED, limit=limit, within=within, kinds=kinds)
+async def lapsed(
+    tx: Tx,
+    limit: int,
+    within: timedelta | None = None,
+    *,
+    kinds: Sequence[str] = (),
+    ahead: timedelta = timedelta(0),
+) -> Sequence[Row]:
+    """Find running tasks whose lease has passed, within a time or ever, and those whose lease will in a time ahead.
+
+    Of those that owe, the ones whose owners are of these kinds.
+    """
+    return await many(tx, _LAPSED, limit=limit, within=within, kinds=kinds, ahead=ahead)
 
 
 async def expired(tx: Tx, limit: int, *, kinds: Sequence[str] = ()) -> Sequence[Row]:

@@ -1,0 +1,90 @@
+"""Who could have taken up the work of the dead, and when nobody could.
+
+That work is begun anew within a lease and a second is promised while a worker lives that has room, as the bounds say. Where
+all workers stand still or are dead at once nobody is there to begin it; and while a stranger's transaction has a task's row
+locked no statement of anybody's can move it. So beyond the lease the clock stands still for that long, and for no longer.
+Before the end of the lease nothing is left out: it passes whoever is there. Told by the histories alone.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+Line = Mapping[str, Any]
+Span = tuple[float, float]
+
+WATCHERS = ("worker", "dog")
+WORKERS = ("worker",)
+
+
+class Able:
+    """When somebody was awake, and which rows a stranger held."""
+
+    def __init__(self, lines: Sequence[Line]) -> None:
+        """Read who lived from when to when, who stood still, and who held what."""
+        self._roles: dict[int, str] = {}
+        self._awake: dict[str, list[Span]] = defaultdict(list)
+        self._locked = _locked(lines)
+        since: dict[int, float] = {}  # who is awake
+        for line in lines:
+            match line["what"]:
+                case "born":
+                    self._roles[line["pid"]] = line["role"]
+                case "working":
+                    since[line["pid"]] = line["at"]
+                case "struck" if line["kind"] in ("freeze", "pause", "watch"):
+                    self._rests(line["child"], since, line["at"])
+                case "died":
+                    self._rests(line["child"], since, line["at"])
+                    self._roles.pop(line["child"], None)
+                case "thawed" if line["child"] in self._roles:
+                    since[line["child"]] = line["at"]
+        for pid in list(since):
+            self._rests(pid, since, lines[-1]["at"])
+        self._gaps: dict[tuple[str, ...], list[Span]] = {
+            roles: _between(self._awake, roles) for roles in (WATCHERS, WORKERS)
+        }
+
+    def _rests(self, pid: int, since: dict[int, float], at: float) -> None:
+        if pid in since:
+            self._awake[self._roles[pid]].append((since.pop(pid), at))
+
+    def waited(self, task: str, death: float, until: float, *, lease: float, roles: tuple[str, ...]) -> float:
+        """Say how long something took after a death, but for the time beyond the lease in which nobody could bring it."""
+        begin = death + lease
+        kept = [(max(a, begin), min(b, until)) for a, b in (*self._gaps[roles], *self._locked[task])]
+        return until - death - sum(b - a for a, b in _united(kept))
+
+
+def _locked(lines: Iterable[Line]) -> dict[str, list[Span]]:
+    """Give for each task when a stranger had its row locked."""
+    found: dict[str, list[Span]] = defaultdict(list)
+    holds: dict[int, Line] = {}
+    for line in lines:
+        if line["what"] == "struck" and line["kind"] == "hold":
+            holds[line["child"]] = line
+        elif line["what"] == "released" and line["child"] in holds:
+            held = holds.pop(line["child"])
+            for row in held["rows"]:
+                found[row].append((held["at"], line["at"]))
+    return found
+
+
+def _between(awake: Mapping[str, Sequence[Span]], roles: Sequence[str]) -> list[Span]:
+    """Give the times in which nobody of these was awake, from the first waking on."""
+    spans = _united([span for role in roles for span in awake.get(role, ())])
+    return [(before[1], after[0]) for before, after in pairwise(spans)]
+
+
+def _united(spans: Iterable[Span]) -> list[Span]:
+    """Join spans that touch; leave out what is empty."""
+    joined: list[Span] = []
+    for begin, end in sorted(span for span in spans if span[0] < span[1]):
+        if joined and begin <= joined[-1][1]:
+            joined[-1] = joined[-1][0], max(joined[-1][1], end)
+        else:
+            joined.append((begin, end))
+    return joined
