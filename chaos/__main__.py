@@ -63,7 +63,9 @@ def _read(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--dogs", type=int, default=2, help="processes that only watch and fire")
     parser.add_argument("--producers", type=int, default=3)
     parser.add_argument("--pace", type=float, default=0.06, help="seconds between two acts of a producer")
-    parser.add_argument("--load", type=float, default=1.0, help="how many of the acts are sets of plain tasks")
+    parser.add_argument(
+        "--load", type=float, default=3.0, help="how many of the acts are sets of plain tasks: 1 is four in ten"
+    )
     parser.add_argument(
         "--pooler", action="store_true", help="through PgBouncer in transaction mode, which must be installed"
     )
