@@ -81,7 +81,8 @@ async def turn(
         "watermark": finished.watermark, "covered": finished.covered, "stats": json.dumps(dict(finished.stats)),
         "next_id": None if following is None else born.id, "next_no": born.number, "next_token": born.position,
         "next_key": born.key, "next_stats": born.stats, "patience": patience,
-        "records": None if records is None else records.sql, "page": None if records is None else records.page,
+        "records": records and records.sql, "page": records and records.page,
+        "look": records and records.look, "fresh": records and records.fresh,
     }  # fmt: skip
     try:
         return await one(tx, _TURN, **told)
