@@ -12,13 +12,15 @@ same record meanwhile, is refused by the unique key, and the page goes the longe
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Final
 
 import orjson
 
 from ferryman.ingest.rules import table
-from ferryman.ingest.rules.path import MISSING
+from ferryman.ingest.rules.path import MISSING, Path
 from ferryman.ingest.rules.table import Target, quoted
 
 BETWEEN_COLUMNS: Final = "\x1e"
@@ -84,11 +86,7 @@ def cut(to: Target, items: Sequence[Mapping[str, Any]], *, json: Collection[str]
     """Return a page as columns; None if it holds one of our signs. `json` names the columns that hold JSON."""
     columns, nulls, differ = [], 0, False
     for name, path in to.columns.items():
-        if path.steps == (name,):
-            values = [item.get(name) for item in items]
-        else:
-            values = [None if (found := path.read(item)) is MISSING else found for item in items]
-        column, none = _column(values, whole=name in json)
+        column, none = _column(_values(path, items), whole=name in json)
         if not column:  # one empty text: PostgreSQL would cut it into no values at all
             return None
         if to.key == (name,):
@@ -102,6 +100,14 @@ def cut(to: Target, items: Sequence[Mapping[str, Any]], *, json: Collection[str]
         and page.count(NULL) == nulls
     )
     return Cut(page, differ) if ours else None
+
+
+def _values(path: Path, items: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """Return what each record has at a path; None where it has nothing."""
+    if len(path.steps) == 1 and isinstance(path.steps[0], str):
+        with suppress(KeyError):
+            return list(map(itemgetter(path.steps[0]), items))
+    return [None if (found := path.read(item)) is MISSING else found for item in items]
 
 
 def _column(values: list[Any], *, whole: bool) -> tuple[str, int]:
