@@ -2176,6 +2176,36 @@ begin
 end
 $$;
 
+CREATE FUNCTION ferryman.write_page(look text, fresh text, statement text, page text) RETURNS bigint
+    LANGUAGE plpgsql
+    AS $$
+declare
+    called text := 'ferryman_page_' || md5(concat(look, fresh, statement));
+    noted text := 'ferryman_pages.' || called;
+    part record;
+    rows bigint;
+begin
+    if look is null then
+        return ferryman.write_page(statement, page);
+    end if;
+    if current_setting(noted, true) is distinct from 'prepared' then
+        for part in
+            select called || each.name as name, each.statement
+            from (values ('_look', look), ('_fresh', fresh), ('_known', statement)) as each (name, statement)
+            where not exists (select from pg_prepared_statements as there where there.name = called || each.name)
+        loop
+            execute format('prepare %I (text) as %s', part.name, part.statement);
+        end loop;
+        perform set_config(noted, 'prepared', false);
+    end if;
+    perform set_config('ferryman_pages.page', page, true);
+    execute format('execute %I (current_setting(%L))', called || '_look', 'ferryman_pages.page') into rows;
+    execute format('execute %I (current_setting(%L))', called || case when rows > 0 then '_known' else '_fresh' end, 'ferryman_pages.page')
+        into rows;
+    return rows;
+end
+$$;
+
 CREATE TABLE ferryman.access_sessions (
     hash bytea NOT NULL,
     token_id uuid NOT NULL,

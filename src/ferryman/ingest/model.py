@@ -231,7 +231,12 @@ class Replayed:
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """A page that the statement that ends its batch writes: by a statement of one parameter, which counts the rows it wrote."""
+    """A page that the statement that ends its batch writes: by a statement of one parameter, which counts the rows it wrote.
+
+    If `look`, of the same parameter, counts none of its records in the table, `fresh` writes them instead.
+    """
 
     sql: str
     page: str
+    look: str | None = None
+    fresh: str | None = None

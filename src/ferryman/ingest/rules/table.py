@@ -110,13 +110,13 @@ def from_json(to: Target) -> str:
     values = f"""
         select {names}, row_number() over () as {quoted(PLACE)}
         from json_populate_recordset(null::{to.name}, $1::text::json) as page"""  # noqa: S608 - every name is quoted
-    return _upsert(to, values)
+    return upsert(to, values)
 
 
 def from_stage(to: Target) -> str:
     """Write what was copied into the stage."""
     names = ", ".join(quoted(name) for name in (*to.columns, PLACE))
-    return _upsert(to, f"select {names} from {quoted(STAGE)}")  # noqa: S608 - every name is quoted
+    return upsert(to, f"select {names} from {quoted(STAGE)}")  # noqa: S608 - every name is quoted
 
 
 def make_stage(to: Target) -> str:
@@ -141,18 +141,24 @@ def copy_text(to: Target, rows: Sequence[Mapping[str, Any]], *, json: Collection
 
 
 def _copied(value: Any, *, whole: bool) -> str:
-    """Return a value as it would have come out of JSON, so that both ways give the same row."""
+    text = spelled(value, whole=whole)
+    return "\\N" if text is None else text.translate(_ESCAPES)
+
+
+def spelled(value: Any, *, whole: bool) -> str | None:
+    """Return a value as it would have come out of JSON, so that every way gives the same row; None is null."""
     if isinstance(value, str) and not whole:
-        return value.translate(_ESCAPES)
+        return value
     text = orjson.dumps(value).decode()
     if text == "null":  # NaN too
-        return "\\N"
+        return None
     if text.startswith('"') and not whole:
         text = orjson.loads(text)
-    return text.translate(_ESCAPES)
+    return text
 
 
-def _upsert(to: Target, values: str) -> str:
+def upsert(to: Target, values: str) -> str:
+    """Return the statement that writes what `values` selects: the columns, and the place of each record."""
     names = ", ".join(quoted(name) for name in to.columns)
     key = ", ".join(quoted(name) for name in to.key)
     newest = "" if to.updated_at is None else f"{quoted(to.updated_at)} desc nulls last, "

@@ -17,7 +17,7 @@ import orjson
 
 from ferryman.ingest.model import Records
 from ferryman.ingest.ports import Item, Written
-from ferryman.ingest.rules import table
+from ferryman.ingest.rules import columns, table
 from ferryman.kernel import errors
 from ferryman.kernel.db import Statement, Tx, many, sqlstate
 
@@ -34,9 +34,15 @@ _COLUMNS = Statement(
     select column_.attname as name,
         column_.attgenerated <> '' or column_.attidentity = 'a' as made,
         type.typname in ('json', 'jsonb') as json,
-        type.typtype in ('b', 'e') and type.typcategory <> 'A' as plain
+        type.typtype in ('b', 'e') and type.typcategory <> 'A' as plain,
+        quote_ident(space.nspname) || '.' || quote_ident(type.typname) as type,
+        -- By a function a text may become something else than what the type reads in it.
+        exists (
+            select from pg_cast as made
+            where made.castsource = 'text'::regtype and made.casttarget = type.oid and made.castmethod = 'f') as converted
     from pg_attribute as column_
     join pg_type as type on type.oid = column_.atttypid
+    join pg_namespace as space on space.oid = type.typnamespace
     where column_.attrelid = to_regclass(:name)
       and column_.attnum > 0
       and not column_.attisdropped
@@ -72,6 +78,7 @@ class TableSink:
     """
 
     same_database = True
+    _by_columns: columns.Statements | None = None
 
     def __init__(
         self,
@@ -107,17 +114,24 @@ class TableSink:
         self._json = frozenset(name for name in to.columns if found[name]["json"])
         # JSON knows how to become an array or a composite value; the text of COPY does not.
         self._copies = all(found[name]["plain"] for name in to.columns)
+        if self._copies and not any(found[name]["converted"] for name in to.columns):
+            self._by_columns = columns.statements(to, {name: found[name]["type"] for name in to.columns})
         self._checked = True
 
     def join(self, items: Sequence[Item]) -> Records | None:
         """Return a page of hundreds for another statement to write; None if it is no JSON, or the table was not looked at."""
         if not self._checked or not 0 < len(items) < COPY_FROM:
             return None
+        rows, by_columns = _plain(items), self._by_columns
         try:
-            page = orjson.dumps(self._to.rows(_plain(items))).decode()
+            cut = None if by_columns is None else columns.cut(self._to, rows, json=self._json)
+            if by_columns is None or cut is None:
+                return Records(self._from_json, orjson.dumps(self._to.rows(rows)).decode())
         except (orjson.JSONEncodeError, UnicodeEncodeError):
             return None
-        return Records(self._from_json, page)
+        if not cut.differ:
+            return Records(by_columns.known, cut.text)
+        return Records(by_columns.known, cut.text, by_columns.look, by_columns.fresh)
 
     async def write(self, tx: Tx | None, items: Sequence[Item], *, batch_key: str) -> Written:
         """Write a page in the caller's transaction."""

@@ -9,6 +9,8 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+import orjson
+
 from ferryman.ingest.model import Claimed, Records
 from ferryman.kernel.db import Row, Tx, load, many, one, sqlstate
 
@@ -78,10 +80,11 @@ async def turn(
     told = {
         "task_id": task.id, "epoch": task.epoch, "owner": owner, "id": id, "after_token": finished.after,
         "has_next": finished.has_next, "record_count": finished.records, "requests": finished.requests,
-        "watermark": finished.watermark, "covered": finished.covered, "stats": json.dumps(dict(finished.stats)),
+        "watermark": finished.watermark, "covered": finished.covered, "stats": _text(finished.stats),
         "next_id": None if following is None else born.id, "next_no": born.number, "next_token": born.position,
         "next_key": born.key, "next_stats": born.stats, "patience": patience,
-        "records": None if records is None else records.sql, "page": None if records is None else records.page,
+        "records": records and records.sql, "page": records and records.page,
+        "look": records and records.look, "fresh": records and records.fresh,
     }  # fmt: skip
     try:
         return await one(tx, _TURN, **told)
@@ -95,11 +98,18 @@ async def fail(
     tx: Tx, task: Claimed, *, owner: UUID, id: UUID, requests: int, reason: str, stats: Mapping[str, Any]
 ) -> bool:
     """End a batch badly; its position is free again. False if the claim is stale."""
-    told = json.dumps(dict(stats))
+    told = _text(stats)
     row = await one(
         tx, _FAIL, task_id=task.id, epoch=task.epoch, owner=owner, id=id, requests=requests, reason=reason, stats=told
     )
     return row is not None
+
+
+def _text(stats: Mapping[str, Any]) -> str:
+    try:
+        return orjson.dumps(dict(stats)).decode()
+    except TypeError:  # a source may say what only the other knows: keys that are numbers, numbers beyond 64 bits
+        return json.dumps(dict(stats))
 
 
 async def find(tx: Tx, id: UUID) -> Row | None:

@@ -21,6 +21,8 @@ from ferryman.kernel.pool import LINE_SETTINGS, Database, Line
 from ferryman.kernel.station import Station
 
 POOL_MAX = 8
+# For so long a connection stays at hand after a page. The driver's pool ends it later, if nobody wants it.
+KEPT_SECONDS = 10.0
 
 
 def pool_of_runs(url: str, schema: str, terms: Terms) -> Database:
@@ -31,7 +33,7 @@ def pool_of_runs(url: str, schema: str, terms: Terms) -> Database:
         # Few statements, the same for every page: planned once, and not for tables that happen to be small at that moment.
         **{name: LINE_SETTINGS[name] for name in ("plan_cache_mode", "enable_seqscan")},
     }
-    return Database(url, schema=schema, size=min(terms.concurrency, POOL_MAX), settings=settings)
+    return Database(url, schema=schema, size=min(terms.concurrency, POOL_MAX), settings=settings, keeps=KEPT_SECONDS)
 
 
 class Executor:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import NamedTuple
 from uuid import UUID
+
+import orjson
 
 from ferryman.ingest.model import Claimed, Records
 from ferryman.ingest.ports import Decision, Page, Written
@@ -30,7 +31,7 @@ class Place:
 
     def birth(self) -> Birth:
         """Return the batch."""
-        return Birth(self.id, self.number, self.position, self.key, json.dumps(self.fetches.stats()))
+        return Birth(self.id, self.number, self.position, self.key, orjson.dumps(self.fetches.stats()).decode())
 
 
 class Step(NamedTuple):

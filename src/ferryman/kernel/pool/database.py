@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import asyncpg
@@ -28,9 +28,19 @@ class Database:
     """The pool behind the doors."""
 
     def __init__(
-        self, url: str, *, schema: str = SCHEMA, size: int = 10, settings: Mapping[str, str] | None = None
+        self,
+        url: str,
+        *,
+        schema: str = SCHEMA,
+        size: int = 10,
+        settings: Mapping[str, str] | None = None,
+        keeps: float = 0.0,
     ) -> None:
-        """Remember where the database is; nothing is connected yet. Settings are beside those of all pools."""
+        """Remember where the database is; nothing is connected yet. Settings are beside those of all pools.
+
+        A connection that comes back sound is kept at hand for the next caller, until nobody wanted it for `keeps` seconds: the
+        driver's pool takes more of the processor to book one in and out than a short statement does.
+        """
         self._settings = POOL_SETTINGS | dict(settings or {})
         self.url = url
         self.schema = schema
@@ -38,6 +48,11 @@ class Database:
         self._turnstile = Turnstile(size, patience=CONNECT_TIMEOUT_SECONDS)
         self._lent = 0
         self._pool: asyncpg.Pool[Any] | None = None
+        self._keeps = keeps
+        self._kept: list[Any] = []
+        self._unused = 0  # of those at hand, from the first on, that nobody took since the last look
+        self._look: asyncio.TimerHandle | None = None
+        self._returning: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
         """Connect once, so that a wrong address is told at the start."""
@@ -73,6 +88,11 @@ class Database:
         pool, self._pool = self._pool, None
         if pool is None:
             return
+        if self._look is not None:
+            self._look.cancel()
+            self._look = None
+        kept, self._kept = self._kept, []
+        await self._give_back(pool, kept)
         try:
             await asyncio.wait_for(pool.close(), timeout=CONNECT_TIMEOUT_SECONDS)
         except TimeoutError:
@@ -87,12 +107,17 @@ class Database:
         await self._turnstile.enter()
         connection = await self._acquire(pool)
         self._lent += 1
+        sound = False
         try:
             yield Session(connection, self.schema)
+            sound = self._keeps > 0 and _sound(connection)
         finally:
             try:
-                with translated():
-                    await pool.release(connection)
+                if sound and self._pool is pool:
+                    self._keep(connection)
+                else:
+                    with translated():
+                        await pool.release(connection)
             finally:
                 self._lent -= 1
                 self._turnstile.leave()
@@ -103,6 +128,12 @@ class Database:
         try:
             with translated():
                 self._check_open(pool)
+                while self._kept:
+                    kept = self._kept.pop()
+                    self._unused = min(self._unused, len(self._kept))
+                    if _sound(kept):
+                        return kept
+                    await pool.release(kept)
                 return await pool.acquire(timeout=CONNECT_TIMEOUT_SECONDS)
         except BaseException as error:
             pause = 0.0
@@ -115,6 +146,31 @@ class Database:
             self._turnstile.leave_empty(pause)
             self._check_open(pool)
             raise
+
+    def _keep(self, connection: Any) -> None:
+        self._kept.append(connection)
+        if self._look is None:
+            self._look_later()
+
+    def _look_later(self) -> None:
+        self._unused = len(self._kept)
+        self._look = asyncio.get_running_loop().call_later(self._keeps, self._let_go)
+
+    def _let_go(self) -> None:
+        """Give back what nobody wanted; the last that came back is the first that is taken, so those are the first ones."""
+        idle, self._kept[: self._unused] = self._kept[: self._unused], []
+        self._look = None
+        if self._kept or self._lent:
+            self._look_later()
+        if idle and self._pool is not None:
+            returning = asyncio.get_running_loop().create_task(self._give_back(self._pool, idle))
+            self._returning.add(returning)
+            returning.add_done_callback(self._returning.discard)
+
+    async def _give_back(self, pool: asyncpg.Pool[Any], connections: Sequence[Any]) -> None:
+        for each in connections:
+            with suppress(Exception), translated():  # one that is broken is no loss
+                await pool.release(each)
 
     def _check_open(self, pool: asyncpg.Pool[Any]) -> None:
         if self._pool is not pool:
@@ -129,6 +185,14 @@ class Database:
 
 async def _begin(connection: Any) -> None:
     read_little(connection)
+
+
+def _sound(connection: Any) -> bool:
+    """Tell whether somebody else can be served with a connection."""
+    try:
+        return not connection.is_closed() and not connection.is_in_transaction()
+    except asyncpg.InterfaceError:  # the driver has seen its end, and taken it out of our hands
+        return False
 
 
 async def _nothing_to_reset(_connection: Any) -> None:

@@ -1,0 +1,219 @@
+"""A page goes over as columns of text, and is inserted as it is where the table has none of its records (I6, P12, ADR 43)."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from ferryman.ingest.model import Records
+from ferryman.ingest.sinks.table import TableSink
+from ferryman.kernel.pool import Database, Session
+from tests.ingest.harbour import DAWN, HOUR, Server, harbour, hold
+from tests.ingest.pilot import Heard
+
+TABLE = """
+create type public.mood as enum ('fine', 'so so');
+create table public.wide (
+    id bigint primary key, name text, code varchar(5), sign char(3), price numeric(8, 2), weight float8, small smallint,
+    open boolean, tags jsonb, raw json, at timestamptz, day date, whose uuid, mood public.mood, long interval, bits bit(3));
+create table public.pairs (region text, id integer, note text, unique (region, id));
+create table public.words (id name primary key, note text)
+"""
+WIDE = [
+    "id", "name", "code", "sign", "price", "weight", "small", "open", "tags", "raw", "at", "day", "whose", "mood", "long",
+    "bits",
+]  # fmt: skip
+NOON = datetime(2026, 11, 16, 12, tzinfo=UTC)
+FULL = {
+    "id": 1, "name": "one", "code": "abc", "sign": "xy", "price": 1.005, "weight": 1e16, "small": 7, "open": True,
+    "tags": ["a", {"b": None}], "raw": {"z": 1, "a": "\x1f"}, "at": NOON.isoformat(), "day": "2026-11-16",
+    "whose": str(UUID(int=5)), "mood": "so so", "long": "1 day", "bits": "101", "more": 2**70,
+}  # fmt: skip
+ODD: list[dict[str, Any]] = [
+    {"id": 2},
+    {"id": "3", "name": 1e16, "tags": "text", "raw": "text", "open": "yes", "at": NOON, "whose": UUID(int=6)},
+    {"id": 4, "name": True, "weight": float("nan"), "price": "2.5", "tags": 0.1 + 0.2, "raw": [], "open": False},
+    {"id": 5, "name": {"deep": [1]}, "tags": None, "raw": None, "small": "-1", "weight": 3},
+    {"id": 6, "name": "", "code": "", "sign": "a", "tags": "", "raw": ""},
+    {"id": 7, "name": 'tab\tline\nback\\slash "quote" \\N null {}', "tags": {}, "weight": "Infinity"},
+    {"id": 8, "name": -0.0, "price": 0, "tags": [1, "\x1e"], "weight": 5e-324},
+]
+
+
+class _Undo(Exception):
+    pass
+
+
+@asynccontextmanager
+async def given(url: str) -> AsyncIterator[tuple[Database, Session]]:
+    database = Database(url, size=4)
+    await database.open()
+    async with database.session() as session:
+        await session.execute(TABLE)
+        yield database, session
+    await database.close()
+
+
+def joined(sink: TableSink, page: list[dict[str, Any]]) -> Records:
+    records = sink.join(page)
+    assert records is not None
+    return records
+
+
+async def put(tx: Session, records: Records) -> int:
+    told = records.look, records.fresh, records.sql, records.page
+    [row] = await tx.fetch("select ferryman.write_page($1, $2, $3, $4) as rows", *told)
+    return int(row["rows"])
+
+
+async def rows(tx: Session, table: str) -> list[str]:
+    return [row["row"] for row in await tx.fetch(f"select held::text as row from {table} as held order by held.id")]
+
+
+def wide(**more: Any) -> TableSink:
+    return TableSink("public.wide", **{"key": "id", "columns": WIDE, **more})
+
+
+@pytest.mark.contract("I6", "I14")
+async def test_columns_give_the_same_rows_as_json(database_url: str) -> None:
+    pages = [[FULL], [FULL, *ODD], ODD, *([each] for each in ODD)]
+    async with given(database_url) as (database, session):
+        sink = wide(columns={name: f"$.{name}" if name == "name" else name for name in WIDE})
+        await sink.check(session)
+        for page in pages:
+            kept: list[list[str]] = []
+            for by_columns in (True, False):
+                try:
+                    async with database.transaction() as tx:
+                        if by_columns:
+                            records = joined(sink, page)
+                            assert (records.page[0] != "[") == (page != [ODD[4]])  # one empty text cannot be cut
+                            assert await put(tx, records) == len(page)
+                        else:
+                            without = [{name: value for name, value in each.items() if name != "more"} for each in page]
+                            assert (await sink.write(tx, without, batch_key="k")).rows == len(page)
+                        kept.append(await rows(tx, "public.wide"))
+                        raise _Undo
+                except _Undo:
+                    pass
+            assert kept[0] == kept[1]
+
+
+@pytest.mark.contract("I6", "I14")
+@pytest.mark.parametrize("sign", ["\x1d", "\x1e", "\x1f", "a\x1db", "a\x1fb"])
+async def test_a_text_that_holds_one_of_our_signs_is_kept_as_it_is(database_url: str, sign: str) -> None:
+    async with given(database_url) as (_, session):
+        sink = wide(columns=["id", "name"])
+        await sink.check(session)
+
+        for first, page in ((1, [sign]), (2, [sign, None, "x"]), (5, [None, sign])):
+            await put(session, joined(sink, [{"id": id, "name": name} for id, name in enumerate(page, first)]))
+
+        kept = [row["name"] for row in await session.fetch("select name from public.wide order by id")]
+        assert kept == [sign, sign, None, "x", None, sign]
+
+
+@pytest.mark.contract("I6", "I8")
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"code": "too long"},
+        {"sign": "abcd"},
+        {"bits": "10"},
+        {"price": 1e9},
+        {"name": "a\0b"},
+        {"mood": "sad"},
+        {"small": 1.5},
+    ],
+)
+async def test_a_value_that_does_not_fit_its_column_is_refused_and_not_cut(database_url: str, wrong: Any) -> None:
+    async with given(database_url) as (_, session):
+        sink = wide()
+        await sink.check(session)
+        for known in (False, True):
+            if known:
+                await put(session, joined(sink, [{"id": 1}]))
+            with pytest.raises(Exception, match=r"too long|does not match|overflow|0x00|invalid input"):
+                await put(session, joined(sink, [{"id": 1, **wrong}, {"id": 2}]))
+
+        assert await rows(session, "public.wide") == ["(1,,,,,,,,,,,,,,,)"]
+
+
+@pytest.mark.contract("I6")
+async def test_an_older_record_never_overwrites_a_newer_one_though_most_of_its_page_are_new(database_url: str) -> None:
+    async with given(database_url) as (_, session):
+        sink = wide(columns=["id", "name", "at"], updated_at="at")
+        await sink.check(session)
+        when = {day: f"2026-11-{day:02}T00:00:00+00:00" for day in (1, 2, 3)}
+
+        def page(*told: tuple[int, str, int]) -> Records:
+            return joined(sink, [{"id": id, "name": name, "at": when[day]} for id, name, day in told])
+
+        assert await put(session, page((1, "one", 2), (2, "two", 2))) == 2
+        assert await put(session, page((1, "older", 1), (2, "newer", 3), (3, "new", 1))) == 2
+        assert await put(session, page((4, "first", 1), (4, "newest", 3), (4, "last", 2))) == 1
+
+        kept = await session.fetch("select id, name from public.wide order by id")
+        assert [(row["id"], row["name"]) for row in kept] == [(1, "one"), (2, "newer"), (3, "new"), (4, "newest")]
+
+
+@pytest.mark.contract("I6", "I14")
+async def test_keys_of_several_columns_and_types_that_read_a_text_in_their_own_way(database_url: str) -> None:
+    async with given(database_url) as (_, session):
+        pairs = TableSink("pairs", key=["id", "region"], columns=["region", "id", "note"])
+        words = TableSink("words", key="id", columns=["id", "note"])
+        for sink in (pairs, words):
+            await sink.check(session)
+        both = [{"id": 1, "region": "eu", "note": "a"}, {"id": 1, "region": "us", "note": "b"}]
+
+        assert joined(pairs, both).look is None
+        assert await put(session, joined(pairs, both)) == 2
+        assert await put(session, joined(pairs, [{**both[0], "note": "c"}])) == 1
+        assert joined(words, [{"id": "x"}]).page == '[{"id":"x"}]'
+        assert sorted(await rows(session, "pairs")) == ["(eu,1,c)", "(us,1,b)"]
+
+
+@pytest.mark.contract("P12", "I6")
+async def test_a_page_that_is_new_is_inserted_and_another_is_looked_up(database_url: str) -> None:
+    used = (
+        "select name, generic_plans + custom_plans as used from pg_prepared_statements where name ~ '^ferryman_page_'"
+    )
+    async with given(database_url) as (_, session):
+        sink = wide(columns=["id", "name"])
+        await sink.check(session)
+        for ids in ((1, 2), (3, 4), (4, 5), (9, 8)):
+            await put(session, joined(sink, [{"id": id, "name": "x"} for id in ids]))
+
+        told = {row["name"].rpartition("_")[2]: row["used"] for row in await session.fetch(used)}
+        assert told == {"look": 4, "fresh": 3, "known": 1}
+
+
+@pytest.mark.contract("I6", "I13")
+async def test_a_record_that_another_writes_at_the_same_moment_is_written_once_and_the_page_with_it(
+    database_url: str,
+) -> None:
+    server = Server().fill(30)
+    async with harbour(database_url, server, sink=hold()) as here:
+        await here.plan(since=DAWN, until=DAWN + HOUR)
+        ship = here.ship()
+        heard = ship.runner._desk._pool = Heard(here.app.database)
+        async with here.app.database.session() as watching, here.app.database.transaction() as other:
+            await other.fetch("insert into public.cargo (id, at, value) values (15, $1, 'theirs')", DAWN)
+            working = asyncio.create_task(ship.work())
+            waits = "select from pg_locks where locktype = 'transactionid' and not granted"
+            async with asyncio.timeout(20):
+                while not await watching.fetch(waits):
+                    assert not working.done()
+                    await asyncio.sleep(0)
+        assert await working == 1
+
+        assert heard.transactions == 1 + 2  # the first page, for the look at the table; this one, and the one after it
+        assert await here.sunk() == [(id, f"v{id}") for id in range(30)]
+        assert await here.fetch("select id from public.cargo where writes > 1") == [(15,)]
+        assert set(await here.states("batch")) == {"SUCCEEDED"}
+        assert len(server.asked) == 3
+        await here.sound()
