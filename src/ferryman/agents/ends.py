@@ -156,12 +156,13 @@ async def dispatch(
     """Put the next turn of each idle agent before the workers; answer with the epochs of those turns (dispatch_next)."""
     epochs: dict[UUID, int] = {}
     for _ in range(TRIES):
-        leased, malformed = await heads.dispatch(tx, agents, terms=parties.terms)
+        leased, missed = await heads.dispatch(tx, agents, terms=parties.terms)
         for row in leased:
             epochs[row["id"]] = row["turn_epoch"]
             after.targets.add(row["worker_target"])
-        if not malformed:
+        if not missed:
             break
+        malformed = [row for row in missed if row["id"] is not None]
         message = "The message lacks what a turn needs."
         ends = [
             rules.closed_by(
@@ -174,9 +175,10 @@ async def dispatch(
             )
             for row in malformed
         ]
-        await close(tx, ends, parties, after=after)
+        if ends:
+            await close(tx, ends, parties, after=after)
         done = {(row["tenant"], row["agent_id"]) for row in leased}
-        agents = {(row["tenant"], row["agent_id"]) for row in malformed} - done
+        agents = {(row["tenant"], row["agent_id"]) for row in missed} - done
         if not agents:
             break
     return epochs

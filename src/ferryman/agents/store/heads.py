@@ -68,7 +68,10 @@ async def lock(tx: Tx, agents: Agents) -> dict[tuple[str, str], Row]:
 
 
 async def dispatch(tx: Tx, agents: Agents, *, terms: Terms) -> tuple[list[Row], list[Row]]:
-    """Put the next turn of each idle agent before the workers; answer with those, and with messages that are no turns."""
+    """Put the next turn of each idle agent before the workers; answer with those, and with what came to nothing.
+
+    That is a message that is no turn, or, without a message, an agent whose next turn was taken back at this moment.
+    """
     rows = await many(
         tx,
         _DISPATCH,

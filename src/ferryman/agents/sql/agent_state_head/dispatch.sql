@@ -1,6 +1,7 @@
 -- idle -> dispatched, queued -> pending
 -- The oldest waiting turn of each idle agent is put before the workers (dispatch_next). Rows that lack what a turn needs are
--- named in the answer (epoch null) and passed over: whoever called ends them.
+-- named in the answer (epoch null) and passed over: whoever called ends them. A turn that somebody has taken back meanwhile is not
+-- put before anybody: its agent is named without a turn, and whoever called asks for the next.
 with clock as materialized (
     select ferryman.clock() as now
 ),
@@ -45,6 +46,14 @@ chosen as materialized (
     where waiting.sound
     order by waiting.head_id, waiting.created_at, waiting.id
 ),
+taken as materialized (
+    select chosen.head_id, message.id
+    from chosen
+    join ferryman.agent_inbox as message on message.id = chosen.id
+    where message.status = 'queued'
+    order by message.tenant, message.id
+    for update of message
+),
 leased as (
     update ferryman.agent_state_head as head
     set status = 'dispatched', turn_epoch = head.turn_epoch + 1, updated_at = clock.now, since_at = clock.now,
@@ -55,9 +64,9 @@ leased as (
         context_box_id = message.context_box_id, output_box_id = message.output_box_id, budget_id = message.budget_id,
         callback = message.callback, callback_ref = message.callback_ref, traceparent = message.traceparent,
         dispatch_retries = 0, retried_at = null, started_at = null
-    from clock, chosen
-    join ferryman.agent_inbox as message on message.id = chosen.id
-    where head.id = chosen.head_id
+    from clock, taken
+    join ferryman.agent_inbox as message on message.id = taken.id
+    where head.id = taken.head_id
       and head.status = 'idle'
     returning head.tenant, head.agent_id, head.turn_epoch, head.active_agent_turn_id, head.turn_deadline,
               head.active_channel_id, head.worker_target
@@ -84,3 +93,8 @@ from waiting
 where not sound
   -- An owner would have to be locked before the head: its message waits for the watchdog (A3).
   and callback is null
+union all
+select idle.tenant, idle.agent_id, null, null, null
+from chosen
+join idle on idle.id = chosen.head_id
+where chosen.head_id not in (select taken.head_id from taken)
