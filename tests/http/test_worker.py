@@ -254,6 +254,8 @@ async def test_a_waiting_heartbeat_hears_of_a_cancel(app: Ferryman, client: Clie
     [held] = await hand.claim()
     beating = asyncio.create_task(hand.post("heartbeat", held=[claim_of(held)], wait=30))
     assert (await client.get("/healthz")).status == 200  # the heartbeat was sent before it
+    app.doorbell.ring("cancel")  # of nobody in particular: no answer yet
+    assert (await client.get("/healthz")).status == 200
     await task.cancel()
     told = await asyncio.wait_for(beating, 10)
     assert told.json == {"kept": [], "lost": [held["id"]]}

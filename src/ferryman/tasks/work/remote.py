@@ -249,19 +249,21 @@ class Remotes:
         self, remote: Remote, held: Mapping[UUID, int], *, seconds: float, unless: asyncio.Event
     ) -> Mapping[UUID, bool]:
         """Renew leases, and say of each whether it is still held; waiting so long to hear that one is not."""
+        until = time.monotonic() + seconds
         await self._beat(remote)
-        kept = await self._renew(remote, held)
-        if len(kept) < len(held) or seconds <= 0:
-            return {id: id in kept for id in held}
         named = {str(id) for id in held}
         told = asyncio.Event()
         hush = self._doorbell.listen("cancel", lambda hints: told.set() if not hints or hints & named else None)
         try:
-            await _first(told, unless, seconds)
+            while True:
+                told.clear()
+                kept = await self._renew(remote, held)
+                left = until - time.monotonic()
+                if len(kept) < len(held) or left <= 0 or unless.is_set():
+                    return {id: id in kept for id in held}
+                await _first(told, unless, left)
         finally:
             hush()
-        kept = await self._renew(remote, held)
-        return {id: id in kept for id in held}
 
     async def _renew(self, remote: Remote, held: Mapping[UUID, int]) -> Mapping[UUID, bool]:
         ids = sorted(held)
