@@ -19,7 +19,7 @@ from bench.stage import Crew, Failed, Stage
 SKIP, WINDOW, SPARE = 1_500, 10_000, 2_500
 WITHIN = 90.0
 SLOTS_OF_A_KEY = 25
-CHANNEL = "ferryman_doorbell"
+CHANNELS = ("ferryman_doorbell", "ferryman_doorbell_ready", "ferryman_doorbell_done")
 
 SIZES: Mapping[str, Sequence[int]] = {
     "backlog": (15_000, 100_000, 1_000_000, 10_000_000),
@@ -126,7 +126,8 @@ def listeners(stage: Stage, count: int) -> Iterator[None]:
     with contextlib.ExitStack() as open:
         for _ in range(count):
             connection = open.enter_context(stage.server.connect(stage.database))
-            connection.execute(f'listen "{CHANNEL}"'.encode())
+            for channel in CHANNELS:
+                connection.execute(f'listen "{channel}"'.encode())
         yield
 
 

@@ -31,9 +31,8 @@ class Able:
         since: dict[int, float] = {}  # who is awake
         for line in lines:
             match line["what"]:
-                case "born":
+                case "born":  # its own start is not excused
                     self._roles[line["pid"]] = line["role"]
-                case "working":
                     since[line["pid"]] = line["at"]
                 case "struck" if line["kind"] in ("freeze", "pause", "watch"):
                     self._rests(line["child"], since, line["at"])

@@ -204,7 +204,7 @@ def _asks(seen: Evidence) -> list[tuple[float, float]]:
             since.setdefault(who, line["at"])
         elif line["what"] in ("ok", "refused", "error", "died") and who in since:
             found.append((since.pop(who), line["at"]))
-    return found
+    return [*found, *((begun, float("inf")) for begun in since.values())]
 
 
 def _cases(seen: Evidence, folder: Path) -> dict[str, int]:

@@ -76,8 +76,8 @@ def still(pid: int, since: float, until: float) -> list[dict[str, Any]]:
         (able.WORKERS, 4.0, [*still(1, 10.5, 13.0), *still(2, 10.5, 13.0)]),
         # Somebody who only watches can take it back all the same.
         (able.WATCHERS, 5.0, [*still(1, 10.5, 13.0), *still(2, 10.5, 13.0)]),
-        # Another one is born, and has begun to work.
-        (able.WORKERS, 4.2, [
+        # Another one is born: that it has yet to begin is its own affair.
+        (able.WORKERS, 4.9, [
             *still(1, 10.5, 14.5), line("died", 11.0, child=2),
             line("born", 12.1, pid=4, role="worker"), line("working", 12.8, pid=4),
         ]),

@@ -1,13 +1,14 @@
 """What nobody else ends, the watchdog ends (W13, T21, T7, K9)."""
 
 import asyncio
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from ferryman import Ferryman
-from ferryman.kernel import errors, invariants, watchdog
+from ferryman.kernel import errors, invariants, telemetry, watchdog
 from ferryman.kernel.doorbell import NoDoorbell
 from ferryman.kernel.invariants import KERNEL_INVARIANTS
 from ferryman.kernel.pool import Database, Line
@@ -273,16 +274,22 @@ async def test_a_count_that_was_broken_off_is_not_begun_again_at_once(monkeypatc
 
 @pytest.mark.contract("K19", "P13")
 async def test_who_begins_counts_a_large_backlog_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 0.0
+    now, waiting = 0.0, 0
     asked: list[int] = []
+    told: list[tuple[float, int]] = []
 
     async def depth(_tx: Any, *, most: int) -> list[Any]:
         asked.append(most)
-        return []
+        return [{"queue": "default", "state": "ready", "count": min(most, waiting)}]
+
+    def tell(_kind: str, rows: Sequence[tuple[str, str, int]]) -> None:
+        told.append((now, rows[0][2]))
 
     monkeypatch.setattr(store, "depth", depth)
+    monkeypatch.setattr(telemetry, "depth", tell)
     count = watch._Counts(lambda: now)
-    for now in (0.0, 1.0, watch.GLANCE_SECONDS):  # noqa: B007 - the clock reads it
+    for now, waiting in ((0.0, 7), (1.0, 50_000), (watch.GLANCE_SECONDS, 50_000)):  # noqa: B007 - they are read above
         await count(None, 1)  # type: ignore[arg-type]
 
     assert asked == [watch.GLANCE, watch.GLANCE, watch.WHOLE]
+    assert told == [(0.0, 7), (watch.GLANCE_SECONDS, 50_000)]  # no half a truth between

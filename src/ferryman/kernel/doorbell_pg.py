@@ -152,7 +152,7 @@ class PostgresDoorbell:
         return Inside(channel(self._schema, topic), _kept(self._origin, topic, frozenset(hints)))
 
     def listen(self, topic: str, heard: Heard) -> Callable[[], None]:
-        """Hear the rings of all processes."""
+        """Hear the rings of all processes; called in the thread of the loop."""
         if topic not in self._wanted:
             self._wanted.add(topic)
             self._stir.set()
@@ -207,7 +207,7 @@ class PostgresDoorbell:
             await self._listen_to("")
             await self._listen_more()
             await self._probe()
-            await self._be_there(self._listened)  # now that we know that it is a connection of our own
+            await self._be_there(self._listened)  # where no ring comes through, nobody is there
         except BaseException:
             await self._listening.close()
             raise

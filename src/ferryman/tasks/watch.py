@@ -27,7 +27,7 @@ log = telemetry.logger("tasks")
 
 TIMED_OUT = "start_to_close timeout"
 COUNTING_SHARE = 0.01  # of one backend's time
-# Whoever begins before a large backlog has better things to do than to count it: for a while a glance is enough.
+# Whoever begins before a large backlog has better things to do than to count it: a glance that finds so many tells nothing yet.
 GLANCE, GLANCE_SECONDS = 10_000, 15.0
 WHOLE = 1_000_000
 
@@ -252,10 +252,13 @@ class _Counts:
         begun = self._clock()
         if begun < self._next:
             return ()
+        most = WHOLE if begun >= self._whole_from else GLANCE
         try:
-            depth = await store.depth(tx, most=WHOLE if begun >= self._whole_from else GLANCE)
+            depth = await store.depth(tx, most=most)
         finally:  # also after a count that was broken off
             self._next = begun + (self._clock() - begun) / COUNTING_SHARE
+        if most == GLANCE and sum(row["count"] for row in depth) >= GLANCE:
+            return ()  # of which queues it would tell is chance
         telemetry.depth("task", [(row["queue"], row["state"], row["count"]) for row in depth])
         return ()
 

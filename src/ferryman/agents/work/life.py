@@ -82,7 +82,7 @@ class Life:
     def abandon(self) -> None:
         """End the handler: what it says from now on is not heard."""
         self.memory.end(TurnStatus.FAILED, GONE, "The turn is not this worker's any more.")
-        if not self.task.done():
+        if not self.task.done() and self._again is None:
             self.task.add_done_callback(self._ended)
             self._cancel()
 
