@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from ferryman import Ferryman
@@ -45,6 +46,7 @@ class Pair:
             "listen_addresses": "",
             "unix_socket_directories": str(sockets),
             "max_standby_streaming_delay": "1s",
+            "max_connections": self._allowed(),  # a standby may not allow fewer than its primary
         }
         command = [str(programs / "postgres"), "-D", str(data)]
         for name, value in settings.items():
@@ -53,6 +55,11 @@ class Pair:
             self._standby = subprocess.Popen(command, cwd=data, stdout=log, stderr=log, **place.identity())
         self.standby = f"postgresql://postgres@/postgres?host={sockets}"
         self._await(data)
+
+    def _allowed(self) -> str:
+        with psycopg.connect(self.primary) as connection:
+            [allowed] = connection.execute("show max_connections").fetchone() or ("",)
+        return str(allowed)
 
     def _await(self, data: Path) -> None:
         deadline = time.monotonic() + 30
