@@ -14,9 +14,10 @@ from ferryman.ingest.model import Records
 from ferryman.ingest.ports import Written
 from ferryman.ingest.sinks import table as sinks
 from ferryman.ingest.sinks.table import TableSink
+from ferryman.kernel import errors
 from ferryman.kernel.pool import Database, Session
 from tests.ingest.harbour import DAWN, HOUR, Server, harbour, hold
-from tests.ingest.pilot import Heard
+from tests.ingest.pilot import PAGES, Heard
 
 TABLE = """
 create type public.mood as enum ('fine', 'so so');
@@ -225,3 +226,91 @@ async def test_a_record_that_another_writes_at_the_same_moment_is_written_once_a
         assert set(await here.states("batch")) == {"SUCCEEDED"}
         assert len(server.asked) == 3
         await here.sound()
+
+
+@pytest.mark.contract("I8", "I6")
+async def test_half_a_character_costs_its_page_alone_the_longer_way(database_url: str) -> None:
+    server = Server().fill(10 * PAGES)
+    server.records[25]["value"] = "half \ud800"
+    async with harbour(database_url, server, sink=hold()) as here:
+        await here.plan(since=DAWN, until=DAWN + HOUR)
+        ship = here.ship()
+        heard = ship.runner._desk._pool = Heard(here.app.database)
+        await ship.work()
+
+        assert [id for id, _ in await here.sunk()] == [n for n in range(10 * PAGES) if n != 25]
+        assert await here.fetch("select count(*) from ferryman.ingest_quarantine") == [(1,)]
+        assert heard.transactions == 1 + 1
+        await here.sound()
+
+
+# Without contrib the type that citext is: read and written as text is, and a text is one as it stands.
+LOOSE = """
+create type public.citext;
+create function public.loose_in(cstring) returns public.citext language internal immutable strict as 'textin';
+create function public.loose_out(public.citext) returns cstring language internal immutable strict as 'textout';
+create type public.citext (input = public.loose_in, output = public.loose_out, category = 'S');
+create cast (text as public.citext) without function as assignment;
+create cast (public.citext as text) without function as implicit;
+"""
+# A type with an input function that refuses what is no JSON, and a cast that would pass it by.
+STRICT = """
+create type public.strict;
+create function public.strict_in(cstring) returns public.strict language internal immutable strict as 'json_in';
+create function public.strict_out(public.strict) returns cstring language internal immutable strict as 'json_out';
+create type public.strict (input = public.strict_in, output = public.strict_out);
+create cast (text as public.strict) without function;
+"""
+
+
+@pytest.mark.contract("I6", "I8", "I14")
+async def test_types_are_read_by_their_input_and_not_by_a_cast_that_passes_it_by(database_url: str) -> None:
+    there = "select from pg_available_extensions where name = 'citext'"
+    async with given(database_url) as (database, session):
+        await session.execute("create extension citext" if await session.fetch(there) else LOOSE)
+        await session.execute(STRICT)
+        await session.execute("create table public.own (id bigint primary key, word public.citext, doc public.strict)")
+        words = TableSink("own", key="id", columns=["id", "word"])
+        docs = TableSink("own", key="id", columns=["id", "doc"])
+        for sink in (words, docs):
+            await sink.check(session)
+
+        await put(session, joined(words, [{"id": 1, "word": "Abc"}, {"id": 2, "word": 1.50}]))
+        with pytest.raises(Exception, match="invalid input syntax"):
+            await put(session, joined(docs, [{"id": 3, "doc": "not json"}]))
+        async with database.transaction() as tx:
+            written = await docs.write(tx, [{"id": 4, "doc": "[1]"}, {"id": 5, "doc": "["}], batch_key="k")
+
+        assert (written.rows, [item["id"] for item, _ in written.quarantined]) == (1, [5])
+        assert await rows(session, "public.own") == ["(1,Abc,)", "(2,1.5,)", "(4,,[1])"]
+
+
+@pytest.mark.contract("I6", "I14")
+async def test_the_fields_of_an_interval_say_how_it_is_read(database_url: str) -> None:
+    async with given(database_url) as (_, session):
+        await session.execute("create table public.spans (id bigint primary key, long interval day, short interval)")
+        sink = TableSink("spans", key="id", columns=["id", "long", "short"])
+        await sink.check(session)
+
+        await put(session, joined(sink, [{"id": 1, "long": "1", "short": "1"}]))
+
+        assert await rows(session, "public.spans") == ['(1,"1 day",00:00:01)']
+
+
+@pytest.mark.contract("I6", "I14")
+@pytest.mark.parametrize("index", ["deferrable", "not valid"])
+async def test_an_index_that_does_not_hold_at_once_is_no_key(database_url: str, index: str) -> None:
+    async with given(database_url) as (_, session):
+        await session.execute("create table public.loose (id bigint)")
+        if index == "deferrable":
+            await session.execute("alter table public.loose add unique (id) deferrable")
+        else:
+            await session.execute("insert into public.loose values (1), (1)")
+            with pytest.raises(Exception, match="could not create unique index"):
+                await session.execute("create unique index concurrently on public.loose (id)")
+        sink = TableSink("loose", key="id", columns=["id"])
+
+        with pytest.raises(
+            errors.IngestInvalidSink, match=r"no unique index on \(id\) that is valid and not deferrable"
+        ):
+            await sink.check(session)

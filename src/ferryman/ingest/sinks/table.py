@@ -36,10 +36,16 @@ _COLUMNS = Statement(
         type.typname in ('json', 'jsonb') as json,
         type.typtype in ('b', 'e') and type.typcategory <> 'A' as plain,
         quote_ident(space.nspname) || '.' || quote_ident(type.typname) as type,
-        -- By a function a text may become something else than what the type reads in it.
-        exists (
+        -- Whether a cast reads a text as the type itself does. A cast that was made for it may not: by a function a text may
+        -- become something else, and without one it is taken as it is, which only those of PostgreSQL's own types mean so.
+        not exists (
             select from pg_cast as made
-            where made.castsource = 'text'::regtype and made.casttarget = type.oid and made.castmethod = 'f') as converted
+            where made.castsource = 'text'::regtype
+              and made.casttarget = type.oid
+              and (made.castmethod = 'f' or made.castmethod = 'b' and space.nspname <> 'pg_catalog'))
+        -- What stands in brackets after a type is applied when the value is stored; but it may say how a text is to be read,
+        -- as the fields of an interval do: '1' is a day to "interval day".
+        and (column_.atttypmod = -1 or space.nspname = 'pg_catalog' and type.typname <> 'interval') as cast_reads
     from pg_attribute as column_
     join pg_type as type on type.oid = column_.atttypid
     join pg_namespace as space on space.oid = type.typnamespace
@@ -51,7 +57,7 @@ _COLUMNS = Statement(
 _UNIQUE = Statement(
     "unique",
     """
-    select array_agg(column_.attname::text) as names
+    select array_agg(column_.attname::text) as names, unique_.indisvalid and unique_.indimmediate as holds
     from pg_index as unique_
     join pg_attribute as column_ on column_.attrelid = unique_.indrelid and column_.attnum = any(unique_.indkey)
     where unique_.indrelid = to_regclass(:name)
@@ -107,14 +113,16 @@ class TableSink:
             if name not in found or found[name]["made"]:
                 why = "is filled by PostgreSQL itself" if name in found else "is not there"
                 raise errors.IngestInvalidSink(f"columns: {name} of {to.name} {why}.", field="columns")
-        unique = [set(row["names"]) for row in await many(tx, _UNIQUE, name=to.name)]
-        if set(to.key) not in unique:
+        holds = [row["holds"] for row in await many(tx, _UNIQUE, name=to.name) if set(row["names"]) == set(to.key)]
+        if not any(holds):
+            which = " that is valid and not deferrable" if holds else ""
             keys = ", ".join(to.key)
-            raise errors.IngestInvalidSink(f"key: {to.name} has no unique index on ({keys}).", field="key")
+            raise errors.IngestInvalidSink(f"key: {to.name} has no unique index on ({keys}){which}.", field="key")
         self._json = frozenset(name for name in to.columns if found[name]["json"])
         # JSON knows how to become an array or a composite value; the text of COPY does not.
         self._copies = all(found[name]["plain"] for name in to.columns)
-        if self._copies and not any(found[name]["converted"] for name in to.columns):
+        self._by_columns = None
+        if self._copies and all(found[name]["cast_reads"] for name in to.columns):
             self._by_columns = columns.statements(to, {name: found[name]["type"] for name in to.columns})
         self._checked = True
 
