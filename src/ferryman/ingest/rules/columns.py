@@ -4,9 +4,12 @@ The values of a column stand one after the other, and column after column, betwe
 cuts them apart and reads each as its column's type, as it does with COPY. Of JSON it would make a table of names for each
 record first, which costs more than writing the records. A page that holds one of the signs goes over as JSON.
 
+The casts name the types that the columns had when the table was looked at. Whoever writes a page so compares, once it is
+written and the table thereby held, whether they still have them.
+
 A page of which the table has no record yet is inserted as it is. `on conflict` would look for each record, mark it as perhaps
 to be taken back, and write that it is not: a third of the work, for nothing. Who is wrong about that, because another wrote the
-same record meanwhile, is refused by the unique key, and the page goes the longer way.
+same record meanwhile, is refused by the unique key, and that page goes the longer way.
 """
 
 from __future__ import annotations

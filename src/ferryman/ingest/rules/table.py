@@ -119,6 +119,11 @@ def from_stage(to: Target) -> str:
     return upsert(to, f"select {names} from {quoted(STAGE)}")  # noqa: S608 - every name is quoted
 
 
+def hold(to: Target) -> str:
+    """Keep the table's owner from changing it until the transaction ends."""
+    return f"select from {to.name} limit 0"
+
+
 def make_stage(to: Target) -> str:
     """Make the stage of one transaction: the columns of the table, without its constraints."""
     names = ", ".join(quoted(name) for name in to.columns)
