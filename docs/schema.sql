@@ -2050,6 +2050,26 @@ CREATE FUNCTION ferryman.spelled_share(share double precision) RETURNS text
     select case when share >= 1 then 'all' when share <= 0 then 'nothing' else floor(share * 1000) / 10 || ' %' end
 $$;
 
+CREATE FUNCTION ferryman.table_shape(named text) RETURNS text
+    LANGUAGE plpgsql STABLE
+    AS $$
+declare
+    of_it oid := to_regclass(named);
+begin
+    return concat(
+        array(
+            select concat_ws(' ', attname, atttypid, atttypmod)
+            from pg_attribute
+            where attrelid = of_it and attnum > 0 and not attisdropped
+            order by attnum),
+        array(
+            select indexrelid
+            from pg_index
+            where indrelid = of_it and indisunique and indisvalid and indimmediate
+            order by indexrelid));
+end
+$$;
+
 CREATE FUNCTION ferryman.text_in(asked jsonb, field text, pattern text, expected text, place integer) RETURNS text
     LANGUAGE plpgsql
     AS $$
@@ -2176,7 +2196,7 @@ begin
 end
 $$;
 
-CREATE FUNCTION ferryman.write_page(look text, fresh text, statement text, page text) RETURNS bigint
+CREATE FUNCTION ferryman.write_page(look text, fresh text, statement text, page text, named text, shape text) RETURNS bigint
     LANGUAGE plpgsql
     AS $$
 declare
@@ -2186,22 +2206,30 @@ declare
     rows bigint;
 begin
     if look is null then
-        return ferryman.write_page(statement, page);
+        rows := ferryman.write_page(statement, page);
+    else
+        if current_setting(noted, true) is distinct from 'prepared' then
+            for part in
+                select called || each.name as name, each.statement
+                from (values ('_look', look), ('_fresh', fresh), ('_known', statement)) as each (name, statement)
+                where not exists (select from pg_prepared_statements as there where there.name = called || each.name)
+            loop
+                execute format('prepare %I (text) as %s', part.name, part.statement);
+            end loop;
+            perform set_config(noted, 'prepared', false);
+        end if;
+        perform set_config('ferryman_pages.page', page, true);
+        execute format('execute %I (current_setting(%L))', called || '_look', 'ferryman_pages.page') into rows;
+        execute format('execute %I (current_setting(%L))', called || case when rows > 0 then '_known' else '_fresh' end, 'ferryman_pages.page')
+            into rows;
     end if;
-    if current_setting(noted, true) is distinct from 'prepared' then
-        for part in
-            select called || each.name as name, each.statement
-            from (values ('_look', look), ('_fresh', fresh), ('_known', statement)) as each (name, statement)
-            where not exists (select from pg_prepared_statements as there where there.name = called || each.name)
-        loop
-            execute format('prepare %I (text) as %s', part.name, part.statement);
-        end loop;
-        perform set_config(noted, 'prepared', false);
+    -- Compared when it is written: since then the table is locked, and keeps its shape until the end of the transaction.
+    if shape is not null and shape is distinct from ferryman.table_shape(named) then
+        raise exception using
+            errcode = 'invalid_table_definition',
+            message = format('%s has changed since it was looked at', named),
+            hint = 'The page is written in another way, and the table looked at again.';
     end if;
-    perform set_config('ferryman_pages.page', page, true);
-    execute format('execute %I (current_setting(%L))', called || '_look', 'ferryman_pages.page') into rows;
-    execute format('execute %I (current_setting(%L))', called || case when rows > 0 then '_known' else '_fresh' end, 'ferryman_pages.page')
-        into rows;
     return rows;
 end
 $$;

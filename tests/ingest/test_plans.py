@@ -71,7 +71,8 @@ STATEMENTS: list[tuple[Statement, dict[str, Any]]] = [
     (batches._TURN, {
         **HELD, "task_id": ID, "after_token": None, "has_next": False, "record_count": 1, "requests": 1, "watermark": NOW,
         "covered": 1, "stats": "{}", "next_id": ID, "next_no": 2, "next_token": "page:2", "next_key": "l", "next_stats": "{}",
-        "patience": TERM, "page": None, "records": None, "look": None, "fresh": None,
+        "patience": TERM, "page": None, "records": None, "look": None, "fresh": None, "table": None,
+        "shape": None,
     }),
     (batches._FAIL, {**HELD, "task_id": ID, "reason": "x", "requests": 1, "stats": "{}"}),
     (plans._DERIVE, {"tenant": "default", "source": "depot", "most": 50}),

@@ -233,10 +233,13 @@ class Replayed:
 class Records:
     """A page that the statement that ends its batch writes: by a statement of one parameter, which counts the rows it wrote.
 
-    If `look`, of the same parameter, counts none of its records in the table, `fresh` writes them instead.
+    If `look`, of the same parameter, counts none of its records in the table, `fresh` writes them instead. It is refused if
+    `table` has not the `shape` any more for which the statements were made.
     """
 
     sql: str
     page: str
     look: str | None = None
     fresh: str | None = None
+    table: str | None = None
+    shape: str | None = None

@@ -124,6 +124,9 @@ class Joining(Protocol):
     def join(self, items: Sequence[Item]) -> Records | None:
         """Return what to write, or None for a page that wants a transaction."""
 
+    def rejoins(self, records: Records, error: Exception) -> bool:
+        """Say whether pages may go so after one that was refused, and is written in a transaction now."""
+
 
 class Sink(Protocol):
     """Where records go. In every sink an older record never overwrites a newer one (I6)."""

@@ -4,23 +4,23 @@ The values of a column stand one after the other, and column after column, betwe
 cuts them apart and reads each as its column's type, as it does with COPY. Of JSON it would make a table of names for each
 record first, which costs more than writing the records. A page that holds one of the signs goes over as JSON.
 
+The casts name the types that the columns had when the table was looked at. Whoever writes a page so compares, once it is
+written and the table thereby held, whether they still have them.
+
 A page of which the table has no record yet is inserted as it is. `on conflict` would look for each record, mark it as perhaps
 to be taken back, and write that it is not: a third of the work, for nothing. Who is wrong about that, because another wrote the
-same record meanwhile, is refused by the unique key, and the page goes the longer way.
+same record meanwhile, is refused by the unique key, and that page goes the longer way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from operator import itemgetter
 from typing import Any, Final
 
 import orjson
 
 from ferryman.ingest.rules import table
-from ferryman.ingest.rules.path import MISSING, Path
 from ferryman.ingest.rules.table import Target, quoted
 
 BETWEEN_COLUMNS: Final = "\x1e"
@@ -83,10 +83,10 @@ class Cut:
 
 
 def cut(to: Target, items: Sequence[Mapping[str, Any]], *, json: Collection[str]) -> Cut | None:
-    """Return a page as columns; None if it holds one of our signs. `json` names the columns that hold JSON."""
+    """Return a page as columns; None if it holds one of our signs or half a character. `json` names the columns of JSON."""
     columns, nulls, differ = [], 0, False
     for name, path in to.columns.items():
-        column, none = _column(_values(path, items), whole=name in json)
+        column, none = _column(table.values(path, items), whole=name in json)
         if not column:  # one empty text: PostgreSQL would cut it into no values at all
             return None
         if to.key == (name,):
@@ -99,15 +99,15 @@ def cut(to: Target, items: Sequence[Mapping[str, Any]], *, json: Collection[str]
         and page.count(BETWEEN_VALUES) == len(columns) * (len(items) - 1)
         and page.count(NULL) == nulls
     )
-    return Cut(page, differ) if ours else None
+    return Cut(page, differ) if ours and _encodes(page) else None
 
 
-def _values(path: Path, items: Sequence[Mapping[str, Any]]) -> list[Any]:
-    """Return what each record has at a path; None where it has nothing."""
-    if len(path.steps) == 1 and isinstance(path.steps[0], str):
-        with suppress(KeyError):
-            return list(map(itemgetter(path.steps[0]), items))
-    return [None if (found := path.read(item)) is MISSING else found for item in items]
+def _encodes(page: str) -> bool:
+    """Whether it can go over at all: a lone surrogate is half a character."""
+    try:
+        return page.isascii() or bool(page.encode())
+    except UnicodeEncodeError:
+        return False
 
 
 def _column(values: list[Any], *, whole: bool) -> tuple[str, int]:

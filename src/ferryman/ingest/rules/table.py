@@ -1,13 +1,16 @@
 """The statements of a sink in a table: an upsert in which an older record never overwrites a newer one (I6).
 
-Whatever a record holds goes over as text, and PostgreSQL reads it as the column's type. Of several records of one page with the
-same key the newest counts; of those that are equally new, the last.
+What a record holds for the columns goes over as text, and PostgreSQL reads it as the column's type; what else it holds is not
+looked at, whichever way its page goes. Of several records of one page with the same key the newest counts; of those that are
+equally new, the last.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Final
 
 import orjson
@@ -18,8 +21,6 @@ from ferryman.kernel import errors
 LONGEST: Final = 63
 PLACE: Final = "ferryman_place"
 STAGE: Final = "ferryman_ingest_stage"
-# A record with more than so many times the fields that are wanted is cut down before it goes over.
-WIDE: Final = 3
 
 _ESCAPES: Final = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 
@@ -40,18 +41,17 @@ class Target:
         return f"{quoted(self.schema)}.{quoted(self.table)}" if self.schema else quoted(self.table)
 
     def rows(self, items: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-        """Return what each record gives for each column; what it does not have is null."""
-        if self._alike and len(items[0]) <= WIDE * len(self.columns):
-            # PostgreSQL takes the fields that it has columns for: the records can go over as they are.
-            return items
-        paths = tuple(self.columns.items())
-        return [
-            {name: None if (found := path.read(item)) is MISSING else found for name, path in paths} for item in items
-        ]
+        """Return what each record gives for each column, and nothing else of it; what it does not have is null."""
+        columns = [values(path, items) for path in self.columns.values()]
+        return [dict(zip(self.columns, row, strict=True)) for row in zip(*columns, strict=True)]
 
-    @property
-    def _alike(self) -> bool:
-        return all(path.steps == (name,) for name, path in self.columns.items())
+
+def values(path: Path, items: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """Return what each record has at a path; None where it has nothing."""
+    if len(path.steps) == 1 and isinstance(path.steps[0], str):
+        with suppress(KeyError):
+            return list(map(itemgetter(path.steps[0]), items))
+    return [None if (found := path.read(item)) is MISSING else found for item in items]
 
 
 def target(table: object, *, key: object, columns: object, updated_at: object = None, schema: object = None) -> Target:
@@ -104,7 +104,7 @@ def quoted(name: str | None) -> str:
 
 
 def from_json(to: Target) -> str:
-    """Write a page that comes as one JSON text: one statement, the shortest way for pages of hundreds."""
+    """Write a page that comes as one JSON text: the way of every table, whose types it follows by itself."""
     names = ", ".join(f"page.{quoted(name)}" for name in to.columns)
     # Numbered as they come: a table may have a column of the name that "with ordinality" gives.
     values = f"""
@@ -117,6 +117,11 @@ def from_stage(to: Target) -> str:
     """Write what was copied into the stage."""
     names = ", ".join(quoted(name) for name in (*to.columns, PLACE))
     return upsert(to, f"select {names} from {quoted(STAGE)}")  # noqa: S608 - every name is quoted
+
+
+def hold(to: Target) -> str:
+    """Keep the table's owner from changing it until the transaction ends."""
+    return f"select from {to.name} limit 0"
 
 
 def make_stage(to: Target) -> str:

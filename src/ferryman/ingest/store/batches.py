@@ -85,6 +85,7 @@ async def turn(
         "next_key": born.key, "next_stats": born.stats, "patience": patience,
         "records": records and records.sql, "page": records and records.page,
         "look": records and records.look, "fresh": records and records.fresh,
+        "table": records and records.table, "shape": records and records.shape,
     }  # fmt: skip
     try:
         return await one(tx, _TURN, **told)

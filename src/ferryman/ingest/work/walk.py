@@ -203,15 +203,16 @@ class Walk:
             raise
 
     async def _turn_at_once(self, leaf: Leaf) -> bool:
-        """Turn the page in one statement, its records with it; False: one is refused, and it wants a transaction."""
+        """Turn the page in one statement, its records with it; False: they are refused, and want a transaction."""
         try:
             await self._desk.write(lambda tx: self._end(tx, leaf, leaf.records))
         except (errors.DatabaseUnavailable, Stale):
             raise
-        except Exception:
-            if leaf.records is None:
+        except Exception as error:
+            if leaf.records is None or self._joining is None:
                 raise
-            self._joins = False  # a record is refused: which, the longer way finds out, also for the pages that follow
+            # A record that is refused is found the longer way, which the pages that follow take too.
+            self._joins = self._joining.rejoins(leaf.records, error)
             return False
         return True
 

@@ -7,7 +7,10 @@
 -- succeeded closes the circuit breaker. Who was not born (it was there before, the breaker is open, the lease has passed) is
 -- asked for by begin.sql, which says why.
 with written as materialized (
-    select case when :page::text is not null then ferryman.write_page(:look, :fresh, :records, :page) end as rows
+    select
+        case
+            when :page::text is not null then ferryman.write_page(:look, :fresh, :records, :page, :table, :shape)
+        end as rows
 ),
 mine as materialized (
     select task.id, task.tenant, task.source, task.slice_id, task.leased_until
