@@ -62,7 +62,7 @@ DOMAINS = {
 
 
 def test_every_fault_point_has_its_cell() -> None:
-    ours = {*PRODUCER_POINTS, *WATCHDOG_POINTS, "command.sent"}
+    ours = {*PRODUCER_POINTS, *WATCHDOG_POINTS, *test_commands.SENDER_POINTS}
     assert ours.union(*(cells for cells, _ in DOMAINS.values())) == set(faults.REGISTRY)
 
 
