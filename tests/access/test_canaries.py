@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import io
 import logging
+import re
 from collections.abc import Iterator
+from typing import Any
 from urllib.parse import quote, urlsplit, urlunsplit
 
 import pytest
+from fastapi.routing import APIRoute, iter_route_contexts
 
 from ferryman import Ferryman
 from ferryman.app.doctor import examine
@@ -20,6 +23,20 @@ from tests.access.wire import Wire
 PASSWORD = "zanzibar-password-canary"
 WEBHOOK_KEY = "zanzibar-webhook-key-canary-000000"
 PAYLOAD = "zanzibar-payload-canary"
+# What each page with a place in its address is asked for.
+SHOWN = {
+    "/agents/{agent_id}": "agents.agent_id",
+    "/batches/{id}": "pmo_batches.id",
+    "/commands/{id}": "command_inbox.id",
+    "/ingest/plans/{id}": "ingest_plan.id",
+    "/ingest/sources/{source}": "ingest_plan.source",
+    "/ingest/tasks/{id}": "ingest_task.id",
+    "/queues/{name}": "queues.name",
+    "/schedules/{schedule_id}": "schedules.schedule_id",
+    "/tasks/{task_id}": "tasks.id",
+    "/turns/{id}": "agent_inbox.id",
+    "/webhooks/{named}": "webhooks.name",
+}
 
 
 @pytest.fixture
@@ -73,6 +90,7 @@ async def test_no_secret_comes_out_anywhere(
             await wire.ask("GET", f"/v1/tasks?token={made.text[:-2]}xx", cookie=f"ferryman_session={begun.secret}")
             await wire.of(made.text[:-2] + "xx").get("/v1/tasks")
             await wire.post("/login", {"token": made.text[:-1]})
+            out += await pages(wire.of(None), await town.ids_of(app, "default"), begun.secret)
         out.append(telemetry.exposition().decode())
         async with app.database.session() as tx:
             out.append(str([dict(row) for row in await tx.fetch("select * from ferryman.events")]))  # type: ignore[call-overload]
@@ -92,6 +110,24 @@ async def test_no_secret_comes_out_anywhere(
     }.items():  # fmt: skip
         at = everything.find(secret)
         assert at < 0, (name, everything[max(0, at - 300) : at + 100])
+
+
+async def pages(wire: Wire, ids: dict[str, str], session: str) -> list[str]:
+    """Return every page of the dashboard, as whoever has signed in sees it; a task's own page shows its payload."""
+    shown = {}
+    web: Any = wire.web
+    documented = web.openapi()["paths"]
+    for each in iter_route_contexts(web.routes):
+        path = str(each.path)
+        route = each.original_route
+        # Forms are for those who change something.
+        if isinstance(route, APIRoute) and path not in documented and "GET" in (route.methods or ()):
+            target = re.sub(r"{[^}]*}", lambda _place, at=path: quote(ids[SHOWN[at]], safe=""), path)  # type: ignore[misc]
+            answer = await wire.get(target, accept="text/html", cookie=f"ferryman_session={session}")
+            assert answer.status < 400, (path, answer.body[:300])
+            shown[path] = answer.body.decode() + str(answer.headers)
+    assert shown.keys() >= {"/", "/tasks", "/watchdog", *SHOWN}
+    return [page if path != "/tasks/{task_id}" else page.replace(PAYLOAD, "") for path, page in shown.items()]
 
 
 async def refused(database_url: str) -> str:

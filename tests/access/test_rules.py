@@ -1,16 +1,20 @@
 """How tokens are spelled, what is kept of them, and what may be asked for."""
 
 import hmac
+from contextlib import nullcontext
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 import pytest
+from starlette.requests import Request
 
 from ferryman.access import rules
 from ferryman.access.model import Scope, allows
+from ferryman.http import forgery
 from ferryman.http.rates import Open, Rates
 from ferryman.kernel import errors
+from ferryman.relays import webhook
 
 
 @pytest.mark.contract("S6")
@@ -34,12 +38,13 @@ def test_what_is_no_token_is_not_looked_up(text: str) -> None:
     assert rules.id_of(text) is None
 
 
-@pytest.mark.contract("S6")
-def test_secrets_are_compared_in_a_time_that_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.contract("S6", "R7")
+async def test_secrets_are_compared_in_a_time_that_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hashes of tokens, the word of forms, signatures of calls; that a token comes to it is in test_tokens.py."""
     compared: list[tuple[Any, Any]] = []
     honest = hmac.compare_digest
 
-    def compare(one: bytes, other: bytes) -> bool:
+    def compare(one: Any, other: Any) -> bool:
         compared.append((one, other))
         return honest(one, other)
 
@@ -47,7 +52,25 @@ def test_secrets_are_compared_in_a_time_that_tells_nothing(monkeypatch: pytest.M
 
     assert rules.same(b"x" * 32, b"x" * 32)
     assert not rules.same(b"x" * 32, b"y" * 32)
-    assert len(compared) == 2
+    assert compared == [(b"x" * 32, b"x" * 32), (b"x" * 32, b"y" * 32)]
+    for word in ("word", "wrod"):
+        compared.clear()
+        headers = [(b"x-csrf-token", word.encode())]
+        asked = Request({"type": "http", "method": "POST", "headers": headers})
+        with nullcontext() if word == "word" else pytest.raises(errors.Forbidden):
+            await forgery.check(asked, "word", always=True)
+        assert compared == [(word.encode(), b"word")]
+    secret, older = (webhook.secret_of("key", UUID(int=1), version) for version in (2, 1))
+    signed = webhook.sign(secret, id="1", timestamp=1, body=b"{}")
+    # Each with each, also after one has fitted.
+    compared.clear()
+    told = {webhook.ID: "1", webhook.TIMESTAMP: "1", webhook.SIGNATURE: f"{signed} v1,other"}
+    assert webhook.verify(b"{}", told, secret=[secret, older], now=1) == "1"
+    assert len(compared) == 4
+    compared.clear()
+    with pytest.raises(errors.SignatureInvalid):
+        webhook.verify(b"{}", told, secret=older, now=1)
+    assert [other for _, other in compared] == [signed.encode(), b"v1,other"]
 
 
 @pytest.mark.contract("S6")

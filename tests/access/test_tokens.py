@@ -1,7 +1,9 @@
 """Tokens and sessions in the database, and what is remembered of them (S6)."""
 
 import asyncio
+import hmac
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -53,6 +55,32 @@ async def test_a_wrong_secret_opens_nothing(app: Ferryman) -> None:
     assert await app.tokens.known.token(f"fm_{UUID(int=5).hex}_{secret}") is None
     assert await app.tokens.sign_in(f"{id}_{secret[::-1]}") is None
     assert await app.tokens.sign_in("nothing") is None
+
+
+@pytest.fixture
+def hands(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The clock by which answers are kept, to be moved."""
+    now = [1000.0]
+    monkeypatch.setattr("ferryman.access.known.time", SimpleNamespace(monotonic=lambda: now[0]))
+    return now
+
+
+@pytest.mark.contract("S6")
+async def test_what_is_kept_of_a_token_ends_with_it(make_app: MakeApp, hands: list[float]) -> None:
+    app = await make_app(doorbell="none", http={"token_kept": "5m"})
+    brief = await app.tokens.create("brief", lasts=60)
+    long = await app.tokens.create("long")
+    known, looks = app.tokens.known, Counted(app)
+    assert await known.token(brief.text) is not None
+    assert await known.token(long.text) is not None
+
+    async with app.database.session() as tx:
+        await travel(tx, timedelta(seconds=61))
+    hands[0] += 61
+
+    assert await known.token(brief.text) is None
+    assert await known.token(long.text) is not None
+    assert looks.count == 3  # of what lasts longer the answer was at hand still
 
 
 @pytest.mark.contract("S6")
@@ -211,14 +239,40 @@ async def test_a_request_costs_no_round_trip_and_those_at_one_time_share_one(app
 
 
 @pytest.mark.contract("S6")
-async def test_where_no_ring_comes_a_revoked_token_is_let_in_for_seconds_only(make_app: MakeApp) -> None:
-    app = await make_app(doorbell="none", http={"token_kept": "0s"})
+async def test_where_no_ring_comes_a_revoked_token_is_let_in_for_seconds_only(
+    make_app: MakeApp, hands: list[float]
+) -> None:
+    app = await make_app(doorbell="none", http={"token_kept": "5s"})
     made = await app.tokens.create("ci")
     assert await app.tokens.known.token(made.text) is not None
 
     await rows(app, "update ferryman.access_tokens set revoked_at = ferryman.clock()")
+    hands[0] += 4.9
+    assert await app.tokens.known.token(made.text) is not None
+    hands[0] += 0.2
 
     assert await app.tokens.known.token(made.text) is None
+
+
+@pytest.mark.contract("S6")
+async def test_a_token_is_compared_in_a_time_that_tells_nothing(app: Ferryman, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = await app.tokens.create("ci")
+    wrong = made.text[:-1] + ("0" if made.text[-1] != "0" else "1")
+    compared: list[tuple[Any, Any]] = []
+    honest = hmac.compare_digest
+
+    def compare(one: Any, other: Any) -> bool:
+        compared.append((one, other))
+        return honest(one, other)
+
+    monkeypatch.setattr(hmac, "compare_digest", compare)
+
+    assert await app.tokens.known.token(wrong) is None
+    assert await app.tokens.sign_in(wrong) is None
+    assert await app.tokens.sign_in(made.text) is not None
+
+    kept = rules.digest(made.text)
+    assert compared == [(kept, rules.digest(wrong)), (kept, rules.digest(wrong)), (kept, kept)]
 
 
 @pytest.mark.contract("S6", "K2")

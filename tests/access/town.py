@@ -4,14 +4,46 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 from ferryman import Command, Context, Ferryman, Message, Turn
 from ferryman.ingest.ports import Page, Request, Written
+from tests.access.atlas import NOBODY, Operation
 
 DAWN = datetime(2026, 1, 1, tzinfo=UTC)
 KEY = "0123456789abcdef0123456789abcdef"
+# What a name in a path stands for, and where the town has one of it.
+HOMES = {
+    "agent_id": "agents.agent_id",
+    "async_task_id": "async_tasks.id",
+    "batch_id": "pmo_batches.id",
+    "box_id": "boxes.id",
+    "card_id": "cards.id",
+    "command_id": "command_inbox.id",
+    "correlation_id": "command_inbox.id",
+    "delivery_id": "webhook_deliveries.id",
+    "id": "ingest_plan.id",
+    "name": "queues.name",
+    "plan_id": "ingest_plan.id",
+    "schedule_id": "schedules.schedule_id",
+    "task_id": "tasks.id",
+    "token_id": "access_tokens.id",
+    "tool_call_id": "turn_waiting_tools.tool_call_id",
+    "turn_id": "agent_inbox.id",
+    "webhook": "webhooks.name",
+}
+# Nobody has worked here, called a receiver or made a token.
+ABSENT = frozenset({"async_task_id", "consumer", "delivery_id", "token_id", "tool_call_id"})
 # When something was used, seen or looked at is no part of what somebody asked for.
 RESTLESS = frozenset({"workers", "watchdog", "settings", "access_tokens", "ingest_gates", "consumers"})
+
+# As a handler would have said it: what hangs on a task has no tenant of its own.
+SAID = (
+    "insert into ferryman.task_logs (task, at, attempt, level, message) values ($1, ferryman.clock(), 1, 'info', $2)",
+    "insert into ferryman.task_progress (id, percent, at, message) values ($1, 50, ferryman.clock(), $2)",
+    "insert into ferryman.task_steps (task, at, nth, position, kind, name, state, result)"
+    " values ($1, ferryman.clock(), 1, 1, 'step', 'look', 'done', to_jsonb($2::text))",
+)
 
 
 class Sink:
@@ -56,6 +88,9 @@ async def settle(app: Ferryman, tenant: str, word: str) -> None:
     task = await doors.tasks.create("greet", {"word": word}, task_id=f"{tenant}-task")
     await doors.tasks.create("greet", {"word": word}, idempotency_key=f"{tenant}-key")
     await doors.tasks.send_event(task.id, "go", {"word": word})
+    async with app.database.session() as tx:
+        for said in SAID:
+            await tx.fetch(said, task.id, word)
     await doors.tasks.cancel((await doors.tasks.create("greet", {"word": word})).id, reason=word)
     await doors.schedules.create("greet", {"word": word}, every=3600, schedule_id=f"{tenant}-schedule")
     await doors.agents.ensure(f"{tenant}-agent", "clerk", metadata={"word": word})
@@ -104,16 +139,41 @@ async def ids_of(app: Ferryman, tenant: str) -> dict[str, str]:
     return found
 
 
+async def _uuids(tx: Any, known: dict[str, list[str]], tenant: str) -> list[UUID]:
+    """Return every uuid in the rows of a tenant."""
+    found: set[UUID] = set()
+    for table, columns in known.items():
+        for name, _, kind in (each.partition(":") for each in columns if "tenant:text" in columns):
+            if kind == "uuid":
+                rows = await tx.fetch(f"select distinct {name} as id from ferryman.{table} where tenant = $1", tenant)
+                found |= {row["id"] for row in rows if row["id"] is not None}
+    return sorted(found)
+
+
+def home(operation: Operation, ids: dict[str, str]) -> str:
+    """Return an address at which each place in the path names something that is there, as far as there is one."""
+    return operation.target(lambda each: ids.get(HOMES.get(each["name"], ""), str(NOBODY)))
+
+
 async def state(app: Ferryman, *, tenant: str | None = None) -> dict[str, str]:
-    """Return a fingerprint of each table, of one tenant's rows or of all."""
+    """Return a fingerprint of each table: of all rows, or of those of one tenant and what hangs on them."""
     found = {}
+    chosen: str
+    given: tuple[Any, ...]
+    known = await tables(app)
     async with app.database.session() as tx:
-        for table, columns in (await tables(app)).items():
-            owned = any(each.startswith("tenant:") for each in columns)
-            if table in RESTLESS or (tenant is not None and not owned):
+        theirs = [] if tenant is None else await _uuids(tx, known, tenant)
+        for table, columns in known.items():
+            owned = "tenant:text" in columns
+            hangs = [name for name, _, kind in (each.partition(":") for each in columns) if kind == "uuid"]
+            if table in RESTLESS or (tenant is not None and not owned and not hangs):
                 continue
-            chosen = "" if tenant is None else "where tenant = $1"
-            given = () if tenant is None else (tenant,)
+            if tenant is None:
+                chosen, given = "", ()
+            elif owned:
+                chosen, given = "where tenant = $1", (tenant,)
+            else:
+                chosen, given = "where " + " or ".join(f"{name} = any($1)" for name in hangs), (theirs,)
             [row] = await tx.fetch(
                 f"select count(*) || ' ' || coalesce(md5(string_agg(t::text, ' ' order by t::text)), '') as print"
                 f" from ferryman.{table} as t {chosen}",

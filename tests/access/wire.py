@@ -43,14 +43,24 @@ class Reply:
 class Wire:
     """Asks a server, as one caller."""
 
-    def __init__(self, web: ASGIApp, *, token: str | None = None, host: str = HOST, client: str = "127.0.0.1") -> None:
+    def __init__(
+        self,
+        web: ASGIApp,
+        *,
+        token: str | None = None,
+        host: str = HOST,
+        client: str = "127.0.0.1",
+        listens: bool = False,
+    ) -> None:
+        """Leave a stream at its head, or if it `listens` when the stream has told something or has twice told nothing."""
         self.web = web
+        self.listens = listens
         self.token = token
         self.host = host
         self.client = client
 
     def of(self, token: str | None) -> Wire:
-        return Wire(self.web, token=token, host=self.host, client=self.client)
+        return Wire(self.web, token=token, host=self.host, client=self.client, listens=self.listens)
 
     async def ask(
         self,
@@ -102,8 +112,10 @@ class Wire:
             said.append(message)
             if seen is not None:
                 await seen(message)
-            elif message["type"] == "http.response.start" and _endless(message):
+            elif _endless(said[0]) and not self.listens:
                 running.cancel()
+            elif _endless(said[0]) and (len(said) > 2 or b"data:" in message.get("body", b"")):
+                gone.set()
 
         running = asyncio.ensure_future(self.web(scope, receive, send))
         await asyncio.wait([running])

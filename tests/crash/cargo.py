@@ -34,7 +34,7 @@ async def load(url: str, count: int, *, name: str = "job", **arguments: Any) -> 
         return [str(handle.id) for handle in made]
 
 
-async def load_owing(url: str, count: int, **arguments: Any) -> list[str]:
+async def load_owing(url: str, count: int, *, retries: int = RETRIES, **arguments: Any) -> list[str]:
     """Create tasks whose ends are owed to somebody."""
     db = Database(url)
     await db.open()
@@ -49,7 +49,7 @@ async def load_owing(url: str, count: int, **arguments: Any) -> list[str]:
                     tenant="default",
                     name="job",
                     payload=payload.encode({"key": f"t{n}", **arguments}),
-                    defaults=request.Defaults(max_retries=RETRIES),
+                    defaults=request.Defaults(max_retries=retries),
                     callback="debt",
                     callback_ref=f"r{n}",
                 )

@@ -33,6 +33,14 @@ async def all_ended(url: str) -> None:
         await asyncio.sleep(_LOOK_SECONDS)
 
 
+async def all_held(url: str) -> None:
+    """Wait until no lease is over."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while await read(url, "select id from ferryman.tasks where leased_until <= ferryman.clock()"):
+        assert time.monotonic() < deadline, f"a lease was not renewed for {PATIENCE_SECONDS:g} s"
+        await asyncio.sleep(_LOOK_SECONDS)
+
+
 async def all_fired(url: str, count: int) -> None:
     """Wait until so many tasks were fired by schedules."""
     deadline = time.monotonic() + PATIENCE_SECONDS

@@ -19,6 +19,7 @@ from typing import Any
 from ferryman import Context, Ferryman, Turn
 from ferryman.kernel import errors, faults, telemetry
 from ferryman.kernel.db import Tx
+from ferryman.kernel.pool import LINE_SETTINGS
 from ferryman.tasks.model import Ended
 from tests.crash import orders
 
@@ -221,6 +222,8 @@ async def produce(
 def live(plan: dict[str, Any], life: str | None) -> None:
     if life is not None:
         faults.arm(life, log=plan["faults_log"])
+    if plan.get("patient"):  # a transaction that is open when it is frozen is open when it is thawed
+        LINE_SETTINGS["idle_in_transaction_session_timeout"] = "60s"
     history = History(plan["history"])
     history.write("born", faults=life)
     if plan["role"] == "worker":

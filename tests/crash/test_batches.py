@@ -19,6 +19,7 @@ from tests.crash import cargo, judge
 from tests.crash.conftest import Launch
 from tests.crash.test_turns import all_ended
 from tests.crash.test_zombies import frozen
+from tests.crash.yard import Ship
 
 
 def at_random(seed: int, count: int) -> list[str]:
@@ -42,6 +43,13 @@ POINTS = {
     "batch.sent": "batch.sent=kill@1",
     "batch.closed": "batch.closed=kill@1",
 }
+
+SENT = "select status from ferryman.pmo_batch_tasks"
+ASKED = """
+    select task.attempt_count as attempts,
+           (select count(*) from ferryman.agent_inbox as message where message.agent_id = task.agent_id) as messages
+    from ferryman.pmo_batch_tasks as task
+"""
 
 
 async def fork(url: str, parents: int, children: int, *, first: int = 0) -> list[UUID]:
@@ -118,25 +126,53 @@ async def test_a_batch_survives_several_deaths_at_each_of_its_own_points(
     await assert_joined_once(database_url, turns, 2)
 
 
-@pytest.mark.contract("R2", "B5", "B6", "K4")
-@pytest.mark.parametrize("point", POINTS)
-async def test_a_worker_frozen_while_it_sends_or_closes_changes_nothing_when_it_is_back(
+async def back(zombie: Ship, url: str, *, fenced: bool) -> None:
+    """Let a frozen worker go on and leave; it changes nothing of the batches."""
+    before = await judge.read(url, "select * from ferryman.pmo_batch_tasks order by id")
+    os.kill(zombie.pid, signal.SIGCONT)
+    if fenced:
+        await zombie.seen("fenced")
+    os.kill(zombie.pid, signal.SIGTERM)
+    await zombie.seen("stopped")
+    assert await judge.read(url, "select * from ferryman.pmo_batch_tasks order by id") == before
+
+
+@pytest.mark.contract("R2", "B6", "K4")
+async def test_a_worker_frozen_while_it_closes_changes_nothing_when_it_is_back(
+    database_url: str, ship: Launch, tmp_path: Path
+) -> None:
+    turns = await fork(database_url, 1, 3)
+    zombie = ship(database_url, agents=True).start(
+        FERRYMAN_FAULTS="batch.closed=stop@1", FERRYMAN_FAULTS_LOG=str(tmp_path / "ship0.faults")
+    )
+    await frozen(zombie, "batch.closed")
+    ship(database_url, agents=True).start()
+    await all_ended(database_url)
+
+    await back(zombie, database_url, fenced=True)
+
+    await assert_joined_once(database_url, turns, 3)
+
+
+@pytest.mark.contract("R2", "B5", "K2", "K4")
+@pytest.mark.parametrize("point", ["batch.dispatched", "batch.sent"])
+async def test_what_a_worker_frozen_while_it_sends_held_or_did_not_ring_for_is_done_without_it(
     point: str, database_url: str, ship: Launch, tmp_path: Path
 ) -> None:
+    """What it had taken and not committed comes free and is sent once by another; what it had sent waits for no ring."""
     turns = await fork(database_url, 1, 3)
     zombie = ship(database_url, agents=True).start(
         FERRYMAN_FAULTS=f"{point}=stop@1", FERRYMAN_FAULTS_LOG=str(tmp_path / "ship0.faults")
     )
     await frozen(zombie, point)
+    sent = await judge.read(database_url, SENT)
+    assert [row["status"] for row in sent] == [{"batch.dispatched": "pending", "batch.sent": "dispatched"}[point]] * 3
     ship(database_url, agents=True).start()
     await all_ended(database_url)
-    before = await judge.read(database_url, "select * from ferryman.pmo_batch_tasks order by id")
 
-    os.kill(zombie.pid, signal.SIGCONT)
-    if point == "batch.closed":
-        await zombie.seen("fenced")
-    os.kill(zombie.pid, signal.SIGTERM)
-    await zombie.seen("stopped")
+    await back(zombie, database_url, fenced=False)
 
-    assert await judge.read(database_url, "select * from ferryman.pmo_batch_tasks order by id") == before
+    # One message and one claim for each child: nothing that the frozen one had asked for was asked for again.
+    asked = await judge.read(database_url, ASKED)
+    assert [(row["messages"], row["attempts"]) for row in asked] == [(1, 1)] * 3
     await assert_joined_once(database_url, turns, 3)

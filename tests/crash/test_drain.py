@@ -14,6 +14,11 @@ from tests.crash.yard import LEASE_SECONDS, until
 LONG = {"FERRYMAN_WORKER__LEASE": "300s", "FERRYMAN_WORKER__WATCHDOG_INTERVAL_SECONDS": "100"}
 
 
+def heard(folder: Path) -> dict[str, str]:
+    """Arm a fault that does nothing, but is written down: so it is known when the first ship has heard the signal."""
+    return {"FERRYMAN_FAULTS": "drain.begun=delay:0", "FERRYMAN_FAULTS_LOG": str(folder / "ship0.faults")}
+
+
 @pytest.mark.contract("K17")
 async def test_running_work_finishes_within_the_grace_period(database_url: str, ship: Launch, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
@@ -57,9 +62,10 @@ async def test_the_rest_is_handed_back_at_once_and_uses_no_attempt(
 async def test_a_worker_killed_while_it_drains_loses_nothing(database_url: str, ship: Launch, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     held = await cargo.load(database_url, 4, gate=str(gate))
-    leaver = ship(database_url).start(FERRYMAN_WORKER__GRACE="60s")
+    leaver = ship(database_url).start(**heard(tmp_path), FERRYMAN_WORKER__GRACE="60s")
     await leaver.seen("start", count=4)
     leaver.signal(signal.SIGTERM)
+    await until(lambda: leaver.strikes("drain.begun"), "the leaver to stop claiming", also=leaver.output)
     os.kill(leaver.pid, signal.SIGKILL)
     await leaver.ended()
 
@@ -77,9 +83,7 @@ async def test_a_worker_killed_while_it_drains_loses_nothing(database_url: str, 
 async def test_nothing_is_claimed_while_a_worker_drains(database_url: str, ship: Launch, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     held = await cargo.load(database_url, 1, gate=str(gate))
-    # A fault that does nothing, but is written down: so it is known when the signal was heard.
-    heard = {"FERRYMAN_FAULTS": "drain.begun=delay:0", "FERRYMAN_FAULTS_LOG": str(tmp_path / "ship0.faults")}
-    leaver = ship(database_url).start(**LONG, **heard, FERRYMAN_WORKER__GRACE="60s")
+    leaver = ship(database_url).start(**LONG, **heard(tmp_path), FERRYMAN_WORKER__GRACE="60s")
     await leaver.seen("start")
     leaver.signal(signal.SIGTERM)
     await until(lambda: leaver.strikes("drain.begun"), "the leaver to stop claiming", also=leaver.output)

@@ -15,6 +15,14 @@ from tests.crash.conftest import Launch
 from tests.crash.yard import LEASE_SECONDS, until
 
 SLOTS = 2
+# So rare that a lease is over for a while before somebody reaps it: meanwhile it holds its slot.
+SWEEP = {"FERRYMAN_WORKER__LEASE_SWEEP_SECONDS": "1"}
+# How many more tasks run after each transaction, in the order in which they wrote. Who claims may have looked at the clock
+# before he waited for whoever made room, so the time of an event tells no order.
+STEPS = """
+    select sum((to_state = 'running')::int - coalesce(from_state = 'running', false)::int)::int as step
+    from ferryman.events where kind = 'task' group by xmin::text order by min(id)
+"""
 # How long each task was held by its first claim.
 HELD = """
     select subject::text as task,
@@ -36,7 +44,7 @@ async def test_the_slots_of_a_killed_worker_are_free_when_its_leases_are(
     acknowledged = await cargo.load(database_url, 12, hold=0.2, gate=str(gate))
     first = ship(database_url).start()
     await first.seen("start", count=SLOTS)
-    second = ship(database_url).start()
+    second = ship(database_url).start(**SWEEP)
     os.kill(first.pid, signal.SIGKILL)
     await until(lambda: not first.alive(), "the end of the first")
     gate.touch()
@@ -47,6 +55,9 @@ async def test_the_slots_of_a_killed_worker_are_free_when_its_leases_are(
     await judge.judge(database_url, acknowledged, lines)
     assert await cargo.broken(database_url) == []
     assert overlap(lines) <= SLOTS
+    # Also while nobody could know yet that the first is dead: its slots are nobody else's before its leases are over.
+    steps = [row["step"] for row in await judge.read(database_url, STEPS)]
+    assert max(accumulate(steps)) == SLOTS
     # What the dead one held was begun again when its lease was over: not before, and soon after.
     dead = {line["task"] for line in first.lines("start")}
     assert len(dead) == SLOTS

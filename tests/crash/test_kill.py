@@ -11,7 +11,7 @@ from ferryman.kernel import faults
 from ferryman.tasks.work.scheduler import SET
 from tests.crash import cargo, judge, test_batches, test_commands, test_relays, test_turns
 from tests.crash.conftest import Launch
-from tests.crash.yard import LEASE_SECONDS, RELAY_POINTS, Ship, until
+from tests.crash.yard import LEASE_SECONDS, RELAY_POINTS, Ship, keep_house, until
 from tests.ingest.test_crash import ROUNDS as INGEST_ROUNDS
 
 KILLS = 3
@@ -62,7 +62,7 @@ DOMAINS = {
 
 
 def test_every_fault_point_has_its_cell() -> None:
-    ours = {*PRODUCER_POINTS, *WATCHDOG_POINTS, "command.sent"}
+    ours = {*PRODUCER_POINTS, *WATCHDOG_POINTS, *test_commands.SENDER_POINTS}
     assert ours.union(*(cells for cells, _ in DOMAINS.values())) == set(faults.REGISTRY)
 
 
@@ -133,13 +133,16 @@ async def test_a_producer_that_dies_creates_nothing_twice(point: str, database_u
     assert await cargo.broken(database_url) == []
 
 
-@pytest.mark.contract("R1", "W23")
+@pytest.mark.contract("R1", "W23", "K6")
+@pytest.mark.parametrize("retries", [cargo.RETRIES, 0], ids=["tried again", "at their end"])
 @pytest.mark.parametrize("point", WATCHDOG_POINTS)
 async def test_a_watchdog_that_dies_leaves_nothing_half_done(
-    point: str, database_url: str, ship: Launch, tmp_path: Path
+    point: str, retries: int, database_url: str, ship: Launch, tmp_path: Path
 ) -> None:
+    """What it takes back uses one attempt, and what it ends is told once to whom that end is owed."""
+    await keep_house(ship(database_url))
     gate = tmp_path / "gate"  # so that none has ended when the eighth begins
-    acknowledged = await cargo.load(database_url, 8, gate=str(gate))
+    acknowledged = await cargo.load_owing(database_url, 8, gate=str(gate), retries=retries)
     first = ship(database_url, lives=["handler.started=kill@8"]).start()
     await first.seen("died")
     gate.touch()
@@ -148,9 +151,11 @@ async def test_a_watchdog_that_dies_leaves_nothing_half_done(
     await judge.all_ended(database_url)
 
     assert_killed(dog, point, KILLS)
-    await judge.judge(database_url, acknowledged, [*first.lines(), *dog.lines()])
+    lines = [*first.lines(), *dog.lines()]
+    await judge.judge(database_url, acknowledged, lines, state="succeeded" if retries else "failed")
     rows = await judge.read(database_url, "select distinct attempt from ferryman.tasks")
-    assert [row["attempt"] for row in rows] == [2]
+    assert [row["attempt"] for row in rows] == [2 if retries else 1]
+    assert await cargo.debts(database_url) == [1] * 8
     assert await cargo.broken(database_url) == []
 
 

@@ -3,12 +3,13 @@
 import os
 import signal
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
 from tests.crash import cargo, judge
 from tests.crash.conftest import Launch
-from tests.crash.yard import Ship, until
+from tests.crash.yard import Ship, keep_house, until
 
 # Where the zombie freezes: with the claim unknown to it, before its handler, with a result in hand, on the way to settle it,
 # inside the transaction that settles it, and while it renews its lease.
@@ -79,23 +80,30 @@ async def test_a_frozen_worker_cannot_overwrite_its_successor(
 async def test_a_worker_frozen_and_thawed_within_its_lease_keeps_its_work(
     database_url: str, ship: Launch, tmp_path: Path
 ) -> None:
+    """While it is frozen a lease that is over is reaped, and its own is not."""
+    # Or the worker would take a database that nobody has watched for one after an outage, and give all a grace of its lease.
+    await keep_house(ship(database_url))
     gate = tmp_path / "gate"
     [task] = await cargo.load(database_url, 1, gate=str(gate))
-    worker = ship(database_url).start(FERRYMAN_WORKER__LEASE="30s")
+    worker = ship(database_url).start(FERRYMAN_WORKER__LEASE="300s")
     await worker.seen("start", task=task)
     os.kill(worker.pid, signal.SIGSTOP)
     await until(lambda: _state(worker.pid) == "T", "the process to be stopped")
-    witness = ship(database_url).start(FERRYMAN_WORKER__LEASE="30s")
-    await witness.seen("working")
+    [other] = await cargo.load(database_url, 1, gate=str(gate))
+    dead = ship(database_url).start()
+    await dead.seen("start", task=other)
+    os.kill(dead.pid, signal.SIGKILL)
+    await dead.ended()
+    witness = ship(database_url).start()
+    await witness.seen("start", task=other)
 
     os.kill(worker.pid, signal.SIGCONT)
     gate.touch()
     await judge.all_ended(database_url)
 
-    await judge.judge(database_url, [task], [*worker.lines(), *witness.lines()])
-    assert witness.lines("start") == []
-    [row] = await judge.read(database_url, "select state, epoch, attempt from ferryman.tasks")
-    assert tuple(row) == ("succeeded", 1, 1)
+    await judge.judge(database_url, [task, other], [*worker.lines(), *dead.lines(), *witness.lines()])
+    [row] = await judge.read(database_url, "select epoch, attempt from ferryman.tasks where id = $1", UUID(task))
+    assert tuple(row) == (1, 1)
 
 
 @pytest.mark.contract("K4", "R2")
@@ -152,9 +160,13 @@ async def stopped(zombie: Ship) -> None:
 
 @pytest.mark.contract("R2", "T11", "T10", "K4")
 @pytest.mark.parametrize("point", ["fire.held", "fire.written", "fire.committed"])
-async def test_a_scheduler_that_was_frozen_fires_nothing_twice(
+async def test_a_scheduler_frozen_past_its_transaction_fires_nothing_twice(
     point: str, database_url: str, ship: Launch, tmp_path: Path
 ) -> None:
+    """The server ends what it left open, and another fires; after its commit it has nothing left but to ring.
+
+    It reads what is due and writes under one lock, so it never comes to its fence: that is in sql/test_schedules.py.
+    """
     count = 6
     await cargo.load_schedules(database_url, count)
     zombie = ship(database_url).start(
@@ -170,6 +182,11 @@ async def test_a_scheduler_that_was_frozen_fires_nothing_twice(
 
     fired = await judge.read(database_url, "select schedule, count(*) as n from ferryman.tasks group by schedule")
     assert [row["n"] for row in fired] == [1] * count
+    told = await judge.read(
+        database_url,
+        "select sum(fired) as fired, sum(missed) as missed, sum(skipped) as skipped from ferryman.schedules",
+    )
+    assert tuple(told[0]) == (count, 0, 0)
     await judge.judge(database_url, [], [*zombie.lines(), *successor.lines()])
     assert await cargo.broken(database_url) == []
 
@@ -179,22 +196,51 @@ async def test_a_scheduler_that_was_frozen_fires_nothing_twice(
 async def test_a_watchdog_that_was_frozen_reaps_nothing_twice(
     point: str, database_url: str, ship: Launch, tmp_path: Path
 ) -> None:
+    """It comes back with what it found, or finds its transaction ended, while another has the tasks in hand."""
+    await keep_house(ship(database_url))
     gate = tmp_path / "gate"
     acknowledged = await cargo.load(database_url, 4, gate=str(gate))
     first = ship(database_url, lives=["handler.started=kill@4"]).start()
     await first.seen("died")
-    gate.touch()
-    zombie = ship(database_url).start(
-        FERRYMAN_FAULTS=f"{point}=stop@1", FERRYMAN_FAULTS_LOG=str(tmp_path / "ship1.faults")
-    )
+    zombie = ship(database_url, patient=point == "watchdog.found")
+    zombie.start(FERRYMAN_FAULTS=f"{point}=stop@1", FERRYMAN_FAULTS_LOG=str(zombie.faults_file))
     await frozen(zombie, point)
-    successor = ship(database_url).start()
-    await judge.all_ended(database_url)
+    successor = ship(database_url).start(FERRYMAN_WORKER__LEASE="30s")
+    await successor.seen("start", count=4)
 
     await stopped(zombie)
 
-    await judge.judge(database_url, acknowledged, [*first.lines(), *zombie.lines(), *successor.lines()])
     # The dead used one attempt of each; two watchdogs that took it back would have used two.
-    rows = await judge.read(database_url, "select distinct attempt from ferryman.tasks")
-    assert [row["attempt"] for row in rows] == [2]
+    rows = await judge.read(database_url, "select state, attempt, epoch from ferryman.tasks")
+    assert [tuple(row) for row in rows] == [("running", 2, 2)] * 4
+    gate.touch()
+    await judge.all_ended(database_url)
+    await judge.judge(database_url, acknowledged, [*first.lines(), *zombie.lines(), *successor.lines()])
     assert await cargo.broken(database_url) == []
+
+
+@pytest.mark.contract("R2", "W13", "K5")
+async def test_a_watchdog_that_was_frozen_reaps_no_lease_that_was_renewed_meanwhile(
+    database_url: str, ship: Launch, tmp_path: Path
+) -> None:
+    await keep_house(ship(database_url))
+    gate = tmp_path / "gate"
+    [task] = await cargo.load(database_url, 1, gate=str(gate))
+    # It does not judge its own lease when it comes back.
+    holder = ship(database_url).start(FERRYMAN_WORKER__LEASE_SWEEP_SECONDS="1000")
+    await holder.seen("start", task=task)
+    os.kill(holder.pid, signal.SIGSTOP)
+    zombie = ship(database_url, patient=True)
+    zombie.start(FERRYMAN_FAULTS="watchdog.found=stop@1", FERRYMAN_FAULTS_LOG=str(zombie.faults_file))
+    await frozen(zombie, "watchdog.found")
+    os.kill(holder.pid, signal.SIGCONT)
+    await judge.all_held(database_url)
+
+    await stopped(zombie)
+
+    [row] = await judge.read(database_url, "select state, attempt, epoch from ferryman.tasks")
+    assert tuple(row) == ("running", 1, 1)
+    gate.touch()
+    await judge.all_ended(database_url)
+    await judge.judge(database_url, [task], [*holder.lines(), *zombie.lines()])
+    assert zombie.lines("start") == holder.lines("abort") == []

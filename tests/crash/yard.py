@@ -124,6 +124,14 @@ class Ship:
         process.wait()
 
 
+async def keep_house(keeper: Ship) -> None:
+    """Let a watchdog do what a new database needs once, so that the next one finds nothing before it finds a lease."""
+    keeper.start(FERRYMAN_FAULTS="watchdog.acted=delay:0", FERRYMAN_FAULTS_LOG=str(keeper.faults_file))
+    await until(lambda: keeper.strikes("watchdog.acted"), "the first look of a watchdog", also=keeper.output)
+    keeper.signal(signal.SIGTERM)
+    await keeper.seen("stopped")
+
+
 async def until(look: Callable[[], Value | None], what: str, *, also: Callable[[], str] = str) -> Value:
     """Look until there is something to see; a test that waits in vain says for what."""
     deadline = time.monotonic() + PATIENCE_SECONDS

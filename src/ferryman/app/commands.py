@@ -24,7 +24,7 @@ from ferryman.commands.orchestrator import Orchestrator, mirror, progress
 from ferryman.commands.rules import names, plan, request
 from ferryman.commands.states import AsyncTaskStatus
 from ferryman.commands.work.mirror import Mirror
-from ferryman.kernel import doorbell_pg, errors, ids, telemetry
+from ferryman.kernel import doorbell_pg, errors, faults, ids, telemetry
 from ferryman.kernel.borrow import borrow
 from ferryman.kernel.db import Tx
 from ferryman.kernel.doorbell import MAX_HINTS, Doorbell
@@ -155,7 +155,9 @@ class Commands:
 
     async def _send_once(self, line: Line, commands: list[NewCommand]) -> list[Sent | errors.CommandDuplicate]:
         async with line.transaction() as tx:
-            return await send.send(tx, commands, self._options(commands), ends_after=self._ends_after)
+            answers = await send.send(tx, commands, self._options(commands), ends_after=self._ends_after)
+        faults.point("command.committed")
+        return answers
 
     async def _send_lent(self, connection: object, command: NewCommand) -> Sent:
         tx = borrow(connection, schema=self._db.schema)

@@ -57,6 +57,7 @@ REGISTRY: Mapping[str, str] = {
     "relay.spread": "Deliveries are written in an open transaction, with the place of their reader.",
     "webhook.called": "A receiver has answered a webhook; its answer is known to this process alone.",
     "command.sent": "Commands are received in an open transaction that has not committed.",
+    "command.committed": "Commands are received; their sender does not know yet.",
     "command.processed": "Steps of commands and their async tasks are written in an open transaction; their tasks are not yet.",
     "async_task.settled": "Ends of async tasks are written in an open transaction; what follows them is not yet.",
     "ingest.planned": "A plan, its slices and its tasks are written in an open transaction that has not committed.",
