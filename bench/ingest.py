@@ -46,7 +46,7 @@ from ferryman.ingest.work.gate import SharedGate
 from ferryman.kernel.db import Row
 from ferryman.kernel.pool import Line
 
-PAGES, SLICES, CONCURRENCY = 400, 8, 4
+PAGES, SLICES, CONCURRENCY = 1_600, 8, 4
 WARM = 2 * CONCURRENCY
 # Before a slow server: 20 pages a second for a client, a fraction of what a core does.
 SLOW_PAGES, SLOW_SLICES, LATENCY, AT_ONCE = 320, 32, 0.2, 4
