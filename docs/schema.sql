@@ -326,7 +326,7 @@ CASE
 END)),
     CONSTRAINT tasks_state_known CHECK ((state = ANY (ARRAY['pending'::text, 'ready'::text, 'running'::text, 'succeeded'::text, 'failed'::text, 'cancelled'::text])))
 )
-WITH (autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05', fillfactor='70');
+WITH (autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05', fillfactor='50');
 
 COMMENT ON COLUMN ferryman.tasks.rank IS 'Place in the order of claiming: due time + priority x 60 s. Null: cannot be claimed now.';
 
