@@ -41,7 +41,7 @@ waiting as materialized (
     ) as message
 ),
 chosen as materialized (
-    select distinct on (waiting.head_id) waiting.head_id, waiting.id
+    select distinct on (waiting.head_id) waiting.head_id, waiting.id, waiting.tenant, waiting.agent_id
     from waiting
     where waiting.sound
     order by waiting.head_id, waiting.created_at, waiting.id
@@ -94,7 +94,6 @@ where not sound
   -- An owner would have to be locked before the head: its message waits for the watchdog (A3).
   and callback is null
 union all
-select idle.tenant, idle.agent_id, null, null, null
+select chosen.tenant, chosen.agent_id, null, null, null
 from chosen
-join idle on idle.id = chosen.head_id
 where chosen.head_id not in (select taken.head_id from taken)
