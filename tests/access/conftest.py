@@ -1,5 +1,6 @@
 """An app with one handler, its server in this process, and a wire to it."""
 
+import hmac
 from collections.abc import AsyncIterator
 from typing import Any, Protocol
 
@@ -49,3 +50,17 @@ def wire(app: Ferryman) -> Wire:
 async def operator(app: Ferryman, name: str = "root") -> str:
     """Make an operator's token."""
     return (await app.tokens.create(name, scopes="admin", tenant=ALL)).text
+
+
+@pytest.fixture
+def compared(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, Any]]:
+    """Give what is compared from now on in a time that tells nothing."""
+    found: list[tuple[Any, Any]] = []
+    honest = hmac.compare_digest
+
+    def compare(one: Any, other: Any) -> bool:
+        found.append((one, other))
+        return honest(one, other)
+
+    monkeypatch.setattr(hmac, "compare_digest", compare)
+    return found

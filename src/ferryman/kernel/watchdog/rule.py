@@ -39,9 +39,8 @@ class Rule:
     budget: timedelta = timedelta(seconds=10)
     key: Callable[[Any], Hashable] = _by_id  # tells a finding from others
     after: Callable[[Sequence[Any]], None] | None = None  # called with what was acted on, after the commit: rings
-    soon: Callable[[], float | None] | None = (
-        None  # in how many seconds there will be something to find, as far as it saw
-    )
+    # In how many seconds there will be something to find, as far as its last look saw.
+    soon: Callable[[], float | None] | None = None
 
 
 @dataclass(frozen=True)
