@@ -2,12 +2,13 @@
 
 While somebody keeps a transaction open PostgreSQL removes nothing that has died since. A claim that looks into its lane from
 the front walks over all of that, and the more was claimed, the longer; and so does a look for lanes that nobody named. So looks
-from the front get no more than a share of the time, and the claims between them begin where an earlier one was. What stands in
-front of that place (it came later with a higher priority, or was locked) waits for the next look from the front: a few times
-as long as one takes.
+from the front get no more than a share of the time (kernel/looks.py), and the claims between them begin where an earlier one
+was. What stands in front of that place (it came later with a higher priority, or was locked) waits for the next look from the
+front: a few times as long as one takes, and a minute at most.
 
-Only claims of many begin behind: who takes a few at a time, because handlers take their time, keeps the exact order. A claim
-that began behind and found too little says nothing about its lane; the next one looks from the front.
+Claims of many begin behind as a rule. Who takes a few at a time, because handlers take their time or there is little to do,
+keeps the exact order for as long as walks are short. A claim that began behind and found too little says nothing about its
+lane: the next one looks from the front, unless walks are long; then the lane is left until it is named or found again.
 """
 
 from __future__ import annotations
@@ -17,22 +18,21 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
+from ferryman.kernel.looks import Pace
 from ferryman.tasks.model import Claimed
 
 Lane = tuple[str, str]
 
 MANY = 50
-# A look from the front may take one part of so many.
-SHARE = 8
-# Else, with millions of dead entries in front, looks would take more than their share.
-PAUSE_SECONDS_MAX = 60.0
+# So many lanes are known by how long their looks take; the one that was asked for longest ago is forgotten first.
+PACES_MAX = 1000
 
 
 class Place(NamedTuple):
-    """A task that was claimed, until when its lane is looked into from there, and for whose tasks that holds."""
+    """A task that was claimed, when its lane was last looked into from the front, and for whose tasks that holds."""
 
     task: UUID
-    until: float
+    looked_at: float
     names: Sequence[str]
 
 
@@ -43,32 +43,34 @@ class Places:
         """Begin at the front."""
         self._clock = clock
         self._places: dict[Lane, Place] = {}
-        self._look_at = 0.0
+        self._paces: dict[Lane, Pace] = {}
+        self._lanes = Pace()
+        self._lanes_looked_at = 0.0
 
     def may_look(self) -> bool:
         """Whether it is time for another look for lanes that nobody has asked for."""
-        return self._clock() >= self._look_at
+        return self._clock() >= self._lanes_looked_at + self._lanes.rest()
 
     def looked(self, seconds: float) -> None:
         """Take note of how long a look for lanes took."""
-        self._look_at = self._clock() + self._pause(seconds)
-
-    def _pause(self, seconds: float) -> float:
-        return min(PAUSE_SECONDS_MAX, SHARE * seconds)
+        self._lanes.looked(seconds)
+        self._lanes_looked_at = self._clock()
 
     def behind(self, asked: Sequence[tuple[str, str, int]], names: Sequence[str]) -> list[UUID | None]:
         """Return for each lane the task to begin behind, or None for a look from the front."""
         if not self._places:
             return [None] * len(asked)
         now = self._clock()
-        found: list[UUID | None] = []
-        for queue, tenant, room in asked:
-            place = self._places.get((queue, tenant))
-            if place is not None and room >= MANY and now < place.until and place.names == names:
-                found.append(place.task)
-            else:
-                found.append(None)
-        return found
+        return [self._begin((queue, tenant), room, names, now) for queue, tenant, room in asked]
+
+    def _begin(self, lane: Lane, room: int, names: Sequence[str], now: float) -> UUID | None:
+        place = self._places.get(lane)
+        if place is None or place.names != names:
+            return None
+        pace = self._pace(lane)
+        if (room >= MANY or pace.long) and now < place.looked_at + pace.rest():
+            return place.task
+        return None
 
     def claimed(
         self,
@@ -79,19 +81,34 @@ class Places:
         names: Sequence[str],
         seconds: float,
     ) -> set[Lane]:
-        """Take note of what a turn brought; return the lanes that were not looked into from the front."""
+        """Take note of what a turn brought; return the lanes that want a look from the front before they are forgotten."""
         last, counts = dict[Lane, UUID](), dict[Lane, int]()
-        for task in claimed:
-            lane = (task.queue, task.tenant)
-            last[lane] = task.id
+        for each in claimed:
+            lane = (each.queue, each.tenant)
+            last[lane] = each.id
             counts[lane] = counts.get(lane, 0) + 1
+        # What a look for lanes is compared with: a turn does more than one beside the walk, and few turns walk far.
+        self._lanes.looked(seconds, behind=True)
+        walked = None in behind
+        unsure: set[Lane] = set()
         for (queue, tenant, room), after in zip(asked, behind, strict=True):
             lane = (queue, tenant)
+            pace = self._pace(lane)
+            if after is None or not walked:  # else its time is that of others' walks
+                pace.looked(seconds, behind=after is not None)
             before = self._places.pop(lane, None)
-            if room < MANY or counts.get(lane, 0) < room:
+            stays = pace.long or (room >= MANY and counts.get(lane, 0) >= room)
+            if after is not None and (before is None or not stays):
+                unsure.add(lane)  # too little, or another turn has ended its time meanwhile
                 continue
-            if after is None:
-                self._places[lane] = Place(last[lane], self._clock() + self._pause(seconds), names)
-            elif before is not None:  # else another turn has ended its time meanwhile
-                self._places[lane] = Place(last[lane], before.until, names)
-        return {(queue, tenant) for (queue, tenant, _), after in zip(asked, behind, strict=True) if after is not None}
+            task = last.get(lane, None if before is None else before.task)
+            if stays and task is not None:
+                looked_at = self._clock() if before is None or after is None else before.looked_at
+                self._places[lane] = Place(task, looked_at, names)
+        return unsure
+
+    def _pace(self, lane: Lane) -> Pace:
+        pace = self._paces[lane] = self._paces.pop(lane) if lane in self._paces else Pace()
+        while len(self._paces) > PACES_MAX:
+            del self._paces[next(iter(self._paces))]
+        return pace
