@@ -15,7 +15,7 @@ from pathlib import Path
 from chaos import checker, crew, plan, report, soak, storm
 from chaos.bell import Bell
 from chaos.checker import figures
-from chaos.checker.evidence import Evidence
+from chaos.checker.evidence import Evidence, overheard
 from chaos.fleet import Fleet
 from chaos.history import History, gather
 from chaos.lookout import Lookout
@@ -120,7 +120,7 @@ def _run(asked: argparse.Namespace, place: Path) -> tuple[report.Found, list[str
             fleet.end()
         _say("all is quiet: histories and tables are compared")
         with sea.connect() as connection:
-            seen = Evidence(gather(folder), connection)
+            seen = Evidence(gather(folder), connection, overheard(folder))
             said, counted = checker.check(seen)
             wrong = [*run.outcome.wrong, *said]
             measured = figures.measure(seen, folder, lease=asked.lease)

@@ -101,11 +101,13 @@ class Past:
     def __init__(self, folder: Path, slot: str) -> None:
         """Read their histories."""
         self.open: dict[str, tuple[str, acts.Arguments]] = {}
+        self.kinds: set[str] = set()
         self.windows = 0
         for file in sorted(folder.glob(f"{slot}.*.history")):
             for line in history.read(file):
                 if line["what"] == "invoke":
                     self.open[line["key"]] = line["act"], line["arguments"]
+                    self.kinds.add(acts.kind(line["act"], line["arguments"]))
                     if line["act"] == "window":
                         self.windows = max(self.windows, line["arguments"]["nth"] + 1)
                 elif line["what"] in ("ok", "error"):
@@ -141,17 +143,19 @@ async def produce(
     told.write("working")
     try:
         for key, (act, arguments) in past.open.items():
-            await _act(app, memory, key, act, arguments, again=True)
+            await act_until_done(app, memory, key, act, arguments, again=True)
         for number in range(1_000_000_000):
             if stop.is_set():
                 return
-            act, arguments = acts.draw(dice, recent=recent, windows=past.windows, load=load)
+            chosen = acts.first(past.kinds, recent) if slot == "producer-0" else None
+            act, arguments = acts.draw(dice, chosen, recent=recent, windows=past.windows, load=load)
+            past.kinds.add(acts.kind(act, arguments))
             if act == "window":
                 if slot != "producer-0":  # windows follow each other: one producer asks for them
                     continue
                 past.windows += 1
             await _room(folder, stop)
-            answer = await _act(app, memory, f"{told.path.stem}:{number}", act, arguments)
+            answer = await act_until_done(app, memory, f"{told.path.stem}:{number}", act, arguments)
             recent = (recent + list(answer.get("tasks", {}).values()))[-40:]
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), dice.uniform(0, 2 * pace))
@@ -166,9 +170,10 @@ async def _room(folder: Path, stop: asyncio.Event) -> None:
             await asyncio.wait_for(stop.wait(), LOOK_SECONDS)
 
 
-async def _act(
+async def act_until_done(
     app: Ferryman, memory: Memory, key: str, act: str, arguments: acts.Arguments, *, again: bool = False
 ) -> acts.Told:
+    """Act, again and again while the answer is that the database is away; tell what came of it."""
     told = memory.told
     while True:
         told.write("invoke", key=key, act=act, arguments=arguments, again=again)
@@ -195,23 +200,28 @@ async def follow(app: Ferryman, told: History) -> None:
     try:
         while not stop.is_set():
             try:
-                async with app.database.transaction() as tx:
-                    found = await events.read(tx, "witness", limit=500)
-                    if found:
-                        await tx.fetch(
-                            "insert into public.witnessed (event) select * from unnest($1::bigint[])",
-                            [each.id for each in found],
-                        )
-                if found:
-                    told.write("read", acknowledged=True, first=found[0].id, last=found[-1].id, count=len(found))
+                found = await read_on(app, told)
             except errors.DatabaseUnavailable as error:
                 told.write("refused", act="read", key="", code=error.code, retryable=True)
-                found = ()
+                found = 0
             if not found:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(stop.wait(), LOOK_SECONDS)
     finally:
         await app.close()
+
+
+async def read_on(app: Ferryman, told: History) -> int:
+    """Read what has come to the log, and say how much it was."""
+    async with app.database.transaction() as tx:
+        found = await events.read(tx, "witness", limit=500)
+        if found:
+            await tx.fetch(
+                "insert into public.witnessed (event) select * from unnest($1::bigint[])", [each.id for each in found]
+            )
+    if found:
+        told.write("read", acknowledged=True, first=found[0].id, last=found[-1].id, count=len(found))
+    return len(found)
 
 
 async def begin_schedules(app: Ferryman) -> None:
