@@ -18,7 +18,7 @@ from ferryman import Ferryman
 from ferryman.app import wiring
 from ferryman.kernel import errors, events, faults, invariants, telemetry
 
-FENCED = "ferryman_fenced_total"
+HELD = ("settle", "renew", "step")  # what only the holder of a claim writes
 LOOK_SECONDS = 0.05
 _stops: list[bool] = []
 
@@ -64,7 +64,7 @@ def _told_to_stop() -> asyncio.Event:
 async def work(app: Ferryman, told: History, *, queues: list[str] | None) -> None:
     """Be a worker; one that serves a queue where nothing is only watches and fires."""
     stop = _told_to_stop()
-    fences = asyncio.create_task(_report_fences(told))
+    _tell_of_fences(told)
     await app.open(unless=stop)
     try:
         told.write("working")
@@ -72,27 +72,18 @@ async def work(app: Ferryman, told: History, *, queues: list[str] | None) -> Non
             await app.work(stop=stop, **({"queues": queues} if queues else {}))
     finally:
         await app.close()
-        fences.cancel()
-        _fences(told, {})
 
 
-async def _report_fences(told: History) -> None:
-    seen: dict[str, float] = {}
-    while True:
-        _fences(told, seen)
-        await asyncio.sleep(LOOK_SECONDS)
+def _tell_of_fences(told: History) -> None:
+    """Write down each refusal of a stale write when it is counted: a count that is read now and then has no time."""
+    counted = telemetry.fenced
 
+    def tell(domain: str, move: Any, count: int = 1) -> None:
+        if count and move in HELD:
+            told.write("fenced", domain=domain, move=move, count=count)
+        counted(domain, move, count)
 
-def _fences(told: History, seen: dict[str, float]) -> None:
-    """Write down each count of stale writes that has grown."""
-    # That metric alone: to collect them all so often would cost as much as the work that is looked at.
-    for metric in telemetry.registry().restricted_registry([FENCED]).collect():
-        for sample in metric.samples:
-            domain, move = sample.labels["domain"], sample.labels["move"]
-            watched = sample.name == FENCED and move in ("settle", "renew", "step")
-            if watched and sample.value > seen.get(f"{domain} {move}", 0.0):
-                seen[f"{domain} {move}"] = sample.value
-                told.write("fenced", domain=domain, move=move, count=sample.value)
+    telemetry.fenced = tell
 
 
 class Past:
@@ -145,9 +136,9 @@ async def produce(
         for key, (act, arguments) in past.open.items():
             await act_until_done(app, memory, key, act, arguments, again=True)
         for number in range(1_000_000_000):
-            if stop.is_set():
-                return
             chosen = acts.first(past.kinds, recent) if slot == "producer-0" else None
+            if stop.is_set() and chosen is None:
+                return
             act, arguments = acts.draw(dice, chosen, recent=recent, windows=past.windows, load=load)
             past.kinds.add(acts.kind(act, arguments))
             if act == "window":
