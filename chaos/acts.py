@@ -139,7 +139,8 @@ def kind(act: str, arguments: Arguments) -> str:
 
 def first(done: set[str], recent: list[str]) -> str | None:
     """Name a kind of which nothing has been done yet: also the shortest run is to have something of each."""
-    return next((kind for kind in SHARES if kind not in done and (recent or kind != "cancel")), None)
+    wanted = next((kind for kind in SHARES if kind not in done), None)
+    return "one" if wanted == "cancel" and not recent else wanted  # there must be something to cancel
 
 
 def draw(  # noqa: PLR0911 - one return for each act
