@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     place = Path(tempfile.mkdtemp(prefix="ferryman-chaos-"))
     place.chmod(0o711)  # the server of root runs as somebody else, who must get to its files
     found, wrong = _run(asked, place)
-    short = report.short(found) if asked.minutes * 60 >= SHORT_SECONDS else []
+    short = report.short(found) if asked.soak or asked.minutes * 60 >= SHORT_SECONDS else []
     report.show(found, [*wrong, *short], file=sys.stdout)
     if asked.json:
         Path(asked.json).write_text(json.dumps(found, indent=1, sort_keys=True) + "\n", encoding="utf-8")
@@ -135,7 +135,7 @@ def _run(asked: argparse.Namespace, place: Path) -> tuple[report.Found, list[str
             wrong.append(f"{late.overdue} rows were overdue during the run: {dict(late.late)}")
         if gauge is not None:
             found["soak"] = gauge.told()
-            return found, [*wrong, *gauge.grown()]
+            return found, [*wrong, *gauge.unseen()]
         return found, [*wrong, *cases.missing(measured.cases, short=seconds < SHORT_SECONDS)]
     finally:
         bell.stop()

@@ -113,10 +113,9 @@ def _mild(found: Found) -> list[Aim]:
     grew = [
         Aim(
             f"{kind}, what grew most of {each['judged']}",
-            f"≤ {_sized(kind, each['least'])}",
-            f"{_sized(kind, each['rise'])} from the first to the last third ({each['who']}, in the middle"
-            f" {_sized(kind, each['middle'])})",
-            each["rise"] <= each["least"],
+            f"≤ {_sized(kind, each['bar'])} an hour",
+            f"{_sized(kind, each['an_hour'])} an hour ({each['who']}, in the middle {_sized(kind, each['middle'])})",
+            each["an_hour"] <= each["bar"],
         )
         for kind, each in found["soak"].items()
     ]
@@ -124,7 +123,13 @@ def _mild(found: Found) -> list[Aim]:
 
 
 def _sized(kind: str, value: float) -> str:
-    return f"{value / (1 << 20):.1f} MiB" if kind == "memory" else f"{value:,.0f}"
+    match kind:
+        case "memory":
+            return f"{value / (1 << 20):.1f} MiB"
+        case "dead share":
+            return f"{value * 100:.1f} %"
+        case _:
+            return f"{value:,.1f}"
 
 
 def _kept(found: Found) -> list[Aim]:

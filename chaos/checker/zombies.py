@@ -53,8 +53,6 @@ def thawed(lines: Iterable[Line], *, lease: float) -> list[Still]:
                 still = Still(line["child"], since.pop(line["child"]), line["at"])
                 if still.until - still.since > lease:
                     found.append(still)
-            case "died":
-                since.pop(line["child"], None)
     return found
 
 

@@ -61,7 +61,7 @@ def test_a_run_that_is_long_enough_fails_by_its_exit_code_when_a_figure_is_misse
     assert "(short of its aim)" in page.read_text(encoding="utf-8")  # nothing is wrong: what is short is told there too
 
 
-GROWTH = {"who": "worker-0.1", "middle": 60 << 20, "rise": 1 << 20, "an_hour": 0, "least": 16 << 20, "judged": 5}
+GROWTH = {"who": "worker-0.1", "middle": 60 << 20, "an_hour": 1 << 20, "bar": 8 << 20, "judged": 5}
 SOAK: dict[str, Any] = {
     "seed": 7, "lease": 2.0, "minutes": 60.0, "pooler": False, "wall_seconds": 3700, "python": "3.11", "cores": 2,
     "load": [1.0, 1.0, 1.0], "lost": 0, "second_ends": 0, "tasks": 9, "turns": 1, "batches": 1, "commands": 1, "records": 1,
@@ -82,7 +82,12 @@ def test_a_soak_has_a_place_of_its_own_on_the_page(tmp_path: Path) -> None:
     assert text.startswith(
         "<!-- chaos: begin -->\nstorm\n<!-- chaos: end -->\n<!-- soak: begin -->\nSeed 7, 60 minutes"
     )
-    assert "| memory, what grew most of 5 | ≤ 16.0 MiB | 1.0 MiB from the first to the last third (worker-0.1" in text
+    assert (
+        "| memory, what grew most of 5 | ≤ 8.0 MiB an hour | 1.0 MiB an hour (worker-0.1, in the middle 60.0 MiB) |"
+        in text
+    )
+    assert report.short({**SOAK, "soak": {"memory": {**GROWTH, "an_hour": (8 << 20) + 1}}})
+    assert not report.short(SOAK)
     page.write_text("nothing", encoding="utf-8")
     with pytest.raises(ValueError, match="no place for this"):
         report.write(page, SOAK)
