@@ -91,6 +91,7 @@ def found(
         "recovery_p99": slow,
         "recovery_worst": worst,
         "recovery_by_the_clock": figures.recovery_by_the_clock,
+        "recovery_fell": figures.recovery_fell,
         "recovery_left_out": figures.recovery_left_out,
         "outages": outages,
         "first_success_worst": first,
@@ -173,6 +174,7 @@ def _wild(found: Found) -> list[Aim]:
             "",
             _clocked(found["recovery_by_the_clock"]),
         ),
+        Aim("claimed in between by another who never began it: judged as two waits", "", f"{found['recovery_fell']:,}"),
         *(
             Aim(f"left out of what is judged: {why}", "", f"{count:,}")
             for why, count in found["recovery_left_out"].items()

@@ -13,11 +13,11 @@ from chaos.checker.evidence import Evidence
 LAPSED = "lease_expired"  # how the log says that somebody's time was over and the work was taken from him
 
 
-class Left(NamedTuple):
-    """The end of a claim."""
+class Claim(NamedTuple):
+    """One claim that is over: when it was made, when and how it ended."""
 
-    at: float
-    state: str
+    since: float
+    until: float
     lapsed: bool
 
 
@@ -26,17 +26,19 @@ def offset(seen: Evidence) -> float:
     return next(float(line["wall"] - line["at"]) for line in seen.of("clock"))
 
 
-def left(seen: Evidence) -> dict[tuple[str, int], Left]:
-    """Return for each claim, by task and epoch, how it was over."""
+def over(seen: Evidence) -> dict[tuple[str, int], Claim]:
+    """Return the claims that are over, by task and epoch."""
     ahead = offset(seen)
     epochs: Counter[str] = Counter()
-    found: dict[tuple[str, int], Left] = {}
+    since: dict[str, float] = {}
+    found: dict[tuple[str, int], Claim] = {}
     for event in seen.events:
         if event["kind"] != "task":
             continue
         if event["to_state"] == "running":
             epochs[event["subject"]] += 1
+            since[event["subject"]] = event["at"] - ahead
         elif event["from_state"] == "running":
-            claim = event["subject"], epochs[event["subject"]]
-            found[claim] = Left(event["at"] - ahead, event["to_state"], event["reason"] == LAPSED)
+            task = event["subject"]
+            found[task, epochs[task]] = Claim(since[task], event["at"] - ahead, event["reason"] == LAPSED)
     return found

@@ -38,6 +38,7 @@ class Figures:
     recovery: Spread
     taken_back_by_the_clock: Spread  # also while nobody could
     recovery_by_the_clock: Spread
+    recovery_fell: int  # of those judged: another had claimed it in between and was struck before it began
     recovery_left_out: dict[str, int]  # by why
     first_success: Spread  # how many outages; the worst since somebody asked, since it was back, since it was killed
     cases: dict[str, int]
@@ -71,7 +72,10 @@ def measure(seen: Evidence, folder: Path, *, lease: float) -> Figures:
         faults=_faults(seen, folder),
         zombies_fenced=fenced,
         taken_back=_spread(could.waited(*wait, lease=lease, roles=able.WATCHERS) for wait in found.taken_back_judged),
-        recovery=_spread(could.waited(*wait, lease=lease, roles=able.WORKERS) for wait in found.begun_judged),
+        recovery=_spread(
+            max(could.waited(*wait, lease=lease, roles=able.WORKERS) for wait in waits) for waits in found.begun_judged
+        ),
+        recovery_fell=found.fell,
         taken_back_by_the_clock=_spread(until - since for _, since, until in found.taken_back),
         recovery_by_the_clock=_spread(until - since for _, since, until in found.begun),
         recovery_left_out=dict(found.left_out),

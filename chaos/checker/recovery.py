@@ -2,8 +2,12 @@
 
 A case is a claim that its holder had in hand when it was killed, whether or not the handler had come to its end: the log says
 that the claim was not over before the death. Two waits are told of each: until it was taken back, which the log says, and until
-somebody began it anew, which is the next start of that task, whoever else claimed it in between and died. What is no such case,
-and what is not judged, is counted and told with its reason.
+somebody began it anew, which is the next start of that task, whoever else claimed it in between. What is no such case, and what
+is not judged, is counted and told with its reason.
+
+Now and then the next to claim it is struck as well, before it begins, and the lease of that one must pass too. By the clock
+that is one long wait. Judged it is two, of which the longer counts: until it was claimed, and from the last such claim on. How
+many there were is told.
 """
 
 from __future__ import annotations
@@ -33,7 +37,8 @@ class Recoveries:
     taken_back: list[Wait] = field(default_factory=list)
     begun: list[Wait] = field(default_factory=list)
     taken_back_judged: list[Wait] = field(default_factory=list)
-    begun_judged: list[Wait] = field(default_factory=list)
+    begun_judged: list[list[Wait]] = field(default_factory=list)  # two, where another fell with it in between
+    fell: int = 0  # so many of these
     left_out: Counter[str] = field(default_factory=Counter)
 
 
@@ -41,24 +46,29 @@ def recoveries(seen: Evidence, *, lease: float) -> Recoveries:
     """Find what was in the hands of the dead, and what became of it."""
     found = Recoveries()
     died = {line["child"]: float(line["at"]) for line in seen.of("died")}
-    over = claims.left(seen)
+    over = claims.over(seen)
+    away = _away(seen, lease)
     for line, again in _pairs(seen):
-        death = died.get(line["pid"])
-        end = over.get((line["task"], line["epoch"]))
-        if death is None or end is None or end.at <= death:
+        task, epoch, death = line["task"], int(line["epoch"]), died.get(line["pid"])
+        claim = over.get((task, epoch))
+        if death is None or claim is None or claim.until <= death:
             continue  # it lives, or had settled, parked or handed back what it had
-        if not end.lapsed:
+        if not claim.lapsed:
             found.left_out[ARRIVED] += 1
             continue
-        found.taken_back.append((line["task"], death, end.at))
+        found.taken_back.append((task, death, claim.until))
         if again is None:
             found.left_out[ENDED] += 1
-        else:
-            found.begun.append((line["task"], death, float(again["at"])))
-    away = _away(seen, lease)
+            continue
+        whole = task, death, float(again["at"])
+        found.begun.append(whole)
+        if _met(whole, away):
+            found.left_out[AWAY] += 1
+            continue
+        fell = [over[task, between] for between in range(epoch + 1, int(again["epoch"])) if (task, between) in over]
+        found.fell += bool(fell)
+        found.begun_judged.append([(task, death, fell[0].since), (task, fell[-1].since, whole[2])] if fell else [whole])
     found.taken_back_judged = [wait for wait in found.taken_back if not _met(wait, away)]
-    found.begun_judged = [wait for wait in found.begun if not _met(wait, away)]
-    found.left_out[AWAY] += len(found.begun) - len(found.begun_judged)
     return found
 
 

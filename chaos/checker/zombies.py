@@ -59,11 +59,11 @@ def thawed(lines: Iterable[Line], *, lease: float) -> list[Still]:
 def _taken(seen: Evidence) -> Mapping[int, Sequence[float]]:
     """Give for each process when claims were taken from it, in order."""
     found: dict[int, list[float]] = defaultdict(list)
-    over = claims.left(seen)
+    over = claims.over(seen)
     holders = {(line["task"], line["epoch"]): line["pid"] for line in seen.of("start", "leg")}
     for claim, pid in holders.items():
         if claim in over and over[claim].lapsed:
-            found[pid].append(over[claim].at)
+            found[pid].append(over[claim].until)
     ahead = claims.offset(seen)
     begun: dict[str, list[Line]] = defaultdict(list)
     for line in seen.of("sails", "stroke"):

@@ -153,8 +153,6 @@ KILLED = [start(9.0, 1, 1), line("died", 10.0, child=1)]
         ([start(14.0, 2, 2)], [CLAIMED, LAPSED, AGAIN], 12.25, 14.0, {}),
         # Its handler had come to its end, and nothing of that was settled.
         ([start(14.0, 2, 2), line("effect", 9.9, task="t", epoch=1)], [CLAIMED, LAPSED, AGAIN], 12.25, 14.0, {}),
-        # Who claimed it next died before it began: the wait goes on to the next start.
-        ([start(17.0, 3, 3)], [CLAIMED, LAPSED, AGAIN], 12.25, 17.0, {}),
         # Its holder had parked it, or handed it back, before it died.
         ([start(14.0, 2, 2)], [CLAIMED, moved(9.5, "running", "ready", "parked"), AGAIN], None, None, {}),
         # Its settling was under way when it died.
@@ -175,8 +173,25 @@ def test_a_recovery_is_what_its_holder_had_in_hand_when_it_was_killed(
     found = recovery.recoveries(told, lease=LEASE)
 
     waits: list[list[recovery.Wait]] = [[] if until is None else [("t", 10.0, until)] for until in (taken_back, begun)]
-    assert [found.taken_back, found.begun] == [found.taken_back_judged, found.begun_judged] == waits
+    judged = [wait for case in found.begun_judged for wait in case]
+    assert [found.taken_back, found.begun] == [found.taken_back_judged, judged] == waits
     assert {why: count for why, count in found.left_out.items() if count} == left_out
+
+
+@pytest.mark.contract("R3")
+def test_whoever_claims_it_next_and_falls_before_it_begins_makes_one_wait_by_the_clock_and_two_that_are_judged() -> (
+    None
+):
+    told: Any = Told(
+        [*KILLED, start(17.0, 3, 3)],
+        [CLAIMED, LAPSED, AGAIN, moved(16.0, "running", "ready", claims.LAPSED), moved(16.5, "ready", "running")],
+    )
+
+    found = recovery.recoveries(told, lease=LEASE)
+
+    assert found.begun == [("t", 10.0, 17.0)]
+    assert found.begun_judged == [[("t", 10.0, pytest.approx(13.9)), ("t", pytest.approx(13.9), 17.0)]]
+    assert found.fell == 1
 
 
 @pytest.mark.contract("R3")

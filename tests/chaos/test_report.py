@@ -17,7 +17,8 @@ WILD: dict[str, Any] = {
     "starts_per_task": 1.05, "started_again": {again.NOTHING: 0}, "started": 9, "faults": 1000, "zombies_fenced": 200,
     "taken_back": 9, "taken_back_p50": 2.0, "taken_back_p99": 3.0, "taken_back_worst": 3.0,
     "taken_back_by_the_clock": (9, 2.0, 3.0, 3.0), "recoveries": 9, "recovery_p50": 2.0, "recovery_p99": 3.0,
-    "recovery_worst": 3.0, "recovery_by_the_clock": (9, 2.0, 3.0, 3.0), "recovery_left_out": {recovery.AWAY: 2},
+    "recovery_worst": 3.0, "recovery_by_the_clock": (9, 2.0, 3.0, 3.0), "recovery_fell": 1,
+    "recovery_left_out": {recovery.AWAY: 2},
     "outages": 6, "first_success_worst": 5.0, "first_success_since_back": 6.0, "first_success_since_killed": 7.0,
 }  # fmt: skip
 
