@@ -63,7 +63,7 @@ def test_a_death_or_a_cut_now_and_then_is_no_growth() -> None:
     made = gauge()
     points = made.seen["connections", "a process"]
     # Now and then somebody has only just been born at a look, and in the last minutes more is wanted at once than in the first.
-    for place, value in ((3, 10.0), (13, 10.0), (23, 10.0), (40, 15.0), (45, 15.0), (47, 15.0)):
+    for place, value in ((3, 6.0), (13, 6.0), (23, 6.0), (40, 24.0), (45, 24.0), (46, 24.0), (47, 24.0)):
         points[place] = points[place][0], value
 
     assert grown(made) == []
