@@ -117,14 +117,39 @@ ACTS: dict[str, Callable[[Ferryman, str, Arguments], Awaitable[Told]]] = {
 }
 
 
+# How often each kind of act is drawn; sets of plain tasks are as many times that as the load says.
+SHARES = {
+    "jobs": 40,
+    "one": 20,
+    "within": 8,
+    "owed": 8,
+    "cancel": 8,
+    "voyage": 6,
+    "command": 4,
+    "turn": 4,
+    "batch": 2,
+    "window": 3,
+}
+
+
+def kind(act: str, arguments: Arguments) -> str:
+    """Say which kind of act one was."""
+    return "voyage" if arguments.get("name") == "voyage" else act
+
+
+def first(done: set[str], recent: list[str]) -> str | None:
+    """Name a kind of which nothing has been done yet: also the shortest run is to have something of each."""
+    wanted = next((kind for kind in SHARES if kind not in done), None)
+    return "one" if wanted == "cancel" and not recent else wanted  # there must be something to cancel
+
+
 def draw(  # noqa: PLR0911 - one return for each act
-    dice: random.Random, *, recent: list[str], windows: int, load: float
+    dice: random.Random, chosen: str | None = None, *, recent: list[str], windows: int, load: float
 ) -> tuple[str, Arguments]:
-    """Choose the next act and its arguments."""
-    chosen = dice.choices(
-        ("jobs", "one", "within", "owed", "cancel", "voyage", "command", "turn", "batch", "window"),
-        (40 * load, 20, 8, 8, 8, 6, 4, 4, 2, 3),
-    )[0]
+    """Choose the next act, unless its kind is given, and its arguments."""
+    if chosen is None:
+        shares = [share * (load if kind == "jobs" else 1) for kind, share in SHARES.items()]
+        [chosen] = dice.choices(list(SHARES), shares)
     match chosen:
         case "jobs":
             return "jobs", {

@@ -91,14 +91,16 @@ def build(url: str, history: History, *, doorbell: str, seed: int, pool: int) ->
     listen = os.environ.get("FERRYMAN_LISTEN_URL", url)
     app = Ferryman(url, doorbell=bell(doorbell, listen, seed), pool={"size": pool})
     app.on_end("debt", Debts())
-    _tasks(app, history)
+    _tasks(app, history, pool=pool)
     _agents(app, history)
     _commands(app, history)
     _ingestion(app, history)
     return app
 
 
-def _tasks(app: Ferryman, history: History) -> None:
+def _tasks(app: Ferryman, history: History, *, pool: int) -> None:
+    hogs: set[str] = set()
+
     @app.task(backoff=0.05)
     async def job(ctx: Context, key: str, hold: float = 0.0) -> str:
         told: dict[str, Any] = {"task": str(ctx.id), "epoch": ctx.task.epoch, "attempt": ctx.attempt}
@@ -129,8 +131,12 @@ def _tasks(app: Ferryman, history: History) -> None:
         told: dict[str, Any] = {"task": str(ctx.id), "epoch": ctx.task.epoch, "attempt": ctx.attempt}
         history.write("start", **told, key=key)
         async with app.database.session():
-            history.write("hogs")
-            await asyncio.sleep(hold)
+            hogs.add(key)
+            history.write("hogs", held=len(hogs), pool=pool)
+            try:
+                await asyncio.sleep(hold)
+            finally:
+                hogs.discard(key)
         history.write("effect", key=key, **told)
         return key
 

@@ -18,7 +18,7 @@ from ferryman import Ferryman
 from ferryman.app import wiring
 from ferryman.kernel import errors, events, faults, invariants, telemetry
 
-FENCED = "ferryman_fenced_total"
+HELD = ("settle", "renew", "step")  # what only the holder of a claim writes
 LOOK_SECONDS = 0.05
 _stops: list[bool] = []
 
@@ -64,7 +64,7 @@ def _told_to_stop() -> asyncio.Event:
 async def work(app: Ferryman, told: History, *, queues: list[str] | None) -> None:
     """Be a worker; one that serves a queue where nothing is only watches and fires."""
     stop = _told_to_stop()
-    fences = asyncio.create_task(_report_fences(told))
+    _tell_of_fences(told)
     await app.open(unless=stop)
     try:
         told.write("working")
@@ -72,27 +72,18 @@ async def work(app: Ferryman, told: History, *, queues: list[str] | None) -> Non
             await app.work(stop=stop, **({"queues": queues} if queues else {}))
     finally:
         await app.close()
-        fences.cancel()
-        _fences(told, {})
 
 
-async def _report_fences(told: History) -> None:
-    seen: dict[str, float] = {}
-    while True:
-        _fences(told, seen)
-        await asyncio.sleep(LOOK_SECONDS)
+def _tell_of_fences(told: History) -> None:
+    """Write down each refusal of a stale write when it is counted: a count that is read now and then has no time."""
+    counted = telemetry.fenced
 
+    def tell(domain: str, move: Any, count: int = 1) -> None:
+        if count and move in HELD:
+            told.write("fenced", domain=domain, move=move, count=count)
+        counted(domain, move, count)
 
-def _fences(told: History, seen: dict[str, float]) -> None:
-    """Write down each count of stale writes that has grown."""
-    # That metric alone: to collect them all so often would cost as much as the work that is looked at.
-    for metric in telemetry.registry().restricted_registry([FENCED]).collect():
-        for sample in metric.samples:
-            domain, move = sample.labels["domain"], sample.labels["move"]
-            watched = sample.name == FENCED and move in ("settle", "renew", "step")
-            if watched and sample.value > seen.get(f"{domain} {move}", 0.0):
-                seen[f"{domain} {move}"] = sample.value
-                told.write("fenced", domain=domain, move=move, count=sample.value)
+    telemetry.fenced = tell
 
 
 class Past:
@@ -101,11 +92,13 @@ class Past:
     def __init__(self, folder: Path, slot: str) -> None:
         """Read their histories."""
         self.open: dict[str, tuple[str, acts.Arguments]] = {}
+        self.kinds: set[str] = set()
         self.windows = 0
         for file in sorted(folder.glob(f"{slot}.*.history")):
             for line in history.read(file):
                 if line["what"] == "invoke":
                     self.open[line["key"]] = line["act"], line["arguments"]
+                    self.kinds.add(acts.kind(line["act"], line["arguments"]))
                     if line["act"] == "window":
                         self.windows = max(self.windows, line["arguments"]["nth"] + 1)
                 elif line["what"] in ("ok", "error"):
@@ -141,17 +134,19 @@ async def produce(
     told.write("working")
     try:
         for key, (act, arguments) in past.open.items():
-            await _act(app, memory, key, act, arguments, again=True)
+            await act_until_done(app, memory, key, act, arguments, again=True)
         for number in range(1_000_000_000):
-            if stop.is_set():
+            chosen = acts.first(past.kinds, recent) if slot == "producer-0" else None
+            if stop.is_set() and chosen is None:
                 return
-            act, arguments = acts.draw(dice, recent=recent, windows=past.windows, load=load)
+            act, arguments = acts.draw(dice, chosen, recent=recent, windows=past.windows, load=load)
+            past.kinds.add(acts.kind(act, arguments))
             if act == "window":
                 if slot != "producer-0":  # windows follow each other: one producer asks for them
                     continue
                 past.windows += 1
             await _room(folder, stop)
-            answer = await _act(app, memory, f"{told.path.stem}:{number}", act, arguments)
+            answer = await act_until_done(app, memory, f"{told.path.stem}:{number}", act, arguments)
             recent = (recent + list(answer.get("tasks", {}).values()))[-40:]
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), dice.uniform(0, 2 * pace))
@@ -166,9 +161,10 @@ async def _room(folder: Path, stop: asyncio.Event) -> None:
             await asyncio.wait_for(stop.wait(), LOOK_SECONDS)
 
 
-async def _act(
+async def act_until_done(
     app: Ferryman, memory: Memory, key: str, act: str, arguments: acts.Arguments, *, again: bool = False
 ) -> acts.Told:
+    """Act, again and again while the answer is that the database is away; tell what came of it."""
     told = memory.told
     while True:
         told.write("invoke", key=key, act=act, arguments=arguments, again=again)
@@ -195,23 +191,28 @@ async def follow(app: Ferryman, told: History) -> None:
     try:
         while not stop.is_set():
             try:
-                async with app.database.transaction() as tx:
-                    found = await events.read(tx, "witness", limit=500)
-                    if found:
-                        await tx.fetch(
-                            "insert into public.witnessed (event) select * from unnest($1::bigint[])",
-                            [each.id for each in found],
-                        )
-                if found:
-                    told.write("read", acknowledged=True, first=found[0].id, last=found[-1].id, count=len(found))
+                found = await read_on(app, told)
             except errors.DatabaseUnavailable as error:
                 told.write("refused", act="read", key="", code=error.code, retryable=True)
-                found = ()
+                found = 0
             if not found:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(stop.wait(), LOOK_SECONDS)
     finally:
         await app.close()
+
+
+async def read_on(app: Ferryman, told: History) -> int:
+    """Read what has come to the log, and say how much it was."""
+    async with app.database.transaction() as tx:
+        found = await events.read(tx, "witness", limit=500)
+        if found:
+            await tx.fetch(
+                "insert into public.witnessed (event) select * from unnest($1::bigint[])", [each.id for each in found]
+            )
+    if found:
+        told.write("read", acknowledged=True, first=found[0].id, last=found[-1].id, count=len(found))
+    return len(found)
 
 
 async def begin_schedules(app: Ferryman) -> None:

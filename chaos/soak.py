@@ -1,8 +1,18 @@
-"""Whether anything grows in a long run at half load with mild faults: memory, descriptors, connections, dead rows.
+"""Whether anything grows in a long run at half load with mild faults: memory, descriptors, connections, dead rows, tables.
 
-Each process is looked at in regular intervals; after a warm-up a line is fitted through what was seen of each that lived long
-enough. What would grow by more than its allowance in an hour fails the run. One worker is spared by the kills (SPARED): of
-those that die every few minutes nobody could say whether they grow.
+Each process is looked at in regular intervals, from a fifth of the run after its birth on; through what was seen of each that
+lived long enough a line is fitted: the median of the slopes between all pairs of looks (Theil and Sen), which a death, a cut or
+a vacuum now and then does not move. What grows faster in an hour than its bar fails the run. One worker is spared by the kills
+(SPARED): of those that die every few minutes nobody could say whether they grow.
+
+Connections are counted for each process that lives: a worker dies every minute, and its next life begins with few of them.
+Which of a hundred are there at a look would decide about a slope of four.
+
+What has ended is kept for weeks, so rows grow with the run, and dead rows and bytes with them. Level must be what of the rows
+is dead, and how many bytes a row takes, by table: a table whose rows stay and whose bytes grow is what that finds.
+
+In a run of minutes the hour's slope is what noise makes of it: the allocator takes its arenas, the first vacuums come, pools
+fill up to what is wanted at once. So a run that is shorter than an hour may grow by as much as an hour may, and by its pools.
 """
 
 from __future__ import annotations
@@ -10,20 +20,55 @@ from __future__ import annotations
 import statistics
 import time
 from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from chaos.fleet import Fleet
 from chaos.sea import Sea
 
 LOOKS = 60
+WARM = 0.2  # of a run
 SPARED = "worker-0"
-# By how much a thing may seem to grow in an hour, as a share of its middle; a short run cannot tell slow growth from noise.
-SHARE = 0.05
-# Pools fill up as they are used: less than this is no growth.
-LEAST = {"memory": 16 << 20, "descriptors": 12, "connections": 20, "dead rows": 20_000}
-DEAD = "select coalesce(sum(n_dead_tup), 0)::bigint as n from pg_stat_user_tables where schemaname = 'ferryman'"
+HOUR = 3600.0
+# By how much a thing may grow in an hour. Bytes a row: as a share of what they are in the middle of the run.
+BARS = {"memory": float(8 << 20), "descriptors": 4.0, "connections": 2.0, "dead share": 0.05, "bytes a row": 0.05}
+# And by how much more in a run that is shorter: a pool has ten connections.
+FILLS = {"descriptors": 10.0, "connections": 10.0}
+# Of smaller tables a page more or less would decide.
+TABLE_LEAST = 1 << 20
 CONNECTIONS = "select count(*) as n from pg_stat_activity where application_name like 'ferryman%%'"
+TABLES = """
+    select relname as name, pg_total_relation_size(oid)::float8 as bytes, pg_stat_get_dead_tuples(oid)::float8 as dead
+    from pg_class
+    where relnamespace = 'ferryman'::regnamespace and relkind = 'r'
+    order by relname
+"""
+# Without these nothing is shown.
+WANTED = (
+    ("memory", SPARED),
+    ("descriptors", SPARED),
+    ("connections", "a process"),
+    ("dead share", "database"),
+    ("bytes a row", "tasks"),
+)
+Points = Sequence[tuple[float, float]]
+
+
+class Growth(NamedTuple):
+    """How one thing grew: its middle, its slope an hour, and what of that would be too much."""
+
+    kind: str
+    who: str
+    middle: float
+    slope: float
+    bar: float
+
+    @property
+    def share(self) -> float:
+        """How much of the bar it has used."""
+        return self.slope / self.bar if self.bar > 0 else 0.0
 
 
 class Gauge:
@@ -33,58 +78,84 @@ class Gauge:
         """Look some sixty times."""
         self._sea = sea
         self._fleet = fleet
+        self._seconds = seconds
         self._every = seconds / LOOKS
-        self._next = time.monotonic() + seconds / 5  # the warm-up
-        self._seen: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
+        self._next = time.monotonic() + seconds * WARM
+        self.seen: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
 
     def look(self, now: float) -> None:
         """Look, if it is time."""
         if now < self._next:
             return
         self._next = now + self._every
-        for slot in self._fleet.of("worker", "dog", "producer", "reader"):
-            name = f"{slot.name}.{slot.nth}"
-            for kind, value in _sizes(slot.pid).items():
-                self._seen[kind, name].append((now, value))
-        for kind, question in (("connections", CONNECTIONS), ("dead rows", DEAD)):
-            for row in self._sea.ask(question):
-                self._seen[kind, "database"].append((now, float(row["n"])))
+        living = self._fleet.of("worker", "dog", "producer", "reader")
+        for slot in living:
+            if now >= slot.born_at + self._seconds * WARM:
+                for kind, value in _sizes(slot.pid).items():
+                    self.seen[kind, f"{slot.name}.{slot.nth}"].append((now, value))
+        for row in self._sea.ask(CONNECTIONS):
+            self.seen["connections", "a process"].append((now, row["n"] / max(1, len(living))))
+        self._look_at_tables(now)
 
-    def slopes(self) -> dict[tuple[str, str], tuple[float, float, float]]:
-        """Return for each series its middle, its slope an hour, and by how much it grew from its first to its last third."""
-        found = {}
-        for key, points in self._seen.items():
-            if len(points) < LOOKS // 3:
-                continue
-            times, values = zip(*points, strict=True)
-            slope = statistics.linear_regression(times, values).slope * 3600
-            third = len(values) // 3
-            rise = statistics.median(values[-third:]) - statistics.median(values[:third])
-            found[key] = statistics.median(values), slope, rise
-        return found
+    def _look_at_tables(self, now: float) -> None:
+        tables = self._sea.ask(TABLES)
+        # Rows are counted, not estimated: the server forgets its estimates when it is killed.
+        counted = self._sea.ask(
+            " union all ".join(
+                f"select '{table['name']}' as name, count(*)::float8 as n from ferryman.{table['name']}" for table in tables
+            )
+        ) if tables else []  # fmt: skip
+        if not counted:
+            return
+        rows = {row["name"]: row["n"] for row in counted}
+        dead = sum(table["dead"] for table in tables)
+        self.seen["dead share", "database"].append((now, dead / max(1.0, dead + sum(rows.values()))))
+        for table in tables:
+            if table["bytes"] >= TABLE_LEAST:
+                self.seen["bytes a row", table["name"]].append((now, table["bytes"] / max(1.0, rows[table["name"]])))
 
-    def grown(self) -> list[str]:
-        """Name what grew: more than its least, and faster than its share; and what should have been looked at and was not."""
-        said = []
-        for (kind, who), (middle, slope, rise) in self.slopes().items():
-            if rise > LEAST[kind] and slope > SHARE * middle:
-                said.append(f"the {kind} of {who} grew by {rise:,.0f} (middle {middle:,.0f}, {slope:,.0f} an hour)")
-        judged = {(kind, who.partition(".")[0]) for kind, who in self.slopes()}
-        wanted = [("memory", SPARED), ("descriptors", SPARED), ("connections", "database"), ("dead rows", "database")]
-        return said + [
-            f"the {kind} of {who} was not looked at long enough" for kind, who in wanted if (kind, who) not in judged
+    def growths(self) -> Iterator[Growth]:
+        """Say of each thing that was looked at long enough how it grew."""
+        for (kind, who), points in self.seen.items():
+            if len(points) >= LOOKS // 3:
+                middle = statistics.median(value for _, value in points)
+                yield Growth(kind, who, middle, slope(points), bar(kind, middle, self._seconds))
+
+    def unseen(self) -> list[str]:
+        """Name what should have been looked at and was not."""
+        judged = {(each.kind, each.who.partition(".")[0]) for each in self.growths()}
+        return [
+            f"the {kind} of {who} was not looked at long enough" for kind, who in WANTED if (kind, who) not in judged
         ]
 
     def told(self) -> dict[str, Any]:
-        """Return what grew most of each kind, what of it would have been too much, and how many were judged."""
-        worst: dict[str, Any] = {}
-        for (kind, who), (middle, slope, rise) in self.slopes().items():
-            if kind not in worst or rise > worst[kind]["rise"]:
-                worst[kind] = {"who": who, "middle": round(middle), "an_hour": round(slope), "rise": round(rise)}
-        for kind, found in worst.items():
-            found["least"] = LEAST[kind]
-            found["judged"] = sum(each == kind for each, _ in self.slopes())
-        return worst
+        """Return what grew most of each kind, beside its bar, and how many were judged."""
+        found: dict[str, Any] = {}
+        for kind in BARS:
+            judged = [each for each in self.growths() if each.kind == kind]
+            if judged:
+                worst = max(judged, key=lambda each: each.share)
+                found[kind] = {
+                    "who": worst.who,
+                    "middle": worst.middle,
+                    "an_hour": worst.slope,
+                    "bar": worst.bar,
+                    "judged": len(judged),
+                }
+        return found
+
+
+def slope(points: Points) -> float:
+    """Return the median of the slopes between all pairs of looks, for an hour."""
+    return HOUR * statistics.median(
+        (later - earlier) / (after - before) for (before, earlier), (after, later) in combinations(points, 2)
+    )
+
+
+def bar(kind: str, middle: float, seconds: float) -> float:
+    """Return how fast a thing may grow, for an hour; what an hour may grow by, a shorter run may, and by its pools."""
+    least = BARS[kind] * (middle if kind == "bytes a row" else 1.0)
+    return least if seconds >= HOUR else (least + FILLS.get(kind, 0.0)) * HOUR / seconds
 
 
 def _sizes(pid: int) -> dict[str, float]:

@@ -32,6 +32,14 @@ HOPELESS = 10  # so many deaths of nobody's making: no use to go on
 SAID_SECONDS = 10.0
 PROGRESS_SECONDS = 15.0
 
+# What effects go into.
+TABLES = (
+    "ledger (key text primary key)",
+    "owed (ref text primary key, ends integer not null default 0)",
+    "cargo (id bigint primary key, batch text not null, writes integer not null default 1)",
+    "witnessed (seq bigint generated always as identity, event bigint primary key)",
+)
+
 Say = Callable[[str], object]
 
 
@@ -235,12 +243,7 @@ def migrated(url: str, migrate: Callable[..., Coroutine[Any, Any, object]]) -> N
 def prepare(sea: Sea) -> None:
     """Make the tables that effects go into."""
     with sea.connect() as connection:
-        for table in (
-            "ledger (key text primary key)",
-            "owed (ref text primary key, ends integer not null default 0)",
-            "cargo (id bigint primary key, batch text not null, writes integer not null default 1)",
-            "witnessed (seq bigint generated always as identity, event bigint primary key)",
-        ):
+        for table in TABLES:
             connection.execute(f"create table public.{table}".encode())
 
 

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections import Counter
 
-from chaos.checker import domains, tasks
+from chaos.checker import domains, ends, tasks
 from chaos.checker.evidence import Evidence
 
 SHOWN = 6
+CHECKS = (*ends.CHECKS, *tasks.CHECKS, *domains.CHECKS)
 
 
 def check(seen: Evidence) -> tuple[list[str], Counter[str]]:
     """Return what is wrong, of each kind the first few; and how much each check found."""
     said, counted = [], Counter[str]()
-    for each in (*tasks.CHECKS, *domains.CHECKS):
+    for each in CHECKS:
         found = list(each(seen))
         counted[each.__name__] = len(found)
         said += [f"{each.__name__}: {what}" for what in found[:SHOWN]]
@@ -28,4 +29,4 @@ def check(seen: Evidence) -> tuple[list[str], Counter[str]]:
 
 def names() -> list[str]:
     """Name the checks."""
-    return [each.__name__ for each in (*tasks.CHECKS, *domains.CHECKS)]
+    return [each.__name__ for each in CHECKS]

@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 
 from chaos import terms
 from chaos.checker.evidence import Evidence
 
-TURN_ENDS = {"success", "failed", "canceled", "timeout", "partial"}
 LEGS = ("Leg.Check", "Leg.Cross", "Leg.Load", "Leg.Unload")
+# What is known of a command in the end: that it was asked for, that each of its capabilities has come to its end, and what its
+# handler stated.
+FACTS = [
+    "Leg.Checked",
+    "Leg.Cross.Completed",
+    "Leg.Load.Completed",
+    "Leg.Unload.Completed",
+    "Voyage.Loaded",
+    "Voyage.Requested",
+]
+TRACE = "Traceback (most recent call last)"
+# Between two traces of which the first was the cause of the second.
+CHAINED = ("The above exception was", "During handling of the above exception")
+# That the database is away is the plan's doing, and may be told at length.
+FORESEEN = "ferryman.kernel.errors.DatabaseUnavailable"
+LEFT_LYING = ("exception was never retrieved", "was never awaited", "Fatal Python error", "Exception ignored in")
 
 
-def turns_end_once(seen: Evidence) -> Iterator[str]:
-    """Every turn that was acknowledged is there and ended once, with a deliverable of words that its steps said."""
+def turns_are_delivered(seen: Evidence) -> Iterator[str]:
+    """Every turn that was acknowledged is there and succeeded, with a deliverable of words that its steps said."""
     rows = {row["id"]: row for row in seen.ask(
         "select message.id::text, message.turn_status, message.status, message.error_code, message.error, card.content"
         " from ferryman.agent_inbox as message left join ferryman.cards as card on card.id = message.deliverable_card_id"
@@ -28,44 +43,48 @@ def turns_end_once(seen: Evidence) -> Iterator[str]:
         row = rows.get(line["turn"])
         if row is None:
             yield f"the turn {line['turn']} was acknowledged and is gone"
-        elif row["turn_status"] != "success":
-            yield f"the turn {line['turn']} ended as {row['turn_status']} ({row['error_code']}: {row['error']})"
-        else:
+        elif row["turn_status"] == "success":
             words = row["content"]
             told = [word for word in words if not word.startswith("knot")] if isinstance(words, list) else []
             if len(told) != 2 or not set(told) <= said[line["turn"]] or words[1:3] != ["knot 1", "knot 2"]:
                 yield f"the turn {line['turn']} delivered {words}"
-    ends = Counter(
-        event["subject"] for event in seen.events if event["kind"] == "turn" and event["to_state"] in TURN_ENDS
-    )
-    yield from (f"the turn {turn} has {count} ends in the log" for turn, count in ends.items() if count > 1)
+    for id, row in rows.items():
+        if row["turn_status"] != "success":
+            yield f"the turn {id} ended as {row['turn_status']} ({row['error_code']}: {row['error']})"
     for row in seen.ask("select agent_id, status from ferryman.agent_state_head where status <> 'idle'"):
         yield f"the agent {row['agent_id']} is still {row['status']}"
 
 
 def batches_are_whole(seen: Evidence) -> Iterator[str]:
-    """Every batch that was acknowledged has ended, all its tasks are there, in order, each with its own turn."""
+    """Every batch has succeeded, with as many tasks as were asked for, in order, each with its own turn."""
     rows: dict[str, list[tuple[int, str, str]]] = defaultdict(list)
     for row in seen.ask(
-        "select batch.id::text as batch, batch.status as ended, task.task_index, task.status, task.agent_turn_id::text as turn"
+        "select batch.id::text as batch, batch.status as ended, task.task_index, task.status"
         " from ferryman.pmo_batches as batch join ferryman.pmo_batch_tasks as task on task.batch_id = batch.id"
         " order by batch.id, task.task_index"
     ):
         rows[row["batch"]].append((row["task_index"], row["status"], row["ended"]))
+    asked = {line["arguments"]["batch"]: line["arguments"]["count"] for line in seen.of("invoke", act="batch")}
     for line in seen.of("ok", act="batch"):
-        found = rows.get(line["batch"])
-        if found is None:
+        count = asked[line["batch"]]
+        if line["batch"] not in rows:
             yield f"the batch {line['batch']} was acknowledged and is gone"
-        elif [each[0] for each in found] != list(range(len(found))):
-            yield f"the batch {line['batch']} has tasks {found}"
-        elif {each[1:] for each in found} != {("success", "success")}:
-            yield f"the batch {line['batch']} came to {found}"
+        elif [each[0] for each in rows[line["batch"]]] != list(range(count)):
+            yield f"the batch {line['batch']} was to have {count} tasks, and has {rows[line['batch']]}"
+    for batch, found in rows.items():
+        if {each[1:] for each in found} != {("success", "success")}:
+            yield f"the batch {batch} came to {found}"
     twice = seen.ask("select agent_turn_id from ferryman.pmo_batch_tasks group by agent_turn_id having count(*) > 1")
     yield from (f"the turn {row['agent_turn_id']} belongs to two tasks" for row in twice)
+    turnless = seen.ask(
+        "select task.id from ferryman.pmo_batch_tasks as task"
+        " where not exists (select from ferryman.agent_inbox as turn where turn.id = task.agent_turn_id)"
+    )
+    yield from (f"the task {row['id']} of a batch has no turn" for row in turnless)
 
 
 def commands_are_complete(seen: Evidence) -> Iterator[str]:
-    """Every command has run each capability once and has stated each fact once."""
+    """Every command is completed, has run each capability once and has stated each fact once."""
     rows = {row["id"]: row for row in seen.ask("select id::text, status, error_code from ferryman.command_inbox")}
     started: dict[str, list[str]] = defaultdict(list)
     for begun in seen.ask(
@@ -78,15 +97,20 @@ def commands_are_complete(seen: Evidence) -> Iterator[str]:
         row = rows.get(line["command"])
         if row is None:
             yield f"the command {line['command']} was acknowledged and is gone"
-        elif row["status"] != "COMPLETED":
-            yield f"the command {line['command']} is {row['status']} ({row['error_code']})"
         elif sorted(started[line["command"]]) != sorted(LEGS):
             yield f"the command {line['command']} started {sorted(started[line['command']])}"
-    told = Counter(
-        (row["subject"], row["name"])
-        for row in seen.ask("select subject::text, subject_name as name from ferryman.events where kind = 'fact'")
+    for id, row in rows.items():
+        if row["status"] != "COMPLETED":
+            yield f"the command {id} is {row['status']} ({row['error_code']})"
+    facts: dict[str, list[str]] = defaultdict(list)
+    for event in seen.events:
+        if event["kind"] == "fact":
+            facts[event["subject"]].append(event["name"])
+    yield from (
+        f"of the command {id} was stated {sorted(facts[id])}"
+        for id, row in rows.items()
+        if row["status"] == "COMPLETED" and sorted(facts[id]) != FACTS
     )
-    yield from (f"{name} of {subject} was stated {count} times" for (subject, name), count in told.items() if count > 1)
 
 
 def windows_are_covered(seen: Evidence) -> Iterator[str]:
@@ -125,19 +149,45 @@ def windows_are_covered(seen: Evidence) -> Iterator[str]:
 
 
 def nobody_was_refused_for_good(seen: Evidence) -> Iterator[str]:
-    """Producers met no error but that the database was away; nobody left a trace of a crash of his own."""
+    """Producers met no error but that the database was away."""
     for line in seen.of("error"):
         yield f"{line['act']} {line['key']} was refused: {line['code']} {line['said']}"
+
+
+def the_products_own_invariants_hold(seen: Evidence) -> Iterator[str]:
+    """The product was asked for its own invariants at the end, and none is broken."""
     for line in seen.of("broken"):
         yield f"the invariant {line['name']} is broken: {line['rows']}"
-    if not any(seen.of("audited")):
+    if not any(line["count"] for line in seen.of("audited")):
         yield "the product's own invariants were not asked"
 
 
+def nobody_left_a_trace_of_a_crash(seen: Evidence) -> Iterator[str]:
+    """What the processes said has no trace of an error that nobody had foreseen."""
+    for who, said in seen.outputs.items():
+        for trace in traces(said):
+            yield f"{who} said: {trace}"
+
+
+def traces(said: str) -> Iterator[str]:
+    """Give what each trace ended with, and what asyncio and the interpreter say of what was left lying."""
+    lines = [line for line in said.splitlines() if line.strip()]
+    for place, line in enumerate(lines):
+        if line.startswith(TRACE):
+            end = next((n for n in range(place + 1, len(lines)) if not lines[n][0].isspace()), place)
+            chained = lines[end + 1 : end + 2] and lines[end + 1].startswith(CHAINED)
+            if not chained and not lines[end].startswith(FORESEEN):
+                yield lines[end]
+        elif any(word in line for word in LEFT_LYING):
+            yield line
+
+
 CHECKS: tuple[Callable[[Evidence], Iterator[str]], ...] = (
-    turns_end_once,
+    turns_are_delivered,
     batches_are_whole,
     commands_are_complete,
     windows_are_covered,
     nobody_was_refused_for_good,
+    the_products_own_invariants_hold,
+    nobody_left_a_trace_of_a_crash,
 )

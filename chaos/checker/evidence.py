@@ -1,8 +1,9 @@
-"""What a checker looks at: all that was written down, and the tables as they are at the end."""
+"""What a checker looks at: all that was written down, what the processes said, and the tables as they are at the end."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from chaos.history import Line
@@ -12,19 +13,20 @@ Row = dict[str, Any]
 
 
 class Evidence:
-    """All that was written down, and the tables as they are at the end."""
+    """All that was written down and said, and the tables as they are at the end."""
 
-    def __init__(self, lines: Sequence[Line], connection: Connection) -> None:
+    def __init__(self, lines: Sequence[Line], connection: Connection, outputs: Mapping[str, str] | None = None) -> None:
         """Read the tables that most checks look at."""
         self.lines = lines
+        self.outputs = dict(outputs or {})
         self._connection = connection
         self.tasks = {row["id"]: row for row in self.ask(
             "select id::text, name, state, epoch, attempt, idempotency_key as key, payload, result, last_error_code as code,"
             " schedule::text, fire_time, finished_at from ferryman.tasks"
         )}  # fmt: skip
         self.events = self.ask(
-            "select id, extract(epoch from at)::float8 as at, subject::text as subject, kind, from_state, to_state"
-            " from ferryman.events order by id"
+            "select id, extract(epoch from at)::float8 as at, subject::text as subject, kind, from_state, to_state,"
+            " subject_name as name, reason_code as code, reason_message as reason from ferryman.events order by id"
         )
 
     def ask(self, question: str, *values: object) -> list[Row]:
@@ -36,3 +38,8 @@ class Evidence:
         for line in self.lines:
             if line["what"] in whats and (act is None or line.get("act") == act):
                 yield line
+
+
+def overheard(folder: Path) -> dict[str, str]:
+    """Return what each process said, by its name."""
+    return {file.stem: file.read_text(encoding="utf-8", errors="replace") for file in folder.glob("*.output")}

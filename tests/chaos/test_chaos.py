@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos import plan
+from chaos import acts, plan
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -29,7 +29,11 @@ def test_nothing_is_lost_ends_twice_or_hangs_while_everything_breaks(tmp_path: P
     found = json.loads(figures.read_text(encoding="utf-8"))
     # Of some 25 that are drawn: whoever has not come up yet on a busy machine is not struck.
     assert found["faults"] >= 5
-    assert found["acknowledged"] > 0
+    # The first producer does one act of each kind before it draws any: each was acknowledged, and there is something of each.
+    assert set(found["acts"]) == set(acts.ACTS)
+    assert {kind: found[kind] > 0 for kind in ("turns", "batches", "commands", "records")} == dict.fromkeys(
+        ("turns", "batches", "commands", "records"), True
+    )
     assert found["overdue"] == 0
 
 

@@ -1,12 +1,12 @@
-"""R3: what a run says of itself: why tasks were started again, and what a soak has found."""
+"""R3: what a run says of itself: why tasks were started again, what was fenced, how soon work came back, what was met."""
 
-from pathlib import Path
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from chaos import report
-from chaos.checker import able, again, figures
+from chaos.checker import able, again, cases, claims, figures, recovery, zombies
 from chaos.checker.able import Able
 
 LEASE = 2.0
@@ -117,63 +117,184 @@ LATE = [line("invoke", 14.0, pid=1), line("ok", 15.0, pid=1)]
 def test_the_first_success_after_an_outage_is_waited_for_from_when_somebody_asks(
     worst: float, asks: list[dict[str, Any]]
 ) -> None:
-    told: Any = Told()
-    told.lines = [line("back", 11.0, killed=10.0, pid=0), *asks]
+    told: Any = Told([line("back", 11.0, killed=10.0, pid=0), *asks])
 
     assert figures._first_successes(told) == (1, worst, 4.0, 5.0)
 
 
 class Told:
-    """What a checker looks at, as far as recoveries are concerned."""
+    """What a checker looks at, as far as figures are concerned: lines, and what the log says, a second ahead by the clock."""
 
-    def __init__(self, *moves: float) -> None:
-        self.events = [{"kind": "task", "subject": "t", "from_state": "running", "at": 1000.0 + at} for at in moves]
-        self.lines = [
-            line("clock", 0.0, wall=1000.0), start(9.0, 1, 1), line("died", 10.0, child=1), start(14.0, 2, 2)
-        ]  # fmt: skip
+    def __init__(self, lines: Sequence[dict[str, Any]] = (), events: Sequence[dict[str, Any]] = ()) -> None:
+        self.lines = sorted([line("clock", 0.0, wall=1000.0, pid=0), *lines], key=lambda each: float(each["at"]))
+        self.tasks: dict[str, dict[str, Any]] = {}
+        self.events = sorted(events, key=lambda each: float(each["at"]))
 
-    def of(self, *whats: str) -> list[dict[str, Any]]:
-        return [each for each in self.lines if each["what"] in whats]
+    def of(self, *whats: str, act: str | None = None) -> list[dict[str, Any]]:
+        return [each for each in self.lines if each["what"] in whats and (act is None or each.get("act") == act)]
+
+
+def moved(at: float, from_state: str, to_state: str, reason: str | None = None, task: str = "t") -> dict[str, Any]:
+    return {
+        "kind": "task", "subject": task, "at": 1000.0 + at, "from_state": from_state, "to_state": to_state, "reason": reason,
+        "code": None,
+    }  # fmt: skip
+
+
+CLAIMED, AGAIN = moved(8.9, "ready", "running"), moved(13.9, "ready", "running")
+LAPSED = moved(12.25, "running", "ready", claims.LAPSED)
+KILLED = [start(9.0, 1, 1), line("died", 10.0, child=1)]
 
 
 @pytest.mark.contract("R3")
 @pytest.mark.parametrize(
-    ("moves", "taken_back", "recovered"),
+    ("more", "events", "taken_back", "begun", "left_out"),
     [
-        ([12.25], [("t", 10.0, 12.25)], [("t", 10.0, 14.0)]),
-        ([9.5], [], []),  # its holder had parked it, or handed it back, before it died
+        ([start(14.0, 2, 2)], [CLAIMED, LAPSED, AGAIN], 12.25, 14.0, {}),
+        # Its handler had come to its end, and nothing of that was settled.
+        ([start(14.0, 2, 2), line("effect", 9.9, task="t", epoch=1)], [CLAIMED, LAPSED, AGAIN], 12.25, 14.0, {}),
+        # Its holder had parked it, or handed it back, before it died.
+        ([start(14.0, 2, 2)], [CLAIMED, moved(9.5, "running", "ready", "parked"), AGAIN], None, None, {}),
+        # Its settling was under way when it died.
+        ([], [CLAIMED, moved(10.01, "running", "succeeded")], None, None, {recovery.ARRIVED: 1}),
+        # Nobody began it anew: it was cancelled while it stood in line.
+        ([], [CLAIMED, LAPSED, moved(13.0, "ready", "cancelled")], 12.25, None, {recovery.ENDED: 1}),
     ],
 )
-def test_only_what_a_worker_had_in_hand_when_it_was_killed_is_a_recovery(
-    moves: list[float], taken_back: list[figures.Wait], recovered: list[figures.Wait]
+def test_a_recovery_is_what_its_holder_had_in_hand_when_it_was_killed(
+    more: list[dict[str, Any]],
+    events: list[dict[str, Any]],
+    taken_back: float | None,
+    begun: float | None,
+    left_out: dict[str, int],
 ) -> None:
-    told: Any = Told(*moves)
+    told: Any = Told([*KILLED, *more], events)
 
-    assert (figures._taken_back(told), figures._recoveries(told)) == (taken_back, recovered)
+    found = recovery.recoveries(told, lease=LEASE)
 
-
-GROWTH = {"who": "worker-0.1", "middle": 60 << 20, "rise": 1 << 20, "an_hour": 0, "least": 16 << 20, "judged": 5}
-SOAK: dict[str, Any] = {
-    "seed": 7, "lease": 2.0, "minutes": 60.0, "pooler": False, "wall_seconds": 3700, "python": "3.11", "cores": 2,
-    "load": [1.0, 1.0, 1.0], "lost": 0, "second_ends": 0, "tasks": 9, "turns": 1, "batches": 1, "commands": 1, "records": 1,
-    "acknowledged": 9, "quiet_seconds": 3.0, "overdue": 0, "looks": 100, "soak": {"memory": GROWTH},
-}  # fmt: skip
+    waits: list[list[recovery.Wait]] = [[] if until is None else [("t", 10.0, until)] for until in (taken_back, begun)]
+    judged = [wait for case in found.begun_judged for wait in case]
+    assert [found.taken_back, found.begun] == [found.taken_back_judged, judged] == waits
+    assert {why: count for why, count in found.left_out.items() if count} == left_out
 
 
-def test_a_soak_has_a_place_of_its_own_on_the_page(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text(
-        "<!-- chaos: begin -->\nstorm\n<!-- chaos: end -->\n<!-- soak: begin -->\n<!-- soak: end -->\n",
-        encoding="utf-8",
+@pytest.mark.contract("R3")
+def test_whoever_claims_it_next_and_falls_before_it_begins_makes_one_wait_by_the_clock_and_two_that_are_judged() -> (
+    None
+):
+    told: Any = Told(
+        [*KILLED, start(17.0, 3, 3)],
+        [CLAIMED, LAPSED, AGAIN, moved(16.0, "running", "ready", claims.LAPSED), moved(16.5, "ready", "running")],
     )
 
-    report.write(page, SOAK)
+    found = recovery.recoveries(told, lease=LEASE)
 
-    text = page.read_text(encoding="utf-8")
-    assert text.startswith(
-        "<!-- chaos: begin -->\nstorm\n<!-- chaos: end -->\n<!-- soak: begin -->\nSeed 7, 60 minutes"
+    assert found.begun == [("t", 10.0, 17.0)]
+    assert found.begun_judged == [[("t", 10.0, pytest.approx(13.9)), ("t", pytest.approx(13.9), 17.0)]]
+    assert found.fell == 1
+
+
+@pytest.mark.contract("R3")
+@pytest.mark.parametrize(
+    ("fault", "judged"),
+    [
+        (line("back", 7.9, killed=7.0), 1),  # a lease before: it is over
+        (line("back", 8.1, killed=7.0), 0),
+        (line("back", 13.0, killed=12.0), 0),
+        (line("back", 16.0, killed=15.0), 1),
+        (line("struck", 6.9, kind="crash"), 1),
+        (line("struck", 7.1, kind="crash"), 0),
+    ],
+)
+def test_what_met_an_outage_or_the_lease_after_it_is_not_judged_and_is_told_by_the_clock(
+    fault: dict[str, Any], judged: int
+) -> None:
+    told: Any = Told([*KILLED, start(14.0, 2, 2), fault], [CLAIMED, LAPSED, AGAIN])
+
+    found = recovery.recoveries(told, lease=LEASE)
+
+    assert (len(found.taken_back), len(found.begun)) == (1, 1)
+    assert (len(found.taken_back_judged), len(found.begun_judged)) == (judged, judged)
+    assert found.left_out[recovery.AWAY] == 1 - judged
+
+
+def refused(at: float, count: int = 1) -> dict[str, Any]:
+    return line("fenced", at, pid=1, domain="task", move="renew", count=count)
+
+
+@pytest.mark.contract("R3")
+@pytest.mark.parametrize(
+    ("count", "lines", "events"),
+    [
+        (1, [*still(1, 10.0, 13.0), refused(13.1)], [CLAIMED, LAPSED]),
+        # A user's cancel, or the repeat of what was committed: nothing was taken from it.
+        (0, [*still(1, 10.0, 13.0), refused(13.1)], [CLAIMED, moved(12.25, "running", "cancelled")]),
+        # Nothing was refused: it had nothing more to write, or is dead.
+        (0, still(1, 10.0, 13.0), [CLAIMED, LAPSED]),
+        (0, [line("struck", 10.0, kind="freeze", child=1), line("died", 12.5, child=1)], [CLAIMED, LAPSED]),
+        # Refused before, or much later: not as a ghost.
+        (0, [*still(1, 10.0, 13.0), refused(9.9), refused(15.1)], [CLAIMED, LAPSED]),
+        # It did not stand still for as long as its lease is.
+        (0, [*still(1, 10.4, 12.3), refused(12.4)], [CLAIMED, LAPSED]),
+        # Of one claim a step and a renewal were refused.
+        (1, [*still(1, 10.0, 13.0), refused(13.1), refused(13.2)], [CLAIMED, LAPSED]),
+        # A turn, whoever held it last.
+        (1, [*still(1, 10.0, 13.0), line("sails", 9.0, turn="u", pid=1), refused(13.1)],
+         [{"kind": "agent.state", "subject": "u", "at": 1012.2, "code": claims.LAPSED, "reason": None}]),
+    ],
+)  # fmt: skip
+def test_a_zombie_is_who_lost_a_claim_while_it_stood_still_and_was_refused_afterwards(
+    count: int, lines: list[dict[str, Any]], events: list[dict[str, Any]]
+) -> None:
+    told: Any = Told([start(9.0, 1, 1), *lines], events)
+
+    assert zombies.fenced(told, lease=LEASE) == count
+
+
+def state(at: float, code: str | None) -> dict[str, Any]:
+    return {"kind": "agent.state", "subject": "u", "at": at, "code": code, "reason": None}
+
+
+@pytest.mark.contract("R3")
+def test_a_case_is_met_by_a_fault_and_not_by_an_ordinary_day() -> None:
+    ordinary: Any = Told(
+        [
+            line("invoke", 1.0, key="a", who="p.1", act="one"), line("ok", 1.2, key="a", who="p.1", act="one", again=True),
+            line("hogs", 2.0, held=1, pool=2), line("fenced", 3.0, pid=1, domain="task", move="settle", count=5),
+        ],
+        [state(1.0, None), state(2.0, None), state(3.0, "handed_back"), state(4.0, "taken_over")],
+    )  # fmt: skip
+    ordinary.tasks = {"t": {"name": "shaky", "epoch": 2}, "u": {"name": "voyage", "epoch": 4}}
+    faulty: Any = Told(
+        [
+            line("invoke", 1.0, key="a", who="p.1", act="one"), line("ok", 1.2, key="a", who="p.2", act="one", again=True),
+            line("hogs", 2.0, held=2, pool=2),
+        ],
+        [
+            state(3.0, claims.LAPSED), state(4.0, "taken_over"),
+            {"kind": "ingest_run", "subject": "r", "at": 5.0, "code": "INGEST_LEASE_LOST", "reason": None},
+        ],
+    )  # fmt: skip
+    faulty.tasks = {"t": {"name": "job", "epoch": 2}}
+    named = (
+        "a task was claimed again that neither fails nor parks",
+        "an act was repeated by the next life of its producer",
+        "a turn was taken over by another worker",
+        "a run of ingestion was lost and its task begun anew",
+        "handlers held every connection",
+        "an answer was lost after its commit",
     )
-    assert "| memory, what grew most of 5 | ≤ 16.0 MiB | 1.0 MiB from the first to the last third (worker-0.1" in text
-    page.write_text("nothing", encoding="utf-8")
-    with pytest.raises(ValueError, match="no place for this"):
-        report.write(page, SOAK)
+
+    calm = cases.cases(ordinary, [("command.sent", "away"), ("claim.committed", "kill")], zombies=0)
+    met = cases.cases(faulty, [("claim.committed", "away")], zombies=3)
+
+    assert {case: calm[case] for case in named} == dict.fromkeys(named, 0)
+    assert {case: met[case] for case in named} == dict.fromkeys(named, 1)
+    assert met["a worker that had stood still past its lease was fenced"] == 3
+
+
+@pytest.mark.contract("R3")
+def test_an_outage_after_which_nobody_was_answered_is_the_worst_of_all() -> None:
+    told: Any = Told([line("back", 11.0, killed=10.0, pid=0), line("invoke", 12.0, pid=1)])
+
+    assert figures._first_successes(told) == (1, math.inf, math.inf, math.inf)

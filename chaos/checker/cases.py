@@ -1,0 +1,101 @@
+"""Whether a run met the cases that it is for: a run that met none of them shows nothing.
+
+Each is counted where a fault brought it about, and not where it comes about by itself: on the calmest day a turn that waits for
+its tools has several epochs, and a task that fails its first try or parks has several claims.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from chaos.checker import claims
+from chaos.checker.evidence import Evidence
+
+# What even a run of seconds meets, however busy the machine is.
+SURE = ("a life had a doorbell that fails", "the database was killed")
+# Doorbells that lose nothing.
+WHOLE = ("postgres", "nats")
+# Tasks that neither fail a try nor park by themselves: a second claim, or a second start, is somebody's doing.
+STEADY = ("job", "plain", "hog", "tick")
+# Fault points behind a commit whose answer is lost there.
+COMMITTED = (
+    "create.committed",
+    "claim.committed",
+    "settle.committed",
+    "step.committed",
+    "park.committed",
+    "fire.committed",
+    "batch.sent",
+    "ingest.claimed",
+    "ingest.committed",
+    "ingest.ended",
+)
+
+
+def cases(seen: Evidence, inside: Iterable[tuple[str, str]], *, zombies: int) -> dict[str, int]:
+    """Count the cases that a run is for; `inside` are the faults inside of the processes, by point and action."""
+    struck = Counter(line["kind"] for line in seen.of("struck"))
+    kills = sorted(line["at"] for line in seen.of("died"))
+    first, last = (kills[0], kills[-1]) if kills else (0.0, 0.0)
+    oks = sorted(line["at"] for line in seen.of("ok"))
+    return {
+        "a worker that had stood still past its lease was fenced": zombies,
+        "a task was claimed again that neither fails nor parks": sum(
+            row["epoch"] > 1 and row["name"] in STEADY for row in seen.tasks.values()
+        ),
+        "a lost acknowledgement was repeated and met its task": sum(
+            bool(line.get("hit")) for line in seen.of("ok") if line["again"]
+        ),
+        "an act was repeated by the next life of its producer": _inherited(seen),
+        "a producer was told that the database is away": sum(line["retryable"] for line in seen.of("refused")),
+        "a task was cancelled": sum(bool(line.get("cancelled")) for line in seen.of("ok", act="cancel")),
+        "a cancel came too late": sum(not line.get("cancelled") for line in seen.of("ok", act="cancel")),
+        "a turn was taken over by another worker": _turns_taken_over(seen),
+        "a run of ingestion was lost and its task begun anew": _runs_lost(seen),
+        "the database was killed": struck["outage"],
+        "a backend was killed": struck["crash"],
+        "connections were cut": struck["cut"],
+        "a stranger held rows": struck["hold"],
+        "handlers held every connection": sum(line["held"] >= line["pool"] for line in seen.of("hogs")),
+        "a life had a doorbell that fails": sum(line["doorbell"] not in WHOLE for line in seen.of("born")),
+        "a life had NATS for its doorbell": sum(line["doorbell"] == "nats" for line in seen.of("born")),
+        "the NATS server was killed": struck["hush"],
+        "a life had a wrong clock": sum(line["clock"] != 0 for line in seen.of("born")),
+        "an answer was lost after its commit": sum(point in COMMITTED and action == "away" for point, action in inside),
+        "work was acknowledged between two deaths": bisect_left(oks, last) - bisect_left(oks, first),
+    }
+
+
+def _inherited(seen: Evidence) -> int:
+    """Count acts that one life began and a later one was acknowledged."""
+    began: dict[str, str] = {}
+    for line in seen.of("invoke"):
+        began.setdefault(line["key"], line["who"])
+    return sum(began[line["key"]] != line["who"] for line in seen.of("ok") if line["key"] in began)
+
+
+def _turns_taken_over(seen: Evidence) -> int:
+    """Count turns that were taken over from a holder whose lease had expired, and not from one that handed them back."""
+    before: dict[str, str | None] = {}
+    count = 0
+    for event in seen.events:
+        if event["kind"] == "agent.state":
+            count += event["code"] == "taken_over" and before.get(event["subject"]) == claims.LAPSED
+            before[event["subject"]] = event["code"]
+    return count
+
+
+def _runs_lost(seen: Evidence) -> int:
+    """Count runs of ingestion that were lost with their executor; an ordinary second attempt is none."""
+    return sum(event["kind"] == "ingest_run" and event["code"] == "INGEST_LEASE_LOST" for event in seen.events)
+
+
+def missing(found: Mapping[str, int], *, short: bool) -> list[str]:
+    """Name the cases that did not occur often enough; a short run cannot meet them all."""
+    return [
+        f"never, or too seldom: {case} ({count})"
+        for case, count in found.items()
+        if count < (1 if short else 3) and (case in SURE or not short)
+    ]

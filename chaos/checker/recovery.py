@@ -1,0 +1,96 @@
+"""How soon the work of the dead was taken back and begun anew.
+
+A case is a claim that its holder had in hand when it was killed, whether or not the handler had come to its end: the log says
+that the claim was not over before the death. Two waits are told of each: until it was taken back, which the log says, and until
+somebody began it anew, which is the next start of that task, whoever else claimed it in between. What is no such case, and what
+is not judged, is counted and told with its reason.
+
+Now and then the next to claim it is struck as well, before it begins, and the lease of that one must pass too. By the clock
+that is one long wait. Judged it is two, of which the longer counts: until it was claimed, and from the last such claim on. How
+many there were is told.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from chaos.checker import claims
+from chaos.checker.evidence import Evidence
+from chaos.history import Line
+
+Wait = tuple[str, float, float]  # of a task: from when to when
+Span = tuple[float, float]
+
+ARRIVED = "what its holder had sent before its death still arrived, or somebody cancelled it"
+ENDED = "it was cancelled before anybody began it anew"
+AWAY = "the database was away, or had been until a lease before"
+# PostgreSQL throws everybody out when a backend is killed, and is back within about so long.
+CRASH_SECONDS = 1.0
+
+
+@dataclass
+class Recoveries:
+    """The waits by the clock; which of them are judged; and how many are left out of what, and why."""
+
+    taken_back: list[Wait] = field(default_factory=list)
+    begun: list[Wait] = field(default_factory=list)
+    taken_back_judged: list[Wait] = field(default_factory=list)
+    begun_judged: list[list[Wait]] = field(default_factory=list)  # two, where another fell with it in between
+    fell: int = 0  # so many of these
+    left_out: Counter[str] = field(default_factory=Counter)
+
+
+def recoveries(seen: Evidence, *, lease: float) -> Recoveries:
+    """Find what was in the hands of the dead, and what became of it."""
+    found = Recoveries()
+    died = {line["child"]: float(line["at"]) for line in seen.of("died")}
+    over = claims.over(seen)
+    away = _away(seen, lease)
+    for line, again in _pairs(seen):
+        task, epoch, death = line["task"], int(line["epoch"]), died.get(line["pid"])
+        claim = over.get((task, epoch))
+        if death is None or claim is None or claim.until <= death:
+            continue  # it lives, or had settled, parked or handed back what it had
+        if not claim.lapsed:
+            found.left_out[ARRIVED] += 1
+            continue
+        found.taken_back.append((task, death, claim.until))
+        if again is None:
+            found.left_out[ENDED] += 1
+            continue
+        whole = task, death, float(again["at"])
+        found.begun.append(whole)
+        if _met(whole, away):
+            found.left_out[AWAY] += 1
+            continue
+        fell = [over[task, between] for between in range(epoch + 1, int(again["epoch"])) if (task, between) in over]
+        found.fell += bool(fell)
+        found.begun_judged.append([(task, death, fell[0].since), (task, fell[-1].since, whole[2])] if fell else [whole])
+    found.taken_back_judged = [wait for wait in found.taken_back if not _met(wait, away)]
+    return found
+
+
+def _pairs(seen: Evidence) -> list[tuple[Line, Line | None]]:
+    """Give the first start in each claim, with the next start of the same task."""
+    tries: dict[str, dict[int, Line]] = defaultdict(dict)
+    for line in seen.of("start"):
+        tries[line["task"]].setdefault(int(line["epoch"]), line)
+    found: list[tuple[Line, Line | None]] = []
+    for starts in tries.values():
+        ordered: Sequence[Line] = [starts[epoch] for epoch in sorted(starts)]
+        found += zip(ordered, [*ordered[1:], None], strict=True)
+    return found
+
+
+def _away(seen: Evidence, lease: float) -> list[Span]:
+    """Give the times in which the database was away, and a lease after: for so long nobody is reaped (decision 16)."""
+    found = [(float(line["killed"]), float(line["at"])) for line in seen.of("back")]
+    found += [(line["at"], line["at"] + CRASH_SECONDS) for line in seen.of("struck") if line["kind"] == "crash"]
+    return [(begin, end + lease) for begin, end in found]
+
+
+def _met(wait: Wait, away: Sequence[Span]) -> bool:
+    _, death, until = wait
+    return any(begin < until and death < end for begin, end in away)

@@ -1,0 +1,265 @@
+"""R3: each check of chaos says nothing of a world in which all went well, and speaks when one thing in it is spoilt."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from chaos import checker
+from chaos.checker import domains, ends
+from ferryman.testing import Cluster
+from tests.chaos.world import Scene, World, made
+
+ROOT = Path(__file__).resolve().parents[2]
+# An agent never ends; waits and resumes end with their turns and are told with them; nobody has a webhook in a run.
+APART = {"agent_state_head", "turn_waiting_tools", "turn_resume_ledger", "webhooks", "webhook_deliveries"}
+EVENT = "insert into ferryman.events (at, subject, tenant, kind, from_state, to_state, subject_name)"
+A_TASK = "(select id from ferryman.tasks where name = 'job' and state = 'succeeded' order by id limit 1)"
+A_FIRING = "(select id from ferryman.tasks where schedule is not null order by fire_time {} limit 1)"
+
+
+@pytest.fixture(scope="module")
+def world(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """All went well here; made once, for nothing that a test does to it stays."""
+    url = asyncio.run(cluster.lend())
+    yield asyncio.run(made(url, tmp_path_factory.mktemp("histories")))
+    asyncio.run(cluster.take_back(url))
+
+
+class Plant(NamedTuple):
+    """One thing that is wrong, the check that must speak, and what it must say."""
+
+    check: str
+    says: str
+    spoil: Callable[[Scene], object]
+
+
+def rows(statement: str) -> Callable[[Scene], object]:
+    """Spoil rows."""
+    return lambda scene: scene.run(statement)
+
+
+def forget(what: str, **having: object) -> Callable[[Scene], object]:
+    """Spoil the histories: a line is not there."""
+    return lambda scene: scene.lines.remove(scene.line(what, **having))
+
+
+def add(what: str, **more: object) -> Callable[[Scene], object]:
+    """Spoil the histories: a line is there that should not be."""
+    return lambda scene: scene.lines.append({"what": what, "at": scene.lines[-1]["at"], "pid": 1, "who": "x", **more})
+
+
+def say(text: str) -> Callable[[Scene], object]:
+    """Let a process say something."""
+    return lambda scene: scene.outputs.update({"worker-0.0001": text})
+
+
+def second_end(domain: ends.Domain) -> Callable[[Scene], object]:
+    """Let the log tell the end of one row twice."""
+    return rows(
+        f"{EVENT} select now(), id, 'default', '{domain.kind}', 'x', {domain.state}, '' from ferryman.{domain.table}"
+        f" where {domain.which} order by id limit 1"
+    )
+
+
+def no_end(domain: ends.Domain) -> Callable[[Scene], object]:
+    """Let the log not tell the end of one row."""
+    return rows(
+        f"delete from ferryman.events where kind = '{domain.kind}' and to_state = any('{{{','.join(domain.ends)}}}')"
+        f" and subject = (select id from ferryman.{domain.table} where {domain.which} order by id limit 1)"
+    )
+
+
+def other_end(domain: ends.Domain) -> Callable[[Scene], object]:
+    """Let the log tell another end of one row than it has."""
+    return rows(
+        f"update ferryman.events set to_state = 'otherwise' where kind = '{domain.kind}'"
+        f" and to_state = any('{{{','.join(domain.ends)}}}')"
+        f" and subject = (select id from ferryman.{domain.table} where {domain.which} order by id limit 1)"
+    )
+
+
+def gone(domain: ends.Domain) -> Callable[[Scene], object]:
+    """Lose one row."""
+    return rows(
+        f"delete from ferryman.{domain.table}"
+        f" where id = (select id from ferryman.{domain.table} where {domain.which} order by id limit 1)"
+    )
+
+
+def unended(domain: ends.Domain) -> Callable[[Scene], object]:
+    """Let one row live on; what else must be true of rows in that state is not looked at here."""
+
+    def spoil(scene: Scene) -> None:
+        scene.unguard(domain.table)
+        scene.run(
+            f"update ferryman.{domain.table} set {domain.state} = 'under way'"
+            f" where id = (select id from ferryman.{domain.table} where {domain.which} order by id limit 1)"
+        )
+
+    return spoil
+
+
+def cancelled_unasked(scene: Scene) -> None:
+    """Cancel what was cancelled, but let nobody have asked."""
+    task = scene.line("invoke", act="cancel")["arguments"]["task"]
+    scene.lines[:] = [line for line in scene.lines if line.get("act") != "cancel"]
+    assert scene.one(f"select state from ferryman.tasks where id = '{task}'")["state"] == "cancelled"
+
+
+def mute(scene: Scene) -> None:
+    """Let a schedule cease to fire long before it was ended."""
+    scene.run("update ferryman.schedules set ended_at = ended_at + interval '5 s'")
+
+
+def repeat_a_key(scene: Scene) -> None:
+    """Give two tasks one key."""
+    scene.connection.execute("drop index ferryman.tasks_idempotency")
+    scene.run("update ferryman.tasks set idempotency_key = 'k' where id in (select id from ferryman.tasks limit 2)")
+
+
+def busy(scene: Scene) -> None:
+    """Let agents never have come to rest."""
+    scene.unguard("agent_state_head")
+    scene.run("update ferryman.agent_state_head set status = 'running'")
+
+
+TRACE = 'Traceback (most recent call last):\n  File "a.py", line 1, in work\n    go()\n'
+CHAIN = "\nThe above exception was the direct cause of the following exception:\n\n"
+AWAY = "ferryman.kernel.errors.DatabaseUnavailable: PostgreSQL cannot be used now.\n"
+
+PLANTS = [
+    *(Plant("one_end_for_each_row", f"the {each.kind} ", second_end(each)) for each in ends.DOMAINS),
+    *(Plant("one_end_for_each_row", f"the {each.kind} ", no_end(each)) for each in ends.DOMAINS),
+    *(Plant("one_end_for_each_row", "'otherwise'", other_end(each)) for each in ends.DOMAINS),
+    *(Plant("nothing_is_gone", f"the {each.kind} ", gone(each)) for each in ends.DOMAINS),
+    *(Plant("nothing_lives_on", f"the {each.kind} ", unended(each)) for each in ends.DOMAINS),
+    Plant("acknowledged_is_there", "acknowledged and gone", rows(f"delete from ferryman.tasks where id = {A_TASK}")),
+    Plant("acknowledged_is_there", "and is other", rows(
+        f"update ferryman.tasks set idempotency_key = 'other' where id = {A_TASK}"
+    )),
+    Plant("one_row_for_each_key", "made 2 tasks", repeat_a_key),
+    Plant("what_was_asked_for_succeeded", "failed: lost", rows(
+        f"update ferryman.tasks set state = 'failed', last_error_code = 'lost' where id = {A_TASK}"
+    )),
+    Plant("what_was_asked_for_succeeded", "nobody had asked for it", cancelled_unasked),
+    Plant("what_was_asked_for_succeeded", "nobody had asked for it", rows(
+        f"update ferryman.tasks set state = 'cancelled' where id = {A_TASK}"
+    )),
+    Plant("what_was_asked_for_succeeded", "was cancelled, and is succeeded", rows(
+        "update ferryman.tasks set state = 'succeeded' where state = 'cancelled'"
+    )),
+    Plant("each_claim_has_its_epoch", "has epoch 9", rows(f"update ferryman.tasks set epoch = 9 where id = {A_TASK}")),
+    Plant("one_holder_for_each_claim", "was started 2 times", lambda scene: scene.lines.append(
+        {**next(line for line in scene.lines if line["what"] == "start"), "pid": 1}
+    )),
+    Plant("one_holder_for_each_claim", "which it never had", lambda scene: scene.line("start").update(epoch=9)),
+    Plant("success_was_earned", "nobody came to its end in that", forget("effect")),
+    Plant("success_was_earned", "keeps 'another'", rows(
+        f"update ferryman.tasks set result = '\"another\"' where id = {A_TASK}"
+    )),
+    Plant("success_was_earned", "without its effect", forget("effect")),
+    Plant("own_rows_and_tasks_go_together", "the row is not there, the task is there", rows("delete from public.ledger")),
+    Plant("own_rows_and_tasks_go_together", "the row is not there, the task is there", rows("delete from public.owed")),
+    Plant("own_rows_and_tasks_go_together", "was told 2 times", rows("update public.owed set ends = 2")),
+    Plant("steps_are_remembered", "which no run said", forget("ran", step="load")),
+    Plant("steps_are_remembered", "its steps say", rows("delete from ferryman.task_steps where name = 'unload'")),
+    Plant("firings_follow_each_other", "and then at", rows(
+        f"update ferryman.tasks set fire_time = fire_time + interval '1 ms' where id = {A_FIRING.format('desc')}"
+    )),
+    Plant("firings_follow_each_other", "and tells of", rows(
+        f"delete from ferryman.tasks where id = {A_FIRING.format('desc')}"
+    )),
+    Plant("firings_follow_each_other", "1 missed", rows("update ferryman.schedules set missed = 1")),
+    Plant("firings_follow_each_other", "never fired", rows("delete from ferryman.tasks where schedule is not null")),
+    Plant("firings_follow_each_other", "for the first time", rows(
+        "update ferryman.schedules set created_at = created_at - interval '5 s'"
+    )),
+    Plant("firings_follow_each_other", "for the last time", mute),
+    Plant("firings_follow_each_other", "there was no schedule", rows("delete from ferryman.schedules")),
+    Plant("the_log_is_read_whole", "missed 1 events", rows(
+        "delete from public.witnessed where event = (select max(event) from public.witnessed)"
+    )),
+    Plant("the_log_is_read_whole", "out of order", rows(
+        "insert into public.witnessed (event) overriding system value select 0"
+    )),
+    Plant("the_log_is_read_whole", "the reader was told", add("read", first=1, last=2, count=2)),
+    Plant("turns_are_delivered", "was acknowledged and is gone", rows("delete from ferryman.agent_inbox")),
+    Plant("turns_are_delivered", "ended as failed", rows(
+        "update ferryman.agent_inbox set turn_status = 'failed' where message_type = 'turn'"
+    )),
+    Plant("turns_are_delivered", "delivered", forget("ran", step="look")),
+    Plant("turns_are_delivered", "is still running", busy),
+    Plant("batches_are_whole", "was acknowledged and is gone", rows("delete from ferryman.pmo_batches")),
+    Plant("batches_are_whole", "was to have 3 tasks", rows("delete from ferryman.pmo_batch_tasks where task_index = 2")),
+    Plant("batches_are_whole", "came to", rows("update ferryman.pmo_batch_tasks set status = 'failed' where task_index = 1")),
+    Plant("batches_are_whole", "belongs to two tasks", rows(
+        "update ferryman.pmo_batch_tasks set agent_turn_id = (select agent_turn_id from ferryman.pmo_batch_tasks limit 1)"
+    )),
+    Plant("batches_are_whole", "has no turn", rows("update ferryman.pmo_batch_tasks set agent_turn_id = gen_random_uuid()")),
+    Plant("commands_are_complete", "was acknowledged and is gone", rows("delete from ferryman.command_inbox")),
+    Plant("commands_are_complete", "is FAILED", rows(
+        "update ferryman.command_inbox set status = 'FAILED', error_message = 'so'"
+    )),
+    Plant("commands_are_complete", "started", rows("delete from ferryman.async_tasks where task_type = 'Leg.Cross'")),
+    Plant("commands_are_complete", "is CANCELLED", rows(
+        "update ferryman.async_tasks set status = 'CANCELLED' where task_type = 'Leg.Cross'"
+    )),
+    Plant("commands_are_complete", "was stated", rows("delete from ferryman.events where subject_name = 'Voyage.Loaded'")),
+    Plant("commands_are_complete", "was stated", rows(
+        f"{EVENT} select at, subject, tenant, kind, null, null, subject_name from ferryman.events where kind = 'fact' limit 1"
+    )),
+    Plant("windows_are_covered", "1 records are missing", rows("delete from public.cargo where id = 7")),
+    Plant("windows_are_covered", "written more than once", rows("update public.cargo set writes = 2 where id = 7")),
+    Plant("windows_are_covered", "of ingestion is PARTIAL", rows("update ferryman.ingest_task set status = 'PARTIAL'")),
+    Plant("windows_are_covered", "jumped", rows(
+        "update ferryman.ingest_cursor_event set prev_position = prev_position + 1 where seq = 2"
+    )),
+    Plant("windows_are_covered", "its moves end at", rows("update ferryman.ingest_cursor set position = position + 1")),
+    Plant("nobody_was_refused_for_good", "was refused", add("error", act="one", key="k", code="X", said="no")),
+    Plant("the_products_own_invariants_hold", "is broken", add("broken", name="whole", says="", rows=[])),
+    Plant("the_products_own_invariants_hold", "were not asked", forget("audited")),
+    Plant("nobody_left_a_trace_of_a_crash", "ValueError: no", say(f"{TRACE}ValueError: no\nmore\n")),
+    Plant("nobody_left_a_trace_of_a_crash", "ValueError: no", say(f"{TRACE}{AWAY}{CHAIN}{TRACE}ValueError: no\n")),
+    Plant("nobody_left_a_trace_of_a_crash", "never retrieved", say("Task exception was never retrieved\n")),
+]  # fmt: skip
+
+
+@pytest.mark.contract("R3")
+def test_of_a_world_in_which_all_went_well_the_checker_says_nothing(world: World) -> None:
+    with world.scene() as scene:
+        said, counted = checker.check(scene.seen())
+
+    assert said == []
+    assert sorted(counted) == sorted(checker.names())
+
+
+@pytest.mark.contract("R3")
+@pytest.mark.parametrize("plant", PLANTS, ids=[f"{plant.check} {plant.says}" for plant in PLANTS])
+def test_a_check_speaks_when_one_thing_is_spoilt(world: World, plant: Plant) -> None:
+    with world.scene() as scene:
+        plant.spoil(scene)
+        check = next(each for each in checker.CHECKS if each.__name__ == plant.check)
+        found = list(check(scene.seen()))
+
+    assert any(plant.says in each for each in found), found
+
+
+@pytest.mark.contract("R3")
+def test_every_check_has_been_seen_to_speak() -> None:
+    assert {plant.check for plant in PLANTS} == set(checker.names())
+
+
+@pytest.mark.contract("R3")
+def test_the_checker_knows_every_table_whose_rows_end() -> None:
+    lifecycles = {page.stem for page in (ROOT / "docs" / "machines").glob("*.md")}
+
+    assert lifecycles - APART == {domain.table for domain in ends.DOMAINS}
+
+
+def test_that_the_database_is_away_may_be_told_at_length() -> None:
+    said = f"{TRACE}OSError: refused\n{CHAIN}{TRACE}{AWAY}the database cannot be used; coming back\n"
+
+    assert list(domains.traces(said)) == []

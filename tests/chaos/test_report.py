@@ -1,0 +1,94 @@
+"""R3: what a run says of itself to people, and when that fails it."""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chaos import __main__ as program
+from chaos import report
+from chaos.checker import again, recovery
+
+WILD: dict[str, Any] = {
+    "seed": 7, "pooler": False, "wall_seconds": 309, "python": "3.11", "cores": 2, "load": [1.0, 1.0, 1.0], "turns": 1,
+    "batches": 1, "commands": 1, "records": 1, "quiet_seconds": 3.0, "cases": {},
+    "lease": 2.0, "minutes": 5.0, "lost": 0, "acknowledged": 9, "second_ends": 0, "tasks": 9, "overdue": 0, "looks": 9,
+    "starts_per_task": 1.05, "started_again": {again.NOTHING: 0}, "started": 9, "faults": 1000, "zombies_fenced": 200,
+    "taken_back": 9, "taken_back_p50": 2.0, "taken_back_p99": 3.0, "taken_back_worst": 3.0,
+    "taken_back_by_the_clock": (9, 2.0, 3.0, 3.0), "recoveries": 9, "recovery_p50": 2.0, "recovery_p99": 3.0,
+    "recovery_worst": 3.0, "recovery_by_the_clock": (9, 2.0, 3.0, 3.0), "recovery_fell": 1,
+    "recovery_left_out": {recovery.AWAY: 2},
+    "outages": 6, "first_success_worst": 5.0, "first_success_since_back": 6.0, "first_success_since_killed": 7.0,
+}  # fmt: skip
+
+
+@pytest.mark.contract("R3")
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({}, None),
+        ({"starts_per_task": 1.051}, "starts per task"),
+        ({"faults": 999}, "faults"),
+        ({"zombies_fenced": 199}, "zombies fenced"),
+        ({"taken_back_p99": 3.01}, "work of a killed worker taken back"),
+        ({"taken_back": 0, "taken_back_p99": 0.0}, "work of a killed worker taken back"),
+        ({"recovery_p99": 3.01}, "and begun anew"),
+        ({"recoveries": 0, "recovery_p99": 0.0}, "and begun anew"),
+        ({"first_success_worst": 5.01}, "first success"),
+        ({"outages": 0, "first_success_worst": 0.0}, "first success"),
+    ],
+)
+def test_a_figure_that_is_missed_or_was_never_taken_fails_the_run(wrong: dict[str, Any], said: str | None) -> None:
+    short = report.short({**WILD, **wrong})
+
+    assert [said is not None and said in each for each in short] == ([] if said is None else [True])
+
+
+@pytest.mark.contract("R3")
+@pytest.mark.parametrize(("minutes", "code"), [("5", 1), ("2.5", 1), ("2.4", 0)])
+def test_a_run_that_is_long_enough_fails_by_its_exit_code_when_a_figure_is_missed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], minutes: str, code: int
+) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("<!-- chaos: begin -->\n<!-- chaos: end -->\n", encoding="utf-8")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(program, "_run", lambda _asked, _place: ({**WILD, "starts_per_task": 1.051}, []))
+
+    assert program.main(["--minutes", minutes, "--page", str(page)]) == code
+
+    said = capsys.readouterr().out
+    assert ("WRONG  short of its aim: starts per task" in said) == (code == 1)
+    assert "(short of its aim)" in page.read_text(encoding="utf-8")  # nothing is wrong: what is short is told there too
+
+
+GROWTH = {"who": "worker-0.1", "middle": 60 << 20, "an_hour": 1 << 20, "bar": 8 << 20, "judged": 5}
+SOAK: dict[str, Any] = {
+    "seed": 7, "lease": 2.0, "minutes": 60.0, "pooler": False, "wall_seconds": 3700, "python": "3.11", "cores": 2,
+    "load": [1.0, 1.0, 1.0], "lost": 0, "second_ends": 0, "tasks": 9, "turns": 1, "batches": 1, "commands": 1, "records": 1,
+    "acknowledged": 9, "quiet_seconds": 3.0, "overdue": 0, "looks": 100, "soak": {"memory": GROWTH},
+}  # fmt: skip
+
+
+def test_a_soak_has_a_place_of_its_own_on_the_page(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "<!-- chaos: begin -->\nstorm\n<!-- chaos: end -->\n<!-- soak: begin -->\n<!-- soak: end -->\n",
+        encoding="utf-8",
+    )
+
+    report.write(page, SOAK)
+
+    text = page.read_text(encoding="utf-8")
+    assert text.startswith(
+        "<!-- chaos: begin -->\nstorm\n<!-- chaos: end -->\n<!-- soak: begin -->\nSeed 7, 60 minutes"
+    )
+    assert (
+        "| memory, what grew most of 5 | ≤ 8.0 MiB an hour | 1.0 MiB an hour (worker-0.1, in the middle 60.0 MiB) |"
+        in text
+    )
+    assert report.short({**SOAK, "soak": {"memory": {**GROWTH, "an_hour": (8 << 20) + 1}}})
+    assert not report.short(SOAK)
+    page.write_text("nothing", encoding="utf-8")
+    with pytest.raises(ValueError, match="no place for this"):
+        report.write(page, SOAK)

@@ -1,0 +1,117 @@
+"""R3: what a soak calls growth."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from chaos import report, soak
+from chaos.sea import Sea
+
+MIB = float(1 << 20)
+HOUR = 3600.0
+TIMES = [HOUR * 0.2 + n * 60.0 for n in range(48)]  # the looks of an hour, after its warm-up
+
+
+def gauge(seconds: float = HOUR) -> soak.Gauge:
+    """One that was told what it has seen."""
+    nobody: Any = None
+    made = soak.Gauge(nobody, nobody, seconds)
+    level = {"memory": 60 * MIB, "descriptors": 36.0, "connections": 12.0, "dead share": 0.1, "bytes a row": 900.0}
+    for kind, who in soak.WANTED:
+        value, life = level[kind], f"{who}.1" if who == soak.SPARED else who
+        made.seen[kind, life] = [(at * seconds / HOUR, value) for at in TIMES]
+    return made
+
+
+def grown(made: soak.Gauge) -> list[str]:
+    """What fails a soak."""
+    kept = {"lost": 0, "acknowledged": 9, "second_ends": 0, "tasks": 9, "overdue": 0, "looks": 9}
+    return report.short({**kept, "soak": made.told()})
+
+
+def grow(made: soak.Gauge, kind: str, an_hour: float) -> None:
+    """Let one thing grow, with the noise of an ordinary day around it."""
+    [key] = [each for each in made.seen if each[0] == kind]
+    dice = random.Random(7)
+    points = made.seen[key]
+    first, middle = points[0]
+    risen = an_hour * (points[-1][0] - first) / HOUR
+    made.seen[key] = [
+        (at, middle + an_hour * (at - first) / HOUR + dice.uniform(-0.05, 0.05) * risen) for at, _ in points
+    ]
+
+
+GROWTHS = [("memory", 8 * MIB), ("descriptors", 4.0), ("connections", 2.0), ("dead share", 0.05), ("bytes a row", 45.0)]
+
+
+@pytest.mark.contract("R3")
+@pytest.mark.parametrize(("kind", "bar"), GROWTHS)
+def test_what_grows_faster_than_its_bar_in_an_hour_fails_a_soak(kind: str, bar: float) -> None:
+    slow, fast = gauge(), gauge()
+    grow(slow, kind, bar * 0.9)
+    grow(fast, kind, bar * 1.2)
+
+    assert grown(slow) == []
+    assert [f"{kind}, what grew most" in each for each in grown(fast)] == [True]
+
+
+@pytest.mark.contract("R3")
+def test_a_death_or_a_cut_now_and_then_is_no_growth() -> None:
+    made = gauge()
+    points = made.seen["connections", "a process"]
+    # Now and then somebody has only just been born at a look, and in the last minutes more is wanted at once than in the first.
+    for place, value in ((3, 6.0), (13, 6.0), (23, 6.0), (40, 24.0), (45, 24.0), (46, 24.0), (47, 24.0)):
+        points[place] = points[place][0], value
+
+    assert grown(made) == []
+
+
+@pytest.mark.contract("R3")
+def test_a_run_of_minutes_may_grow_by_what_an_hour_may_and_no_more() -> None:
+    slow, fast = gauge(240.0), gauge(240.0)
+    grow(slow, "memory", 8 * MIB * 15 * 0.9)
+    grow(fast, "memory", 8 * MIB * 15 * 1.2)
+
+    assert grown(slow) == []
+    assert len(grown(fast)) == 1
+
+
+@pytest.mark.contract("R3")
+@pytest.mark.parametrize("kind", soak.BARS)
+def test_what_was_not_looked_at_long_enough_fails_a_soak(kind: str) -> None:
+    made = gauge()
+    [key] = [each for each in made.seen if each[0] == kind]
+    del made.seen[key][19:]
+
+    assert [f"the {kind} of" in each and "not looked at" in each for each in made.unseen()] == [True]
+
+
+class Nobody:
+    """A fleet in which nobody lives."""
+
+    def of(self, *_wanted: str) -> list[Any]:
+        return []
+
+
+@pytest.mark.contract("R3")
+async def test_a_table_whose_rows_stay_and_whose_bytes_grow_is_seen(database_url: str, tmp_path: Path) -> None:
+    sea, nobody = Sea(tmp_path), Nobody()
+    sea.url = database_url
+    made = soak.Gauge(sea, nobody, HOUR)  # type: ignore[arg-type]
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute("create table ferryman.kept (n integer, words text) with (autovacuum_enabled = false)")
+        for later in range(4):
+            connection.execute(
+                "insert into ferryman.kept select n, repeat('x', 100) from generate_series(1, 10000) as n"
+            )
+            made.look(made._next + later)
+        connection.execute("update ferryman.kept set n = n + 1")
+        made.look(made._next + 4)
+
+    sizes = [value for _, value in made.seen["bytes a row", "kept"]]
+    assert max(sizes[:4]) == pytest.approx(min(sizes[:4]), rel=0.05)
+    assert sizes[4] == pytest.approx(2 * sizes[3], rel=0.05)
+    assert len(made.seen["dead share", "database"]) == len(made.seen["connections", "a process"]) == 5
