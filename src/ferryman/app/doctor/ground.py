@@ -20,6 +20,8 @@ CLOCK = db.load("ferryman.app", "doctor/clock")
 
 HEARD_WITHIN_SECONDS = 1.0
 CROWDED = 0.9
+# Where the server begins to warn, and from where no create takes its ring along.
+FILLING = 0.5
 # Of what our connections ask for, one that no server has by default.
 ASKED = "plan_cache_mode"
 
@@ -36,6 +38,7 @@ async def server(line: Line) -> list[Reading]:
         readings.append(
             Reading("standby", BAD, "This server is a standby: it takes no writes.", "Name the address of the primary.")
         )
+    readings.append(notifications(row["notifications"]))
     used, most = row["connections"], row["max_connections"]
     if used > most * CROWDED:
         advice = "Put PgBouncer in front, or raise max_connections."
@@ -61,6 +64,20 @@ def durable(synchronous_commit: str, fsync: str) -> Reading:
     if fsync == "off":
         return Reading("commits", NOTE, "fsync is off: this server may lose everything in a crash. That is for tests.")
     return Reading("commits", GOOD, "What is told done is on the disk.")
+
+
+def notifications(used: float) -> Reading:
+    """Judge whether the server's queue of notifications is read as fast as it is written."""
+    says = f"{used:.0%} of the server's queue of notifications is in use."
+    if used < FILLING:
+        return Reading("notifications", GOOD, says)
+    advice = (
+        "A session that listens stays in a transaction and keeps the queue from being emptied. PostgreSQL names its process "
+        "in its log; in pg_stat_activity its xact_start is among the oldest. End it: pg_terminate_backend(pid)."
+    )
+    return Reading(
+        "notifications", BAD, f"{says} Creates leave their rings out, and work waits for the next poll.", advice
+    )
 
 
 async def pooler(line: Line, url: str, schema: str) -> list[Reading]:
