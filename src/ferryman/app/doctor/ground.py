@@ -96,20 +96,29 @@ async def pooler(line: Line, url: str, schema: str) -> list[Reading]:
         assert row is not None
         assert before is not None
         assert after is not None
-        return [between(row[ASKED] == LINE_SETTINGS[ASKED], moved=before["pid"] != after["pid"])]
+        taken, moved = row[ASKED] == LINE_SETTINGS[ASKED], before["pid"] != after["pid"]
+        return [between(taken, moved=moved, refused=line.refused)]
     finally:
         await other.close()
 
 
-def between(settings_taken: bool, *, moved: bool) -> Reading:
+def between(settings_taken: bool, *, moved: bool, refused: bool) -> Reading:
     """Say what stands between, and what that means."""
+    if not settings_taken and not refused:
+        return Reading(
+            "pooler",
+            BAD,
+            "A pooler stands between that drops our settings without a word: who freezes in a transaction hides its rows "
+            "for as long as it is frozen, and the published bounds do not hold.",
+            "Take our settings out of its ignore_startup_parameters: where they are refused, each transaction brings them.",
+        )
     if settings_taken and not moved:
         return Reading("pooler", GOOD, "The connection is direct.")
     seen = "a statement was served by another process than the one before" if moved else "our settings did not arrive"
     return Reading(
         "pooler",
         NOTE,
-        f"A pooler stands between: {seen}. Work goes on as usual, plans and idle transactions are left to the server.",
+        f"A pooler stands between: {seen}. Work goes on as usual; plans are left to the server.",
         "PgBouncer must be 1.21 or later with max_prepared_statements above 0: older ones mix up prepared statements and "
         "return wrong rows. LISTEN needs a direct address: set FERRYMAN_LISTEN_URL.",
     )
