@@ -1984,6 +1984,9 @@ begin
     if exists (select from ferryman.settings where name = 'ring_within' and value = 'false') then
         return;
     end if;
+    if pg_notification_queue_usage() >= 0.5 then
+        return;
+    end if;
     if octet_length(channel) > 63 then
         channel := 'doorbell_' || left(encode(sha256(convert_to(home, 'UTF8')), 'hex'), 32);
     end if;

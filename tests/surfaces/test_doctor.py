@@ -134,12 +134,14 @@ def test_a_database_that_cannot_be_reached_has_a_code_of_its_own() -> None:
 
 
 def test_a_pooler_is_named_with_what_it_asks_of_us() -> None:
-    moved = between(settings_taken=True, moved=True)
-    deaf = between(settings_taken=False, moved=False)
+    moved = between(settings_taken=True, moved=True, refused=False)
+    deaf = between(settings_taken=False, moved=False, refused=True)
+    silent = between(settings_taken=False, moved=True, refused=False)
 
     assert {moved.verdict, deaf.verdict} == {"note"}
     assert "1.21" in moved.advice
     assert "FERRYMAN_LISTEN_URL" in deaf.advice
+    assert (silent.verdict, "ignore_startup_parameters" in silent.advice) == ("bad", True)
 
 
 def test_a_server_older_than_15_is_a_finding() -> None:

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
 
+from ferryman.kernel import telemetry
 from ferryman.kernel.retry import Backoff
 
 LOG = logging.getLogger("ferryman.doorbell")
@@ -180,7 +181,8 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
 class Carrier:
     """Sends bundles to other processes, one at a time; what comes meanwhile is merged into the next."""
 
-    def __init__(self, send: Callable[[Bundle], Awaitable[None]]) -> None:
+    def __init__(self, doorbell: str, send: Callable[[Bundle], Awaitable[None]]) -> None:
+        self._doorbell = doorbell
         self._send = send
         self._rings = Rings()
         self._sending: asyncio.Task[None] | None = None
@@ -214,6 +216,7 @@ class Carrier:
                 await self._send(bundle)
             except Exception as error:  # noqa: BLE001 - whatever it was, the ring is kept and nobody is failed by it
                 failures += 1
+                telemetry.unrung(self._doorbell)
                 LOG.debug("a ring could not be sent (%d in a row): %s", failures, error)
                 self.take(bundle)
                 with contextlib.suppress(TimeoutError):

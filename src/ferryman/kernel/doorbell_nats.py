@@ -42,7 +42,7 @@ class NatsDoorbell:
         self.healed = 0
         self._servers = [servers] if isinstance(servers, str) else list(servers)
         self._subject = f"{prefix}.{schema}"
-        self._carrier = Carrier(self._send)
+        self._carrier = Carrier("nats", self._send)
         self._local = Local(self._carrier.take)
         self._client: Client | None = None
         self._keeper: asyncio.Task[None] | None = None

@@ -16,6 +16,14 @@ Nor need it pay where nobody listens. Who listens to a channel holds its lock in
 lock for itself has found nobody, and who comes to listen gets it when that create has committed, and then looks.
 A transaction that a caller lends (`ring_within`) rings whatever others do: who knows when it commits, and who would tell us?
 
+The server keeps notifications in one queue until the slowest of all who listen has read them; somebody who listens and then
+stays in a transaction keeps it from being emptied. When it is full, PostgreSQL ends each transaction with a NOTIFY in it at its
+commit (decision 46). So a ring travels in a transaction that does something else only while the queue is less than half full,
+which is where the server begins to warn. A ring of the carrier's own that is refused is kept and sent again; and it has the
+server throw away what all have read, which PostgreSQL does only now and then after a NOTIFY that was taken: a full queue would
+stay full. So it would where nobody woke us to read what a transaction had written there before it failed: a connection whose
+probe is refused is made anew like any that does not hear, and begins at the end of the queue.
+
 The listening connection needs a direct address (`listen_url`) where the other one may go through PgBouncer.
 
 A payload is a JSON array: who rang, topic, hints. Any other payload, such as an empty one sent by hand or from a
@@ -43,6 +51,7 @@ from ferryman.kernel.pool import Line
 
 RING_WITHIN = db.load("ferryman.kernel", "doorbell/ring_within")
 BE_THERE = db.load("ferryman.kernel", "doorbell/be_there")
+MAKE_ROOM = db.load("ferryman.kernel", "doorbell/make_room")
 
 # A ring need not survive a crash, so its commit waits for no flush.
 UNFLUSHED = {"synchronous_commit": "off"}
@@ -50,6 +59,9 @@ UNFLUSHED = {"synchronous_commit": "off"}
 # PostgreSQL takes payloads of less than 8000 bytes and names of less than 64.
 MAX_PAYLOAD_BYTES = 7999
 MAX_NAME_BYTES = 63
+
+# What PostgreSQL says to a NOTIFY for which its queue has no room.
+QUEUE_FULL = "54000"
 
 PROBE_SECONDS = 60.0
 PROBE_TIMEOUT_SECONDS = 5.0
@@ -113,7 +125,7 @@ class PostgresDoorbell:
         self._origin = uuid.uuid4().hex
         self._ringing = Line(url, schema=schema, settings=UNFLUSHED, patience=PATIENCE)
         self._listening = Line(listen_url or url, schema=schema, settings=UNFLUSHED, patience=PATIENCE)
-        self._carrier = Carrier(self._send)
+        self._carrier = Carrier("postgres", self._send)
         self._local = Local(self._carrier.take)
         self._keeper: asyncio.Task[None] | None = None
         # What somebody listens to, or once did, and what of it the server sends us.
@@ -160,7 +172,7 @@ class PostgresDoorbell:
 
     async def _send(self, bundle: Bundle) -> None:
         told = [(channel(self._schema, topic), payload(self._origin, topic, hints)) for topic, hints in bundle.items()]
-        await self._ringing.execute(notify(told))
+        await _send(self._ringing, told)
         self.sent += len(told)
         for topic in bundle:
             telemetry.rung("postgres", topic)
@@ -261,12 +273,21 @@ class PostgresDoorbell:
         probe = payload(self._origin, PROBE_TOPIC, EVERYTHING)
         try:
             async with asyncio.timeout(PROBE_TIMEOUT_SECONDS):
-                await self._listening.execute(notify([(channel(self._schema), probe)]))
+                await _send(self._listening, [(channel(self._schema), probe)])
                 await self._echo.wait()
         except TimeoutError:
             raise errors.DatabaseUnavailable(
                 "No notification comes through this address. Behind PgBouncer in transaction mode, LISTEN needs a direct one."
             ) from None
+
+
+async def _send(line: Line, told: Iterable[tuple[str, str]]) -> None:
+    try:
+        await line.execute(notify(told))
+    except Exception as error:
+        if db.sqlstate(error) == QUEUE_FULL:
+            await db.many(line, MAKE_ROOM)  # for the next try
+        raise
 
 
 def _level(failures: int) -> int:

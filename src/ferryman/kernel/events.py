@@ -10,6 +10,11 @@ transaction id of its own, so that every writer that drew an id up to that end h
 older transaction is open in the cluster; what is missing then was rolled back. A window that is not closed yet is kept with the
 reader's place, so that a stream of new writers cannot push it away.
 
+A kept mark may be of another cluster: of the one that a dump was taken from, or of a primary whose last transactions were lost
+in a failover. Its transaction id may be one that this cluster reaches in years, or its end one that the log has yet to reach.
+Whoever reads is younger than any mark made here, and the log never ends before one. A mark for which that is not so is thrown
+away, and the window begun anew from the same place.
+
 Windows cut by the writers' transaction ids would not keep the order: of two moves of one object the later may belong to the
 older transaction, and a third one, still open, with an id between theirs would let the reader see the later move alone.
 """
@@ -22,7 +27,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
 
-from ferryman.kernel import db
+from ferryman.kernel import db, errors
 
 END = db.load("ferryman.kernel", "events/end")
 TAKE = db.load("ferryman.kernel", "events/take")
@@ -108,7 +113,8 @@ async def read(tx: db.Tx, consumer: str, *, limit: int = 500) -> Sequence[Event]
     if held is None:
         return ()
     before = Place(held["last_id"], held["mark_id"], held["mark_xid"])
-    events, place = await _windows(tx, before, end["end_id"], own_xid=held["own_xid"], limit=limit)
+    end_id, own_xid = end["end_id"], held["own_xid"]
+    events, place = await _windows(tx, _of_here(before, end_id, own_xid), end_id, own_xid=own_xid, limit=limit)
     if place != before:
         await db.many(tx, ADVANCE, name=consumer, last_id=place.last_id, mark_id=place.mark_id, mark_xid=place.mark_xid)
     return events
@@ -133,8 +139,10 @@ async def tail(
         return (), place
     own = await db.one(tx, MARK)
     assert own is not None
+    own_xid = own["own_xid"]
+    place = _of_here(place, end["end_id"], own_xid)
     end_id = end["end_id"] if reach is None else min(end["end_id"], place.last_id + reach)
-    return await _windows(tx, place, end_id, own_xid=own["own_xid"], limit=limit, tenant=tenant, subject=subject)
+    return await _windows(tx, place, end_id, own_xid=own_xid, limit=limit, tenant=tenant, subject=subject)
 
 
 async def latest(tx: db.Tx) -> Place:
@@ -169,9 +177,11 @@ async def mark(tx: db.Tx) -> Mark:
 
 
 async def closed(tx: db.Tx, mark: Mark) -> bool:
-    """Say whether nothing can appear any more up to a mark."""
+    """Say whether nothing can appear any more up to a mark whose transaction has been committed."""
     row = await db.one(tx, CLOSED, mark_xid=mark.xid)
     assert row is not None
+    if not row["reached"]:
+        raise errors.DatabaseUnavailable("The end of the log was marked in another cluster than the one that answers.")
     return bool(row["closed"])
 
 
@@ -217,6 +227,13 @@ async def _end(tx: db.Tx, consumer: str | None) -> db.Row:
             "Read the log first in its transaction: its id must be younger than the look at the log's end."
         )
     return end
+
+
+def _of_here(place: Place, end_id: int, own_xid: str) -> Place:
+    """Return a place without a mark that cannot have been made in this cluster."""
+    if place.mark_id <= end_id and int(place.mark_xid) < int(own_xid):
+        return place
+    return Place(place.last_id)
 
 
 async def _windows(

@@ -125,6 +125,9 @@ class Reader:
                     failures += 1
                     if failures == 1:
                         log.warning("the log cannot be followed just now", exc_info=error)
+                    if self._place is not None:
+                        # Whoever answers next may be another server, which knows nothing of a window marked before.
+                        self._place = Place(self._place.last_id)
                     await asyncio.sleep(RECONNECT.delay(failures).total_seconds())
         finally:
             for hush in hushes:

@@ -283,7 +283,8 @@ async def _wanted(session: Session, migration: Migration, known: Sequence[Migrat
 
 def _ground(schema: str) -> Iterable[str]:
     """What must be there before the first file."""
-    yield f"create schema if not exists {schema}"
+    # Asked first: who may not make a schema is refused even where it is there, and the schema may be all that a role owns.
+    yield f"do $$ begin if to_regnamespace('{schema}') is null then create schema {schema}; end if; end $$"
     yield (
         f"create table if not exists {schema}.migrations (version integer primary key, name text not null, "
         "hash text not null, oldest_code integer not null default 0, "

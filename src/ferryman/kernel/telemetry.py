@@ -68,6 +68,7 @@ TICKS = Metric("ferryman_watchdog_ticks_total", "counter", "Rounds of this proce
 LAST_TICK = Metric("ferryman_watchdog_last_tick_timestamp_seconds", "gauge", "When the last round ended.")
 OVERDUE = Metric("ferryman_overdue", "gauge", "Live rows past their end; always 0.", ("domain", "rule"))
 RUNG = Metric("ferryman_doorbell_rings_total", "counter", "Doorbells rung, after coalescing.", ("doorbell", "topic"))
+UNRUNG = Metric("ferryman_doorbell_failures_total", "counter", "Rings that could not be sent at once.", ("doorbell",))
 HEARD = Metric("ferryman_doorbell_heard_total", "counter", "Doorbells heard.", ("doorbell", "topic"))
 HEALED = Metric("ferryman_doorbell_heals_total", "counter", "Doorbells lost and hung up again.", ("doorbell",))
 TURN = Metric("ferryman_turn_seconds", "histogram", "One turn: settle a set, claim the next.", ("domain",), _SECONDS)
@@ -192,6 +193,11 @@ def overdue(rows: Iterable[tuple[str, str, int]]) -> None:
 def rung(doorbell: str, topic: str, count: int = 1) -> None:
     """Count doorbells rung."""
     RUNG.of(doorbell, topic).inc(count)
+
+
+def unrung(doorbell: str) -> None:
+    """Count a ring that could not be sent, and is kept for another try."""
+    UNRUNG.of(doorbell).inc()
 
 
 def heard(doorbell: str, topic: str, count: int = 1) -> None:

@@ -20,6 +20,8 @@ CLOCK = db.load("ferryman.app", "doctor/clock")
 
 HEARD_WITHIN_SECONDS = 1.0
 CROWDED = 0.9
+# Where the server begins to warn, and from where no create takes its ring along.
+FILLING = 0.5
 # Of what our connections ask for, one that no server has by default.
 ASKED = "plan_cache_mode"
 
@@ -36,6 +38,7 @@ async def server(line: Line) -> list[Reading]:
         readings.append(
             Reading("standby", BAD, "This server is a standby: it takes no writes.", "Name the address of the primary.")
         )
+    readings.append(notifications(row["notifications"]))
     used, most = row["connections"], row["max_connections"]
     if used > most * CROWDED:
         advice = "Put PgBouncer in front, or raise max_connections."
@@ -63,6 +66,20 @@ def durable(synchronous_commit: str, fsync: str) -> Reading:
     return Reading("commits", GOOD, "What is told done is on the disk.")
 
 
+def notifications(used: float) -> Reading:
+    """Judge whether the server's queue of notifications is read as fast as it is written."""
+    says = f"{used:.0%} of the server's queue of notifications is in use."
+    if used < FILLING:
+        return Reading("notifications", GOOD, says)
+    advice = (
+        "A session that listens stays in a transaction and keeps the queue from being emptied. PostgreSQL names its process "
+        "in its log; in pg_stat_activity its xact_start is among the oldest. End it: pg_terminate_backend(pid)."
+    )
+    return Reading(
+        "notifications", BAD, f"{says} Creates leave their rings out, and work waits for the next poll.", advice
+    )
+
+
 async def pooler(line: Line, url: str, schema: str) -> list[Reading]:
     """Find out whether something stands between us and the server.
 
@@ -79,20 +96,29 @@ async def pooler(line: Line, url: str, schema: str) -> list[Reading]:
         assert row is not None
         assert before is not None
         assert after is not None
-        return [between(row[ASKED] == LINE_SETTINGS[ASKED], moved=before["pid"] != after["pid"])]
+        taken, moved = row[ASKED] == LINE_SETTINGS[ASKED], before["pid"] != after["pid"]
+        return [between(taken, moved=moved, refused=line.refused)]
     finally:
         await other.close()
 
 
-def between(settings_taken: bool, *, moved: bool) -> Reading:
+def between(settings_taken: bool, *, moved: bool, refused: bool) -> Reading:
     """Say what stands between, and what that means."""
+    if not settings_taken and not refused:
+        return Reading(
+            "pooler",
+            BAD,
+            "A pooler stands between that drops our settings without a word: who freezes in a transaction hides its rows "
+            "for as long as it is frozen, and the published bounds do not hold.",
+            "Take our settings out of its ignore_startup_parameters: where they are refused, each transaction brings them.",
+        )
     if settings_taken and not moved:
         return Reading("pooler", GOOD, "The connection is direct.")
     seen = "a statement was served by another process than the one before" if moved else "our settings did not arrive"
     return Reading(
         "pooler",
         NOTE,
-        f"A pooler stands between: {seen}. Work goes on as usual, plans and idle transactions are left to the server.",
+        f"A pooler stands between: {seen}. Work goes on as usual; plans are left to the server.",
         "PgBouncer must be 1.21 or later with max_prepared_statements above 0: older ones mix up prepared statements and "
         "return wrong rows. LISTEN needs a direct address: set FERRYMAN_LISTEN_URL.",
     )

@@ -20,6 +20,7 @@ from ferryman.kernel.pool.terms import (
     POOL_SETTINGS,
     STATEMENTS_KEPT,
     STATEMENTS_KEPT_BY_A_POOLER,
+    within,
 )
 from ferryman.kernel.pool.turnstile import LOOKS, Turnstile
 
@@ -42,6 +43,7 @@ class Database:
         driver's pool takes more of the processor to book one in and out than a short statement does.
         """
         self._settings = POOL_SETTINGS | dict(settings or {})
+        self._bounds = ""
         self.url = url
         self.schema = schema
         self._size = size
@@ -79,6 +81,7 @@ class Database:
         except asyncpg.ProtocolViolationError as error:
             if settings is None or "startup parameter" not in str(error):
                 raise
+            self._bounds = within(self._settings)
             return await self._make_pool(None)
         except asyncpg.ObjectNotInPrerequisiteStateError as error:
             raise errors.DatabaseUnavailable(sentence(error)) from error
@@ -109,7 +112,7 @@ class Database:
         self._lent += 1
         sound = False
         try:
-            yield Session(connection, self.schema)
+            yield Session(connection, self.schema, bounds=self._bounds)
             sound = self._keeps > 0 and _sound(connection)
         finally:
             try:

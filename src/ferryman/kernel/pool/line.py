@@ -25,6 +25,7 @@ from ferryman.kernel.pool.terms import (
     PATIENCE,
     STATEMENTS_KEPT,
     STATEMENTS_KEPT_BY_A_POOLER,
+    within,
 )
 from ferryman.kernel.pool.turnstile import Turnstile
 
@@ -52,6 +53,7 @@ class Line:
         bound = {} if patience is None else {"statement_timeout": f"{self._patience * SERVER_SHARE * 1000:.0f}ms"}
         self._settings = LINE_SETTINGS | bound | (settings or {})
         self._connection: asyncpg.Connection[Any] | None = None
+        self.refused = False  # a pooler in between takes no settings
         self._turn = Turnstile(1)
         self._listening: dict[str, Callable[[str], None]] = {}
         self._lost: Callable[[], None] | None = None
@@ -64,12 +66,12 @@ class Line:
                 telemetry.reconnected("line")
             try:
                 with translated():
-                    connection = await _connect(self.url, self._settings, patience=self._patience)
+                    connection, self.refused = await _connect(self.url, self._settings, patience=self._patience)
                     await self._take_up(connection)
             except errors.DatabaseUnavailable as error:
                 self._turn.tell(error)
                 raise
-        return Session(connection, self.schema)
+        return Session(connection, self.schema, bounds=within(self._settings) if self.refused else "")
 
     async def _take_up(self, connection: asyncpg.Connection[Any]) -> None:
         """Keep a connection once it listens: one that does not would look whole."""
@@ -138,12 +140,12 @@ class Line:
             connection.terminate()
 
 
-async def _connect(url: str, settings: dict[str, str], *, patience: float) -> asyncpg.Connection[Any]:
-    """Connect; where a pooler in between refuses our settings, go without them."""
+async def _connect(url: str, settings: dict[str, str], *, patience: float) -> tuple[asyncpg.Connection[Any], bool]:
+    """Connect; where a pooler in between refuses our settings, go without them, and say so."""
     wanted: dict[str, str] | None = settings
     while True:
         try:
-            return await asyncpg.connect(
+            connection = await asyncpg.connect(
                 url,
                 timeout=CONNECT_TIMEOUT_SECONDS,
                 command_timeout=patience,
@@ -157,3 +159,5 @@ async def _connect(url: str, settings: dict[str, str], *, patience: float) -> as
             wanted = None
         except asyncpg.ObjectNotInPrerequisiteStateError as error:  # it takes no connections now
             raise errors.DatabaseUnavailable(sentence(error)) from error
+        else:
+            return connection, wanted is None

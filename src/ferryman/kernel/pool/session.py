@@ -21,11 +21,12 @@ SCRIPT_TIMEOUT_SECONDS = 6 * 3600.0  # an index of a large table takes its time
 class Session:
     """A connection, seen as a `Tx`."""
 
-    __slots__ = ("_connection", "schema")
+    __slots__ = ("_bounds", "_connection", "schema")
 
-    def __init__(self, connection: Any, schema: str) -> None:
-        """Wrap an asyncpg connection that is in our hands."""
+    def __init__(self, connection: Any, schema: str, *, bounds: str = "") -> None:
+        """Wrap an asyncpg connection that is in our hands; `bounds` gives each transaction its bounds."""
         self._connection = connection
+        self._bounds = bounds
         self.schema = schema
 
     @property
@@ -70,8 +71,11 @@ class Session:
         """
         transaction = self._connection.transaction()
         with self._translated():
+            bounded = not self._bounds or self.in_transaction
             await transaction.start()
         try:
+            if not bounded:
+                await self.execute(self._bounds, timeout=None)
             yield self
         except BaseException:
             await _undo(transaction)

@@ -1,5 +1,6 @@
 """What our own connections ask of the server, and how long they wait for it."""
 
+from collections.abc import Mapping
 from datetime import timedelta
 
 CONNECT_TIMEOUT_SECONDS = 5.0
@@ -27,6 +28,16 @@ LINE_SETTINGS = {
     "tcp_keepalives_count": "3",
     "tcp_user_timeout": "10000",
 }
+# What bounds an open transaction. A pooler that refuses all of the above takes these at the beginning of each transaction of
+# several statements; a statement that stands alone leaves nothing open.
+WITHIN = ("idle_in_transaction_session_timeout", "lock_timeout", "statement_timeout")
+
+
+def within(settings: Mapping[str, str]) -> str:
+    """Write the statements by which a transaction is given its bounds."""
+    return ";".join(f"set local {name} = '{settings[name]}'" for name in WITHIN if name in settings)
+
+
 # A handler's own transaction may think for longer than ours, but not for ever.
 POOL_SETTINGS = {
     "application_name": "ferryman",
