@@ -25,7 +25,8 @@ Span = tuple[float, float]
 
 ARRIVED = "what its holder had sent before its death still arrived, or somebody cancelled it"
 ENDED = "it was cancelled before anybody began it anew"
-AWAY = "the database was away, or had been until a lease before"
+AWAY_BEFORE = "until it was taken back the database was away, or had been until a lease before the death"
+AWAY = "until it was begun anew the database was away, or had been until a lease before the death"
 # PostgreSQL throws everybody out when a backend is killed, and is back within about so long.
 CRASH_SECONDS = 1.0
 
@@ -69,6 +70,7 @@ def recoveries(seen: Evidence, *, lease: float) -> Recoveries:
         found.fell += bool(fell)
         found.begun_judged.append([(task, death, fell[0].since), (task, fell[-1].since, whole[2])] if fell else [whole])
     found.taken_back_judged = [wait for wait in found.taken_back if not _met(wait, away)]
+    found.left_out[AWAY_BEFORE] += len(found.taken_back) - len(found.taken_back_judged)
     return found
 
 

@@ -215,7 +215,7 @@ def test_what_met_an_outage_or_the_lease_after_it_is_not_judged_and_is_told_by_t
 
     assert (len(found.taken_back), len(found.begun)) == (1, 1)
     assert (len(found.taken_back_judged), len(found.begun_judged)) == (judged, judged)
-    assert found.left_out[recovery.AWAY] == 1 - judged
+    assert found.left_out[recovery.AWAY_BEFORE] == found.left_out[recovery.AWAY] == 1 - judged
 
 
 def refused(at: float, count: int = 1) -> dict[str, Any]:
