@@ -74,6 +74,7 @@ STATEMENTS: list[tuple[Statement, dict[str, Any]]] = [
     (inbox._STOPS, {"limit": 200}),
     (inbox._CLOSE, {"ends": words(id=None, expects="queued", to_status="skipped", status="canceled", card=None, content=1)}),
     (inbox._ENQUEUE, {"orders": words(turn=None, agent_id="x", message_type="turn", depth=0, edge=None), "queued_for": TERM}),
+    (heads._SHORTEN, {"limit": 100, "lease": TERM}),
     (heads._LAPSED, {"limit": 100, "kinds": [], "patience": TERM, "cap": 5}),
     (heads._UNDISPATCHED, {"limit": 100, "over": True, "kinds": [], "retry_after": TERM}),
 ]  # fmt: skip

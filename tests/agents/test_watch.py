@@ -13,7 +13,7 @@ from uuid import UUID
 
 import pytest
 
-from ferryman.agents import intake
+from ferryman.agents import intake, watch
 from ferryman.agents.intake.report import TOOL, reference
 from ferryman.agents.model import Terms
 from ferryman.kernel import ids, watchdog
@@ -21,7 +21,7 @@ from ferryman.kernel.pool import Database
 from ferryman.tasks.model import Draft, NewTask
 from tests.agents.house import OTHER, OWNER, TENANT, House
 
-DAY = timedelta(days=1)
+DAY, SECOND = timedelta(days=1), timedelta(seconds=1)
 
 
 async def deliverable(house: House, turn: UUID) -> dict[str, object]:
@@ -120,6 +120,21 @@ async def test_a_dead_workers_turn_is_taken_over_when_its_lease_ends(house: Hous
     await house.settle(house.success(successor, owner=OTHER), owner=OTHER)
     assert await house.ends(taken.id) == [("success", None)]
     assert await house.broken() == []
+
+
+@pytest.mark.contract("W7", "K5")
+async def test_a_dead_workers_turn_is_taken_over_although_the_clock_was_set_back(house: House) -> None:
+    taken = await house.begin()
+    await house.travel(-3600)
+
+    async with house.db.session() as ground:
+        found = [await watchdog.tick(ground, [watch.set_back(every=SECOND, lease=30 * SECOND)]) for _ in range(2)]
+    await house.travel(31)
+
+    assert [each.outcomes[0].found for each in found] == [1, 0]
+    assert (await house.tick("W7")).acted() == 1
+    [successor] = await house.claim(owner=OTHER)
+    assert (successor.id, successor.epoch) == (taken.id, taken.epoch + 1)
 
 
 @pytest.mark.contract("W7")

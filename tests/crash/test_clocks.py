@@ -2,12 +2,15 @@
 
 import asyncio
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
 from ferryman import Ferryman
+from ferryman.kernel.pool import Database
 from ferryman.testing import travel
 from tests.crash import cargo, judge
+from tests.crash.conftest import Launch
 
 HELD = 4
 
@@ -56,6 +59,27 @@ async def test_a_clock_that_jumps_ends_no_task_twice(database_url: str, by: time
     found = await asyncio.wait_for(jumped(database_url, by), 60)
 
     assert found == [("succeeded", attempts)] * HELD
+    assert await cargo.broken(database_url) == []
+
+
+@pytest.mark.contract("K5", "R2")
+async def test_what_a_dead_worker_held_is_begun_anew_although_the_clock_was_set_back(
+    database_url: str, db: Database, ship: Launch, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    held = await cargo.load(database_url, HELD, gate=str(gate))
+    dead = ship(database_url).start()
+    await dead.seen("start", count=HELD)
+    dead.kill()
+    async with db.session() as tx:
+        await travel(tx, timedelta(hours=-1))
+    gate.touch()
+
+    other = ship(database_url).start(FERRYMAN_WORKER__WATCHDOG_INTERVAL_SECONDS="0.3")
+    await judge.all_ended(database_url)
+
+    assert len(other.lines("start")) == HELD
+    await judge.judge(database_url, held, [*dead.lines(), *other.lines()])
     assert await cargo.broken(database_url) == []
 
 

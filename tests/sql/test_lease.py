@@ -1,5 +1,6 @@
 """How long a claim is held, as the statements compute it (K5, T6)."""
 
+import json
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -101,3 +102,39 @@ async def test_no_retry_pushes_a_deadline_away(given: Session, path: str) -> Non
 
     assert after["attempt"] == before["attempt"] + 3
     assert (after["created_at"], after["ends_at"]) == (before["created_at"], before["ends_at"])
+
+
+async def far(tx: Session) -> list[UUID]:
+    return [row["id"] for row in await store.shorten(tx, 10, lease=LEASE)]
+
+
+@pytest.mark.contract("K5")
+async def test_a_lease_of_a_time_before_the_clock_was_set_back_ends_one_lease_from_now(given: Session) -> None:
+    task = await plant(given, TASK, READY, timeout_ms=300_000)
+    await claim(given)
+    now = await far(given)
+
+    await travel(given, -2 * LEASE)
+    then, again = await far(given), await far(given)
+    await travel(given, LEASE - timedelta(seconds=1))
+    early = [row["id"] for row in await store.lapsed(given, 10)]
+    await travel(given, timedelta(seconds=2))
+
+    assert (now, then, again, early) == ([], [task], [], [])
+    assert [row["id"] for row in await store.lapsed(given, 10)] == [task]
+
+
+@pytest.mark.contract("K5")
+async def test_a_lease_of_a_worker_that_works_with_longer_ones_is_left_alone(given: Session) -> None:
+    await plant(given, TASK, READY, timeout_ms=300_000)
+    await claim(given)
+    await store.beat(
+        given, boot_id=OWNER, tenant=None, host="h", pid=1, version="1", queues=[], handlers=[],
+        settings=json.dumps({"lease_seconds": 4 * LEASE.total_seconds()}), lease=LEASE,
+    )  # fmt: skip
+
+    await travel(given, -2 * LEASE)
+    near = await far(given)
+    await travel(given, -8 * LEASE)
+
+    assert (near, len(await far(given))) == ([], 1)

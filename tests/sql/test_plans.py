@@ -209,6 +209,7 @@ HOT = [
     Hot(flows._OLDEST, {"queue": "keyed", "tenant": "tenant0", "limit": 10}, {"tasks_ready", "tasks_keyed", "tasks_slots"}),
     Hot(flows._NEWEST, {"queue": "keyed", "tenant": "tenant0"}, {"tasks_ready", "tasks_keyed"}),
     Hot(moves._LAPSED, {"limit": 500, "within": None, "kinds": [], "ahead": timedelta(seconds=1)}, {"tasks_leased"}),
+    Hot(moves._SHORTEN, {"limit": 500, "lease": TERM}, {"tasks_pkey", "tasks_leased"}),
     Hot(moves._EXPIRED, {"limit": 500, "kinds": []}, {"tasks_ending"}),
     Hot(
         moves._PROMOTE,

@@ -12,7 +12,7 @@ from ferryman.kernel import errors, telemetry
 from ferryman.kernel.db import Row, Tx
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.invariants import Invariant, declare
-from ferryman.kernel.watchdog import Rule, walking
+from ferryman.kernel.watchdog import Rule, far_leases, walking
 from ferryman.kernel.watchdog.recent import Recent
 from ferryman.tasks import store
 from ferryman.tasks.joins import PARENT_ENDED, Aftermath, end
@@ -97,6 +97,11 @@ def leavings(*, kept: timedelta) -> list[Rule]:
         )
         for name, finds, find, forget in walks
     ]
+
+
+def set_back(*, every: timedelta, lease: timedelta) -> Rule:
+    """Return the rule for tasks whose leases are of a time before the clock was set back."""
+    return far_leases("K5-tasks", store.shorten, every=every, lease=lease)
 
 
 class Leases:

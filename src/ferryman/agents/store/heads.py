@@ -28,6 +28,7 @@ _SUSPEND = load(_HERE, "agent_state_head/suspend")
 _FINISH = load(_HERE, "agent_state_head/finish")
 _ACTIVE = load(_HERE, "agent_state_head/active")
 _LAPSED = load(_HERE, "agent_state_head/lapsed")
+_SHORTEN = load(_HERE, "agent_state_head/shorten")
 _UNDISPATCHED = load(_HERE, "agent_state_head/undispatched")
 _RETRY = load(_HERE, "agent_state_head/retry")
 _UNRESUMED = load(_HERE, "agent_state_head/unresumed")
@@ -244,6 +245,11 @@ async def active(tx: Tx, ids: Collection[UUID]) -> list[Row]:
 async def lapsed(tx: Tx, limit: int, *, kinds: Sequence[str], patience: timedelta, cap: int) -> Sequence[Row]:
     """Find running turns whose lease has passed."""
     return await many(tx, _LAPSED, limit=limit, kinds=list(kinds), patience=patience, cap=cap)
+
+
+async def shorten(tx: Tx, limit: int, *, lease: timedelta) -> Sequence[Row]:
+    """Let leases that lie further ahead than any can be end one lease from now: the clock was set back."""
+    return await many(tx, _SHORTEN, limit=limit, lease=lease)
 
 
 async def undispatched(

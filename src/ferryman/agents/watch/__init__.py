@@ -10,6 +10,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from ferryman.agents.ends import Parties
+from ferryman.agents.store import heads
 from ferryman.agents.watch.lapsed import take_over
 from ferryman.agents.watch.pmo import pmo_rules
 from ferryman.agents.watch.retention import retention
@@ -17,9 +18,9 @@ from ferryman.agents.watch.told import Told
 from ferryman.agents.watch.worker import worker_rules
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.invariants import Invariant, declare
-from ferryman.kernel.watchdog import Rule
+from ferryman.kernel.watchdog import Rule, far_leases
 
-__all__ = ["AGENT_INVARIANTS", "retention", "rules"]
+__all__ = ["AGENT_INVARIANTS", "retention", "rules", "set_back"]
 
 _HERE = "ferryman.agents"
 
@@ -33,6 +34,11 @@ AGENT_INVARIANTS: tuple[Invariant, ...] = (
     declare(_HERE, "waits_belong_to_turns", "What is waited for belongs to a suspended turn, at its epoch.", deep=True),
     declare(_HERE, "head_and_log_agree", "A head and its last event tell the same status.", deep=True),
 )
+
+
+def set_back(*, every: timedelta, lease: timedelta) -> Rule:
+    """Return the rule for turns whose leases are of a time before the clock was set back."""
+    return far_leases("K5-turns", heads.shorten, every=every, lease=lease)
 
 
 def rules(parties: Parties, doorbell: Doorbell, *, sweep: timedelta) -> list[Rule]:

@@ -30,6 +30,8 @@ def rules(opened: Opened) -> list[watchdog.Rule]:
             sweep=worker.lease_sweep,
             interval=worker.watchdog_interval,
         ),
+        watch.set_back(every=worker.watchdog_interval, lease=worker.lease),
+        agents_watch.set_back(every=worker.watchdog_interval, lease=worker.lease),
         *agents_watch.rules(opened.agents.parties, opened.doorbell, sweep=worker.lease_sweep),
         *batches_watch.rules(opened.batches.ends, opened.doorbell, sweep=worker.lease_sweep),
         watch.retention(kept=opened.settings.tasks.retention, failed_kept=opened.settings.tasks.retention_failed),

@@ -28,9 +28,21 @@ from typing import Any
 from ferryman.kernel import db, retry, telemetry
 from ferryman.kernel.db import Tx
 from ferryman.kernel.watchdog.look import Ground, Look, OutOfTime
-from ferryman.kernel.watchdog.rule import Outcome, Report, Rule, active
+from ferryman.kernel.watchdog.rule import Outcome, Report, Rule, active, far_leases
 
-__all__ = ["W16", "Ground", "OutOfTime", "Outcome", "Report", "Rule", "Watchdog", "active", "late", "tick"]
+__all__ = [
+    "W16",
+    "Ground",
+    "OutOfTime",
+    "Outcome",
+    "Report",
+    "Rule",
+    "Watchdog",
+    "active",
+    "far_leases",
+    "late",
+    "tick",
+]
 
 log = telemetry.logger("watchdog")
 
@@ -40,7 +52,7 @@ SILENT_INTERVALS = 3
 LATE_INTERVALS = 2
 
 # For the watchdog's own line: a statement that hangs on one finding fails by itself, inside the rule's time budget, so that
-# the set can be halved. Through a pooler that refuses these the budget alone holds.
+# the set can be halved.
 SETTINGS = {"statement_timeout": "4s", "lock_timeout": "2s"}
 PATIENCE = timedelta(seconds=5)
 

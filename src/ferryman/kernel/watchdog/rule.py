@@ -43,6 +43,27 @@ class Rule:
     soon: Callable[[], float | None] | None = None
 
 
+def far_leases(
+    name: str, shorten: Callable[..., Awaitable[Sequence[Any]]], *, every: timedelta, lease: timedelta
+) -> Rule:
+    """Return the rule that brings leases back into the time of a clock that was set back (K5); who lives renews them."""
+
+    async def find(tx: Tx, limit: int) -> Sequence[Any]:
+        found = await shorten(tx, limit, lease=lease)
+        if found:
+            log.warning("the clock was set back: leases were shortened", extra={"rule": name, "count": len(found)})
+        return found
+
+    return Rule(
+        name=name,
+        finds="a lease that ends later than any that is given now: the clock was set back",
+        does="lets it end one lease from now; who lives has renewed it by then",
+        setting="worker.watchdog_interval_seconds",
+        every=every,
+        find=find,
+    )
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What one look of one rule came to."""

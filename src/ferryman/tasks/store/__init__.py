@@ -12,6 +12,7 @@ from ferryman.tasks.store.moves import (
     reclaim,
     renew,
     settle,
+    shorten,
     turn,
 )
 from ferryman.tasks.store.presence import beat, leave, worker, workers
@@ -66,6 +67,7 @@ __all__ = [
     "renew",
     "report",
     "settle",
+    "shorten",
     "turn",
     "walk",
     "worker",

@@ -21,6 +21,7 @@ _PROMOTE = load("ferryman.tasks", "tasks/promote")
 _RENEW = load("ferryman.tasks", "tasks/renew")
 _RECLAIM = load("ferryman.tasks", "tasks/reclaim")
 _LAPSED = load("ferryman.tasks", "tasks/lapsed")
+_SHORTEN = load("ferryman.tasks", "tasks/shorten")
 _EXPIRED = load("ferryman.tasks", "tasks/expired")
 
 
@@ -185,6 +186,11 @@ async def lapsed(
     Of those that owe, the ones whose owners are of these kinds.
     """
     return await many(tx, _LAPSED, limit=limit, within=within, kinds=kinds, ahead=ahead)
+
+
+async def shorten(tx: Tx, limit: int, *, lease: timedelta) -> Sequence[Row]:
+    """Let leases that lie further ahead than any can be end one lease from now: the clock was set back."""
+    return await many(tx, _SHORTEN, limit=limit, lease=lease)
 
 
 async def expired(tx: Tx, limit: int, *, kinds: Sequence[str] = ()) -> Sequence[Row]:

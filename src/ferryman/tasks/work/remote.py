@@ -205,7 +205,9 @@ class Remotes:
                 version=said.version,
                 queues=list(said.queues),
                 handlers=list(said.handlers),
-                settings=json.dumps({"remote": True, "callbacks": self._owners.kinds}),
+                settings=json.dumps(
+                    {"remote": True, "callbacks": self._owners.kinds, "lease_seconds": self.terms.lease.total_seconds()}
+                ),
                 lease=self.terms.lease,
             )
         remote.beaten = now
