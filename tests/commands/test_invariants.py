@@ -26,11 +26,22 @@ async def test_each_invariant_is_broken_by_what_it_forbids_and_by_nothing_else(t
     await plant_async(tx, "RUNNING", triggered_by_command_id=sound)
     assert await broken(tx) == []
 
+    seen: list[str] = []
+
     async def forbidden(name: str) -> None:
         found = await broken(tx)
+        seen.append(name)
         await tx.fetch("delete from ferryman.async_tasks where triggered_by_command_id is distinct from $1", sound)
         await tx.fetch("delete from ferryman.command_inbox where id <> $1", sound)
         assert found == [name]
+
+    # There is no moment in which W14 would find either of them late.
+    command = await plant_command(tx, "PROCESSING", tasks=1, deadline_at="infinity")
+    await plant_async(tx, "RUNNING", triggered_by_command_id=command)
+    await forbidden("commands_are_bounded")
+
+    await plant_async(tx, "RUNNING", deadline_at="infinity")
+    await forbidden("commands_are_bounded")
 
     command = await plant_command(tx, "PROCESSING", open=3)
     await plant_async(tx, "RUNNING", triggered_by_command_id=command)
@@ -54,3 +65,5 @@ async def test_each_invariant_is_broken_by_what_it_forbids_and_by_nothing_else(t
 
     await tell(tx, ids.new_id(), "async_task", "RUNNING", "FAILED", "COMPLETED")
     await forbidden("command_ends_once")
+
+    assert {*seen} == {each.name for each in COMMAND_INVARIANTS}

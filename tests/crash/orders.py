@@ -40,10 +40,12 @@ def direct(app: Ferryman, write: Callable[..., None]) -> None:
     app.capability("Leg.Check", backoff=0.05)(sail)
 
 
-async def send(url: str, count: int, **payload: Any) -> list[str]:
+async def send(url: str, count: int, *, deadline: float | None = None, **payload: Any) -> list[str]:
     """Send commands; return the ids that were acknowledged."""
     async with Ferryman(url, tasks={"max_retries": 20}) as app:
-        sent = await asyncio.gather(*(app.commands.send("Voyage.Request", payload) for _ in range(count)))
+        sent = await asyncio.gather(
+            *(app.commands.send("Voyage.Request", payload, deadline=deadline) for _ in range(count))
+        )
         return [str(each.id) for each in sent]
 
 

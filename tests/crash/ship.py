@@ -1,4 +1,4 @@
-"""The program that is killed: a worker or a producer with several lives.
+"""The program that is killed: a worker, a watchdog or a producer with several lives.
 
 The mother loads everything once and forks a child for each life, so that a life begins in milliseconds; each life has its own
 plan of faults. Every process writes what it does to one file opened for appending, line by line, before and after it does
@@ -13,12 +13,15 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ferryman import Context, Ferryman, Turn
-from ferryman.kernel import errors, faults, telemetry
+from ferryman.app import wiring
+from ferryman.kernel import errors, faults, telemetry, watchdog
 from ferryman.kernel.db import Tx
+from ferryman.kernel.loop import Pump
 from ferryman.kernel.pool import LINE_SETTINGS
 from ferryman.tasks.model import Ended
 from tests.crash import orders
@@ -190,6 +193,16 @@ async def work(history: History, *, agents: bool) -> None:
     fences.cancel()
 
 
+async def watch(history: History, named: Sequence[str]) -> None:
+    """Be a watchdog with some of its rules alone: where it is killed, it is one of these that found something."""
+    async with build(history) as app:
+        rules = [each for each in wiring.rules(app._open) if each.name in named]
+        line = app._open.line(watchdog.PATIENCE, **watchdog.SETTINGS)
+        dog = watchdog.Watchdog(line, rules, lease=app.settings.worker.lease)
+        history.write("working", rules=[each.name for each in rules])
+        await dog.run()
+
+
 async def produce(
     history: History, *, count: int, prefix: str, until: str | None = None, commands: bool = False
 ) -> None:
@@ -219,15 +232,30 @@ async def produce(
     history.write("stopped")
 
 
+def strike(history: History, point: str, domain: str) -> None:
+    """Kill this process if it is the pump of one domain that passes a point which every pump passes, busy or not."""
+    frame = sys._getframe()
+    while frame.f_back is not None and not isinstance(frame.f_locals.get("self"), Pump):
+        frame = frame.f_back
+    pump = frame.f_locals.get("self")
+    if isinstance(pump, Pump) and pump.domain == domain:
+        history.write("struck", point=point, domain=domain)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
 def live(plan: dict[str, Any], life: str | None) -> None:
-    if life is not None:
+    history = History(plan["history"])
+    if life and plan.get("of"):
+        faults.arm({life: partial(strike, history, life, plan["of"])}, log=plan["faults_log"])
+    elif life is not None:
         faults.arm(life, log=plan["faults_log"])
     if plan.get("patient"):  # a transaction that is open when it is frozen is open when it is thawed
         LINE_SETTINGS["idle_in_transaction_session_timeout"] = "60s"
-    history = History(plan["history"])
     history.write("born", faults=life)
     if plan["role"] == "worker":
         asyncio.run(work(history, agents=plan.get("agents", False)))
+    elif plan["role"] == "watchdog":
+        asyncio.run(watch(history, plan["rules"]))
     else:
         commands = plan["role"] == "sender"
         asyncio.run(

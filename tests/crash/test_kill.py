@@ -9,9 +9,9 @@ import pytest
 
 from ferryman.kernel import faults
 from ferryman.tasks.work.scheduler import SET
-from tests.crash import cargo, judge, test_batches, test_commands, test_relays, test_turns
+from tests.crash import cargo, judge, test_batches, test_commands, test_relays, test_turns, test_watchdog
 from tests.crash.conftest import Launch
-from tests.crash.yard import LEASE_SECONDS, RELAY_POINTS, Ship, keep_house, until
+from tests.crash.yard import LEASE_SECONDS, RELAY_POINTS, WATCHDOG_POINTS, Ship, keep_house, until
 from tests.ingest.test_crash import ROUNDS as INGEST_ROUNDS
 
 KILLS = 3
@@ -36,24 +36,41 @@ WORKER_POINTS = {
 }
 DURABLE_POINTS = ("step.before", "step.committed", "park.committed")
 PRODUCER_POINTS = {"create.before": "create.before=kill@4", "create.committed": "create.committed=kill@4"}
-WATCHDOG_POINTS = {"watchdog.found": "watchdog.found=kill@1", "watchdog.acted": "watchdog.acted=kill@1"}
 SCHEDULER_POINTS = {
     "fire.held": "fire.held=kill@1",
     "fire.written": "fire.written=kill@1",
     "fire.committed": "fire.committed=kill@1",
 }
 
-# What lies between claim and settle in each domain; those with steps pass two more, and each has some of its own.
+# What lies between claim and settle in each domain, and the death of who was to bring its work back or end it; those with
+# steps pass two more, and each has some of its own.
 PUMP = {"claim.committed", "settle.before"}
 HANDLED = PUMP | {"handler.started", "handler.returned", "settle.inside", "settle.committed"}
+WATCHED = {*WATCHDOG_POINTS}
 DOMAINS = {
-    "tasks": ({*WORKER_POINTS}, HANDLED | {"claim.sent", "step.before", "step.committed", "renew.before"}),
-    "commands": ({*test_commands.LIVES}, HANDLED | {"claim.sent", "command.processed", "async_task.settled"}),
-    "turns": ({*test_turns.ALONE}, HANDLED | {"step.before", "step.committed"}),
-    "batches": ({*test_batches.POINTS}, {"batch.dispatched", "batch.sent", "batch.closed"}),
+    "tasks": (
+        {*WORKER_POINTS, *WATCHDOG_POINTS},
+        HANDLED | WATCHED | {"claim.sent", "step.before", "step.committed", "renew.before"},
+    ),
+    "commands": (
+        {*test_commands.LIVES, *test_watchdog.killed("commands")},
+        HANDLED | WATCHED | {"claim.sent", "renew.before", "command.processed", "async_task.settled"},
+    ),
+    "turns": (
+        {*test_turns.ALONE, *test_watchdog.killed("turns")},
+        HANDLED | WATCHED | {"claim.sent", "step.before", "step.committed", "renew.before"},
+    ),
+    "batches": (
+        {*test_batches.POINTS, *test_watchdog.killed("batches")},
+        WATCHED | {"batch.dispatched", "batch.sent", "batch.closed"},
+    ),
     "ingestion": (
-        {plan.partition("=")[0] for lives in INGEST_ROUNDS.values() for plan in lives},
-        PUMP | {"claim.sent", "renew.before"} | {name for name in faults.REGISTRY if name.startswith("ingest.")},
+        {plan.partition("=")[0] for lives in INGEST_ROUNDS.values() for plan in lives}
+        | test_watchdog.killed("ingestion"),
+        PUMP
+        | WATCHED
+        | {"claim.sent", "renew.before"}
+        | {name for name in faults.REGISTRY if name.startswith("ingest.")},
     ),
     "relays": ({*RELAY_POINTS}, {name for name in faults.REGISTRY if name.startswith(("relay.", "webhook."))}),
     "deliveries": ({*test_relays.SENDER_POINTS}, PUMP | {"webhook.called"}),
@@ -62,7 +79,7 @@ DOMAINS = {
 
 
 def test_every_fault_point_has_its_cell() -> None:
-    ours = {*PRODUCER_POINTS, *WATCHDOG_POINTS, *test_commands.SENDER_POINTS}
+    ours = {*PRODUCER_POINTS, *test_commands.SENDER_POINTS}
     assert ours.union(*(cells for cells, _ in DOMAINS.values())) == set(faults.REGISTRY)
 
 

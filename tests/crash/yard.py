@@ -31,6 +31,8 @@ TERMS = {
     "FERRYMAN_TASKS__MAX_RETRIES": "20",
 }
 
+# Where a watchdog is killed: with what it found in hand, and with all done and nothing committed.
+WATCHDOG_POINTS = {"watchdog.found": "watchdog.found=kill@1", "watchdog.acted": "watchdog.acted=kill@1"}
 
 # Where relays are killed, at which hit, in an order in which each still has something to do.
 RELAY_POINTS = {"relay.spread": 1, "webhook.called": 3, "relay.published": 1, "relay.read": 1}

@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import suppress
+from datetime import timedelta
 
 import pytest
 
@@ -84,4 +85,37 @@ async def test_each_invariant_of_ingestion_finds_what_it_is_for(database_url: st
                             raise Undo
             gate.open()
             await ship.settle(await running)
+        await here.sound()
+
+
+@pytest.mark.contract("K21", "K23", "W15", "I3", "I5")
+async def test_what_no_rule_has_ended_in_time_is_overdue(database_url: str) -> None:
+    """A slice without a task, a task in line, and one in hand, with its run and its page."""
+    async with harbour(database_url, Server().fill(180), settings={"queued_max": 2}) as here:
+        await here.plan(source=SOURCE, since=DAWN, until=DAWN + 3 * HOUR)
+        ship = here.ship(queued_max=2)
+        [claimed] = await ship.claim()
+        gate = faults.Gate()
+        with faults.armed({"ingest.fetched": gate}):
+            running = asyncio.create_task(ship.runner.run(claimed))
+            await gate.reached.wait()
+            await here.sound()
+
+            await here.travel(timedelta(days=40))
+            # A machine that froze during the test is an outage to the watchdog, and after one nothing is late for a while.
+            await here.fetch("update ferryman.watchdog set grace_until = '-infinity'")
+            async with here.app.database.session() as tx:
+                [broken] = await invariants.check(tx, invariants.KERNEL_INVARIANTS)
+            gate.open()
+            assert await running is None  # its lease is over
+
+        assert broken.name == "nothing_is_overdue"
+        assert sorted((row["domain"], row["rule"], row["state"]) for row in broken.rows) == [
+            ("ingest_batch", "W15", "RUNNING"),
+            ("ingest_run", "W15", "RUNNING"),
+            ("ingest_slice", "I3", "PENDING"),
+            ("ingest_task", "I5", "QUEUED"),
+            ("ingest_task", "W15", "EXECUTING"),
+        ]
+        await here.tick()
         await here.sound()

@@ -1,8 +1,8 @@
-"""Two actors on one database, one statement at a time, in a chosen order.
+"""Two actors on one database, or three, one statement at a time, in a chosen order.
 
 Each actor runs ordinary code of the product in a transaction of its own; before every statement, and before its commit, it
 waits for the driver. The driver lets one of them take one step, and waits until that step is done or the server says that it
-is blocked by the other. A blocked actor is parked; it goes on by itself when the other has committed.
+is blocked by another. A blocked actor is parked; it goes on by itself when the other has committed.
 """
 
 import asyncio
@@ -105,9 +105,9 @@ class Actor:
 
 
 class Driver:
-    """Lets two actors take their steps in one order after the other."""
+    """Lets its actors take their steps in one order after the other."""
 
-    def __init__(self, actors: tuple[Actor, Actor], watcher: Line) -> None:
+    def __init__(self, actors: Sequence[Actor], watcher: Line) -> None:
         self._actors = actors
         self._watcher = watcher
         self.blocked = 0
@@ -121,8 +121,8 @@ class Driver:
         await actor.answer()
         return actor.steps
 
-    async def run(self, programs: tuple[Program, Program], order: Sequence[int]) -> tuple[Any, Any]:
-        """Run both in this order of steps; return what each answered."""
+    async def run(self, programs: Sequence[Program], order: Sequence[int]) -> tuple[Any, ...]:
+        """Run all in this order of steps; return what each answered."""
         global ran  # noqa: PLW0603 - a count of the process
         ran += 1
         async with asyncio.timeout(PATIENCE_SECONDS):
@@ -133,10 +133,10 @@ class Driver:
             while not all(actor.ended for actor in self._actors):
                 for actor in self._actors:
                     await self._advance(actor)
-            return await self._actors[0].answer(), await self._actors[1].answer()
+            return tuple([await actor.answer() for actor in self._actors])
 
-    async def walk(self, programs: tuple[Program, Program], walks: "Walks") -> tuple[Any, Any]:
-        """Run both in an order that was not run before; return what each answered."""
+    async def walk(self, programs: Sequence[Program], walks: "Walks") -> tuple[Any, ...]:
+        """Run all in an order that was not run before; return what each answered."""
         global ran  # noqa: PLW0603 - a count of the process
         ran += 1
         async with asyncio.timeout(PATIENCE_SECONDS):
@@ -146,11 +146,11 @@ class Driver:
                 able = [place for place, actor in enumerate(self._actors) if actor.still and not actor.ended]
                 if able:
                     await self._advance(self._actors[walks.choose(able)])
-                else:  # each waits for the other: the server will say so
+                else:  # each waits for another: the server will say so
                     for actor in self._actors:
                         await self._settle(actor)
             walks.end()
-            return await self._actors[0].answer(), await self._actors[1].answer()
+            return tuple([await actor.answer() for actor in self._actors])
 
     async def _advance(self, actor: Actor) -> None:
         if actor.still and not actor.ended:
@@ -248,11 +248,11 @@ class Walks:
 FEW_WALKS, MOST_WALKS = 1, 40
 
 
-def walks(seed: str, *, few: int = FEW_WALKS) -> Iterator[Walks]:
-    """Give the walks of a pair, one after another."""
+def walks(seed: str, *, few: int = FEW_WALKS, most: int = MOST_WALKS) -> Iterator[Walks]:
+    """Give the walks of a pair, or of three, one after another."""
     global cut  # noqa: PLW0603 - a count of the process
     made = Walks(seed)
-    for _ in range(MOST_WALKS if os.environ.get("ALL_ORDERS") else few):
+    for _ in range(most if os.environ.get("ALL_ORDERS") else few):
         made.begin()
         yield made
         if made.done:
@@ -261,13 +261,13 @@ def walks(seed: str, *, few: int = FEW_WALKS) -> Iterator[Walks]:
 
 
 @asynccontextmanager
-async def driving(url: str) -> AsyncIterator[Driver]:
-    """Connect two actors and a watcher."""
-    lines = [Line(url, settings=SETTINGS) for _ in range(2)]
+async def driving(url: str, *, actors: int = 2) -> AsyncIterator[Driver]:
+    """Connect so many actors and a watcher."""
+    lines = [Line(url, settings=SETTINGS) for _ in range(actors)]
     watcher = Line(url)
     try:
         pids = [(await line.fetch("select pg_backend_pid() as pid"))[0]["pid"] for line in lines]
-        yield Driver((Actor(lines[0], pids[0]), Actor(lines[1], pids[1])), watcher)
+        yield Driver([Actor(line, pid) for line, pid in zip(lines, pids, strict=True)], watcher)
     finally:
         for line in (*lines, watcher):
             await line.close()

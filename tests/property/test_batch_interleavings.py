@@ -1,6 +1,6 @@
-"""R4 for batches: every pair of what can happen to two batches and their tasks, in orders of their statements.
+"""R4 for batches: every pair of what can happen to two batches and their tasks, in orders of their statements, and some threes.
 
-One winner, sound rows, no deadlock. Both actors want the same two batches and name them in opposite orders. How each act
+One winner, sound rows, no deadlock. The actors want the same two batches and name them in opposite orders. How each act
 ends a batch is learnt from what it does alone; of two that meet, one has had its way with each batch, its tasks and turns
 have one history each, the parent was told once, and no child of a closed batch goes on without a stop.
 """
@@ -32,7 +32,7 @@ from ferryman.kernel.pool import Database, Session
 from tests.agents.house import OTHER, OWNER, SECOND, TENANT
 from tests.batches.yard import PROFILES
 from tests.property.fleet import PASSED_SECONDS, SCENES, Fleet
-from tests.property.interleave import Driver, driving, walks
+from tests.property.interleave import Driver, Walks, driving, walks
 from tests.property.stage import Sound, Stage, staging
 
 # What it answers: whether it left something that another held; then it is done again, as a worker does.
@@ -211,9 +211,9 @@ async def run(act: Act, fleet: Fleet, place: int, tx: Session) -> bool | None:
     return await act(tx, fleet, place)
 
 
-def judge(ground: Ground, pair: tuple[str, str], found: list[Any]) -> None:
-    """See that each batch, task and turn has one history, and that one of the two has made it what it is."""
-    ways = [ground.alone[name] for name in pair]
+def judge(ground: Ground, met: Sequence[str], found: list[Any]) -> None:
+    """See that each batch, task and turn has one history, and that one of those who met has made it what it is."""
+    ways = [ground.alone[name] for name in met]
     for place, batch in enumerate(found):
         begun, could = ground.begun[place], [way[place] for way in ways]
         closed = batch["status"] != "running"
@@ -252,17 +252,39 @@ async def test_two_at_once_leave_one_end_of_each_batch(db: Database, database_ur
     async with staging(database_url) as stage, driving(database_url) as driver:
         ground = await laid(db, stage, driver, scene)
         for pair in combinations_with_replacement(acts, 2):
-            programs = [partial(run, acts[name], ground.fleet, place) for place, name in enumerate(pair)]
             for walk in walks(f"{scene}{pair}"):
-                await stage.reset()
-                try:
-                    left = await driver.walk((programs[0], programs[1]), walk)
-                    for again in [program for program, some in zip(programs, left, strict=True) if some]:
-                        async with db.transaction() as tx:
-                            await again(tx)
-                    judge(ground, pair, await ground.found())
-                    assert await ground.broken() == []
-                except BaseException as error:
-                    error.add_note(f"{scene}: {pair} in the order {walk.path}")
-                    raise
+                await meet(driver, ground, scene, pair, walk)
         assert driver.blocked > 0  # they did meet
+
+
+# A child fails and takes the rest along, the deadline has passed, and the parent's turn is stopped or the batch cancelled.
+THREES = [("fail", "deadline", "stop parents"), ("fail", "deadline", "cancel")]
+THREE_SCENES = ("running", "last", "stopping")
+FEW_OF_THREE, MOST_OF_THREE = 4, 300
+
+
+@pytest.mark.contract("R4", "B6", "B7", "B8", "B13")
+@pytest.mark.parametrize("scene", THREE_SCENES)
+async def test_three_at_once_leave_one_end_of_each_batch(db: Database, database_url: str, scene: str) -> None:
+    async with staging(database_url) as stage, driving(database_url, actors=3) as driver:
+        ground = await laid(db, stage, driver, scene)
+        for three in THREES:
+            for walk in walks(f"{scene}{three}", few=FEW_OF_THREE, most=MOST_OF_THREE):
+                await meet(driver, ground, scene, three, walk)
+        assert driver.blocked > 0
+
+
+async def meet(driver: Driver, ground: Ground, scene: str, names: Sequence[str], walk: Walks) -> None:
+    """Let some act at once in one order, and see what came of it."""
+    programs = [partial(run, ACTS[scene][name], ground.fleet, place) for place, name in enumerate(names)]
+    await ground.stage.reset()
+    try:
+        left = await driver.walk(programs, walk)
+        for again in [program for program, some in zip(programs, left, strict=True) if some]:
+            async with ground.db.transaction() as tx:
+                await again(tx)
+        judge(ground, names, await ground.found())
+        assert await ground.broken() == []
+    except BaseException as error:
+        error.add_note(f"{scene}: {names} in the order {walk.path}")
+        raise

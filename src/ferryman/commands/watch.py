@@ -23,7 +23,11 @@ _HERE = "ferryman.commands"
 LATE = "it had not ended at its deadline"
 
 COMMAND_INVARIANTS: tuple[Invariant, ...] = (
-    declare(_HERE, "commands_are_bounded", "Every live command and async task is listed with the rule that ends it."),
+    declare(
+        _HERE,
+        "commands_are_bounded",
+        "Every live command and async task is listed with the rule that ends it, and when.",
+    ),
     declare(_HERE, "open_is_true", "A live command counts what is owed to it.", deep=True),
     declare(_HERE, "ended_leaves_nothing", "No async task lives on when its command has ended.", deep=True),
     declare(_HERE, "command_and_log_agree", "A command's or async task's row and its last event agree.", deep=True),

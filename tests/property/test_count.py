@@ -1,0 +1,62 @@
+"""R4: a run of all orders that had too few of them fails, and only a whole one does."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.property import conftest
+
+ROOT = Path(__file__).parents[2]
+WALKED = "from tests.property import interleave\n\n\ndef test_{name}() -> None:\n    interleave.ran += {count}\n"
+ENOUGH = conftest.LEAST_ORDERS
+
+
+def code(folder: Path, *arguments: str, counts: tuple[int, int], everything: bool = True) -> int:
+    """Run two tests that walk so many orders; return how the run ended."""
+    shutil.copy(conftest.__file__, folder / "conftest.py")
+    for name, count in zip(("one", "two"), counts, strict=True):
+        (folder / f"test_{name}.py").write_text(WALKED.format(name=name, count=count), encoding="utf-8")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "ALL_ORDERS"))}
+    ran = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "xdist",
+            "-p",
+            "no:cacheprovider",
+            "--rootdir",
+            str(folder),
+            *arguments,
+        ],
+        cwd=folder,
+        env={
+            **kept,
+            "PYTHONPATH": str(ROOT),
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            **({"ALL_ORDERS": "1"} if everything else {}),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "interleavings: " in ran.stdout, ran.stdout + ran.stderr
+    return ran.returncode
+
+
+@pytest.mark.contract("R4")
+def test_a_whole_run_of_all_orders_with_too_few_of_them_fails(tmp_path: Path) -> None:
+    assert code(tmp_path, "-n", "1", counts=(1, ENOUGH - 2)) == 1
+    assert code(tmp_path, counts=(1, ENOUGH - 1)) == 0
+
+
+def test_a_run_of_some_tests_or_of_some_orders_may_have_few(tmp_path: Path) -> None:
+    assert code(tmp_path, counts=(1, 1), everything=False) == 0
+    assert code(tmp_path, "-k", "one or two", counts=(1, 1)) == 0
+    assert code(tmp_path, "test_one.py", counts=(1, 1)) == 0
