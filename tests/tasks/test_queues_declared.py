@@ -1,6 +1,7 @@
 """Queues are declared, refused and looked after."""
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from ferryman import Client
 from ferryman.app import wiring
 from ferryman.kernel import errors, watchdog
 from ferryman.kernel.pool import Line
+from ferryman.testing import travel
 from tests.tasks.conftest import MakeApp
 from tests.tasks.hall import PATIENCE_SECONDS, job, results
 
@@ -93,6 +95,27 @@ async def test_the_watchdog_rings_for_a_task_that_stands_before_a_free_slot(
 
     assert report.outcomes[0].found == 1
     await asyncio.wait_for(rung.wait(), PATIENCE_SECONDS)
+
+
+@pytest.mark.parametrize(("waited", "first"), [(timedelta(minutes=17), "urgent"), (timedelta(minutes=19), "patient")])
+async def test_priority_ages_so_that_no_stream_of_urgent_work_keeps_the_rest_waiting_for_ever(
+    make_app: MakeApp, waited: timedelta, first: str
+) -> None:
+    began = list[str]()
+
+    async def note(who: str) -> None:
+        began.append(who)
+
+    app = await make_app(note)
+    patient = await app.tasks.create(note, who="patient", priority=9)
+    async with app.database.session() as tx:
+        await travel(tx, waited)  # from 9 to -9 are eighteen steps of a minute
+    urgent = await app.tasks.create(note, who="urgent", priority=-9)
+
+    async with app.worker(concurrency=1):
+        await results([patient, urgent])
+
+    assert began[0] == first
 
 
 def test_plain_code_reaches_queues_and_tries_anew(database_url: str) -> None:
