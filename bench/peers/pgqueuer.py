@@ -21,7 +21,7 @@ class PgQueuer(Peer):
     name = "pgqueuer"
     can = ("enqueue", "bulk", "drain", "latency", "join", "schedule", "startup", "deep")
     done = "select count(*) from pgqueuer_log where status = 'successful'"
-    sizes = Sizes(drain=20_000)
+    sizes = Sizes(bulk=50_000, drain=50_000)
     fill: ClassVar[Mapping[str, str]] = {
         "finished": """
             insert into pgqueuer_log (job_id, status, entrypoint, priority, aggregated)
