@@ -91,6 +91,7 @@ def filled(stage: Stage, kind: str, count: int) -> str:
                 if count > ROWS:
                     print(f"  filled {last:,} of {count:,}", flush=True)
             connection.execute("vacuum analyze")
+        stage.server.disconnect(template)
         stage.server.settle(template)
     return template
 

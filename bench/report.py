@@ -12,10 +12,13 @@ BEGIN, END = "<!-- bench: begin -->", "<!-- bench: end -->"
 IN_MEMORY = ("tmpfs", "ramfs")
 
 FIGURES = (
-    ("enqueue one by one, /s", "enqueue.single"),
-    ("enqueue, 50 in flight, /s", "enqueue.flight"),
+    ("enqueue one by one, a worker listens, /s", "enqueue.single_heard"),
+    ("enqueue one by one, nobody listens, /s", "enqueue.single"),
+    ("enqueue, 50 in flight, a worker listens, /s", "enqueue.flight_heard"),
+    ("enqueue, 50 in flight, nobody listens, /s", "enqueue.flight"),
     ("bulk, /s", "enqueue.bulk"),
     ("drain, 1 worker, /s", "drain1.rate"),
+    ("drain, jobs", "drain1.jobs"),
     ("drain, 2 workers, /s", "drain2.rate"),
     ("start p50, ms", "latency.start_p50"),
     ("start p99, ms", "latency.start_p99"),
@@ -45,6 +48,8 @@ FIGURES = (
     ("WAL drained, B", "drain1.wal"),
     ("WAL flushes per job drained", "drain1.flushes"),
     ("worker process to first job, s", "startup.worker"),
+    ("on disk when created, B", "drain1.disk_filled"),
+    ("on disk when drained, B", "drain1.disk_drained"),
     ("import, s", "startup.import"),
     ("embedded from nothing, s", "startup.embedded"),
 )

@@ -97,7 +97,7 @@ def figures(item: Item, stages: Mapping[str, Stage]) -> measure.Figures:
     stage = stages[item.peer]
     told = (DEEP.get(item.work) or measure.WORKLOADS[item.work])(stage)
     # A store that writes no WAL has told nothing about it.
-    silent = () if stage.card.store == "postgres" else ("wal", "flushes", "idle_transactions")
+    silent = () if stage.card.store == "postgres" else ("wal", "flushes", "disk", "idle_transactions")
     return {name: value for name, value in told.items() if not name.startswith(silent)} if silent else told
 
 

@@ -122,7 +122,6 @@ class Dbos(Peer):
         await self.gate()
         # It opens its connections and begins to work in one call.
         await asyncio.to_thread(dbos.launch)
-        self.open_late()
         try:
             await asyncio.Event().wait()
         finally:

@@ -30,6 +30,7 @@ class PgQueuer(Peer):
             insert into pgqueuer (priority, entrypoint, status, payload, execute_after, queue_manager_id)
             select 0, 'noop', 'queued', '0', now() + interval '1 day', null from generate_series({first}, {last})""",
     }
+    channels = ("ch_pgqueuer",)
     settings = f"asyncpg pool of {WORKER_POOL}, uvloop, batch_size {BATCH} (default 10), durable"
     uvloop = True
 

@@ -30,6 +30,7 @@ class Procrastinate(Peer):
             insert into procrastinate_jobs (queue_name, task_name, args, scheduled_at)
             select 'default', 'noop', '{"job": 0}', now() + interval '1 day' from generate_series({first}, {last})""",
     }
+    channels = ("procrastinate_any_queue_v1",)
     settings = f"concurrency {CONCURRENCY}, pool of {POOL}, polling every {POLL} s (default 5)"
 
     def make(self) -> Any:
