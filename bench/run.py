@@ -27,8 +27,8 @@ QUICK = 0.3
 USUAL = ("startup", "enqueue", "drain1", "drain2", "latency", "join", "steps", "schedule")
 DEEP = {"deep": deep.deep, "deep10": deep.deep10, "horizon": deep.horizon}
 ALL = (*USUAL, *domains.DOMAINS, "gates", *DEEP, "growth")
-# Long ones, and those whose figures hardly differ from round to round.
-ONCE = frozenset({"deep10", "horizon", "growth", "crowd", "gate"})
+# Those that take minutes each; their verdicts say so.
+ONCE = frozenset({"deep10", "horizon", "growth"})
 GROWTH = "growth_"
 MINUTES, ALL_MINUTES = 20.0, 180.0
 
