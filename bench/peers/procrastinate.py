@@ -19,7 +19,7 @@ class Procrastinate(Peer):
     name = "procrastinate"
     can = ("enqueue", "bulk", "drain", "latency", "schedule", "startup", "deep")
     done = "select count(*) from procrastinate_jobs where status = 'succeeded' and task_name = 'noop'"
-    sizes = Sizes(single=1_000, flight=2_000, drain=4_000, schedule=5_000, deep=150)
+    sizes = Sizes(single=1_000, flight=2_000, drain=4_000, schedule=5_000, deep=250)
     fill: ClassVar[Mapping[str, str]] = {
         "finished": """
             set session_replication_role = replica;
