@@ -10,6 +10,10 @@ from bench.bars import FLOOR, OURS, Results, number
 from bench.record import Record
 
 PICTURES = "pictures"
+LEGEND = (
+    "`*`: on Redis, not durable. `-`: there is no such call, or nobody knows how to fill its tables by the million"
+    " ([bench/README.md](../bench/README.md)); what was left out for another reason is named at the end."
+)
 GROWN = (
     "Each point was measured once, over 50,000 tasks: time and CPU at the largest size, of the smallest, and in"
     " brackets of the size before."
@@ -52,7 +56,7 @@ def text(record: Record, results: Results) -> str:
         report.conditions(record),
         "## Beside the peers",
         report.figures(results, peers),
-        "`*`: on Redis, not durable.",
+        LEGEND,
         "\n".join(report.settings(record.head)),
         *ranks.told(ranks.pictures(results), PICTURES),
         "## Against the contract",
