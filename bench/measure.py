@@ -244,7 +244,8 @@ def schedule(stage: Stage, lead: float = LEAD) -> Figures:
                 "cpu_worker": cpu / count * 10_000,
                 "cpu_store": store / count * 10_000,
             }
-    return schedule(stage, 2 * lead)
+        took = time.time() - due + lead
+    return schedule(stage, AHEAD + 1.5 * took)  # as long as it takes here, and some more
 
 
 def gates(stage: Stage) -> Figures:
