@@ -3,7 +3,8 @@
 A ratio compares medians; its range is the lowest and the highest ratio of any one round. Machines are noisy:
 a ratio that lies within a factor of 1.5 of its threshold is undecided, whichever side it is on. A limit in
 absolute units is met when every round keeps it, missed when none does, and undecided otherwise. What was
-measured while other programs used the machine in half of its rounds or more is marked `busy`.
+measured in one round alone is marked `once`, for nobody knows its spread, and what was measured while other
+programs used the machine in half of its rounds or more is marked `busy`.
 """
 
 from __future__ import annotations
@@ -52,13 +53,14 @@ class Results:
         self.values[f"{figure}_share"][OURS] = {n: value / floors[n] for n, value in ours.items() if n in floors}
 
     def bend(self) -> None:
-        """Add what a task costs where there is most of something, against where there is least."""
+        """Add what a task costs where there is most of something, against where there is least: by CPU and by the clock."""
         for work in sorted({figure.partition(".")[0] for figure in self.values if figure.startswith("growth_")}):
-            curve = self.curve(work, "cpu")
-            if len(curve) > 1:
-                ordered = [curve[size] for size in sorted(curve)]
-                self.values[f"{work}.bend"][OURS] = {0: ordered[-1] / ordered[0]}
-                self.values[f"{work}.last_bend"][OURS] = {0: ordered[-1] / ordered[-2]}
+            for figure, power, name in (("cpu", 1, "bend"), ("rate", -1, "slow")):
+                curve = self.curve(work, figure)
+                if len(curve) > 1:
+                    ordered = [curve[size] ** power for size in sorted(curve)]
+                    self.values[f"{work}.{name}"][OURS] = {0: ordered[-1] / ordered[0]}
+                    self.values[f"{work}.last_{name}"][OURS] = {0: ordered[-1] / ordered[-2]}
 
     def curve(self, work: str, name: str) -> dict[int, float]:
         """Our medians by size."""
@@ -133,7 +135,9 @@ class Ratio:
             ratio=f"{ratio:.2f} ({min(paired):.2f}..{max(paired):.2f})",
             bar="" if self.bar is None else f"{sign} {self.bar:g}x",
             goal="" if self.goal is None else f"{sign} {self.goal:g}x",
-            verdict=sentence(self.weigh(ratio, self.bar), self.weigh(ratio, self.goal), busy=busy),
+            verdict=sentence(
+                self.weigh(ratio, self.bar), self.weigh(ratio, self.goal), busy=busy, once=len(pairs) == 1
+            ),
         )
 
     def weigh(self, ratio: float, threshold: float | None) -> str | None:
@@ -171,7 +175,10 @@ class Limit:
             bar=f"{sign} {self.bar:g} {self.unit}".strip(),
             goal="" if self.goal is None else f"{sign} {self.goal:g} {self.unit}".strip(),
             verdict=sentence(
-                self.weigh(values, self.bar), self.weigh(values, self.goal), busy=results.was_busy(self.figure, OURS)
+                self.weigh(values, self.bar),
+                self.weigh(values, self.goal),
+                busy=results.was_busy(self.figure, OURS),
+                once=len(values) == 1,
             ),
         )
 
@@ -182,7 +189,9 @@ class Limit:
         return MET if all(kept) else UNDECIDED if any(kept) else MISSED
 
 
-def sentence(bar: str | None, goal: str | None, *, busy: bool) -> str:
-    """Say the best that is certain."""
-    said = f"goal {goal}" if goal == MET or bar is None else f"bar {bar}"
-    return f"{said} (busy)" if busy else said
+def sentence(bar: str | None, goal: str | None, *, busy: bool, once: bool) -> str:
+    """Say what became of both; a goal that is met says it of its bar, too."""
+    judged = {"bar": bar, "goal": goal} if goal != MET else {"goal": goal}
+    said = "; ".join(f"{name} {verdict}" for name, verdict in judged.items() if verdict is not None)
+    marks = ", ".join(mark for mark, true in (("once", once), ("busy", busy)) if true)
+    return f"{said} ({marks})" if marks else said

@@ -91,6 +91,7 @@ def filled(stage: Stage, kind: str, count: int) -> str:
                 if count > ROWS:
                     print(f"  filled {last:,} of {count:,}", flush=True)
             connection.execute("vacuum analyze")
+        stage.server.disconnect(template)
         stage.server.settle(template)
     return template
 
@@ -115,6 +116,7 @@ def horizon(stage: Stage) -> Figures:
         if client.poll() is not None:
             raise Failed(f"{stage.peer}: the client ended early")
     third = max(1, len(holding) // 3)
+    thirds = [statistics.median(part) for part in (holding[:third], holding[third:-third], holding[-third:])]
     usual_rate = statistics.median(usual)
     figures = {f"usual_{n}": rate for n, rate in enumerate(usual)} | {
         f"held_{n}": rate for n, rate in enumerate(holding)
@@ -123,8 +125,9 @@ def horizon(stage: Stage) -> Figures:
         "usual": usual_rate,
         "held": statistics.median(holding),
         "least_share": min(holding) / usual_rate,
-        "end_share": statistics.median(holding[-third:]) / usual_rate,
-        "decay": statistics.median(holding[-third:]) / statistics.median(holding[:third]),
+        **{f"third_{n}": rate for n, rate in enumerate(thirds)},
+        "end_share": thirds[-1] / usual_rate,
+        "decay": thirds[-1] / thirds[1],
     }
 
 

@@ -85,7 +85,7 @@ DOMAINS: Mapping[str, Mapping[str, Callable[[Stage], Figures]]] = {
     },
     "shapes": {"ferryman": alone("bench.batches", "shapes", 1_000, least=100)},
     "commands": {"ferryman": commands, "floor": by_hand},
-    "ingest": {"ferryman": ingest.whole, "floor": ingest.bare},
+    "ingest": {"ferryman": ingest.whole, "floor": ingest.bare, ingest.FOUR: ingest.bare_four},
     "ingest2": {"ferryman": ingest.two},
     "gate": {"ferryman": ingest.gate},
 }

@@ -1,28 +1,34 @@
 """What a task costs when something grows: the backlog, the history, queues, keys, tenants, workers, connections.
 
 Each variable is measured at a few sizes, each point in a fresh database, in a window of time in which the workers are warm and
-have enough to do: from the handler of one task to that of a later one. Beside the rate stand the CPU times of workers and store
-per task, which depend less on who else uses the machine. A cost that grows with its variable shows as a curve that bends
-upward.
+have enough to do: from the handler of one task to that of the 50,000th after it. A cost that grows with its variable shows as a
+curve that bends upward: of the CPU time of workers and store for a task, and of the time by the clock, which also holds what
+is waited for. Only among workers is the clock not judged: each more of them has a smaller share of the same cores, and what
+that gives is the machine's.
+
+Connections are those of idle workers: they listen to what a worker listens to, say that they are there, and are read at once,
+by one thread of the process that measures.
 """
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from bench.deep import begun
 from bench.measure import Figures
+from bench.peers.ferryman import CHANNELS, PRESENCE
 from bench.stage import Crew, Failed, Stage
 
-SKIP, WINDOW, SPARE = 1_500, 10_000, 2_500
+SKIP, WINDOW, SPARE = 1_500, 50_000, 2_500
 WITHIN = 90.0
 SLOTS_OF_A_KEY = 25
-CHANNELS = ("ferryman_doorbell", "ferryman_doorbell_ready", "ferryman_doorbell_done")
+# Of whom the time by the clock says nothing: they share out the cores.
+SHARING = frozenset({"workers"})
 
 SIZES: Mapping[str, Sequence[int]] = {
-    "backlog": (15_000, 100_000, 1_000_000, 10_000_000),
+    "backlog": (60_000, 250_000, 1_000_000, 10_000_000),
     "history": (0, 10_000, 100_000, 1_000_000, 10_000_000),
     "queues": (1, 10, 100, 300, 1_000),
     "keys": (10, 100, 1_000, 10_000),
@@ -31,7 +37,7 @@ SIZES: Mapping[str, Sequence[int]] = {
     "connections": (0, 10, 30, 60),
 }
 QUICK_SIZES: Mapping[str, Sequence[int]] = {
-    "backlog": (10_000, 30_000, 100_000),
+    "backlog": (20_000, 50_000, 100_000),
     "history": (0, 10_000, 100_000),
     "queues": (1, 10, 100),
     "keys": (10, 100, 1_000),
@@ -47,7 +53,7 @@ UNITS: Mapping[str, str] = {
     "keys": f"keys with limits, of {SLOTS_OF_A_KEY} slots each",
     "tenants": "tenants with work",
     "workers": "worker processes, on the cores of one machine",
-    "connections": "idle connections that listen for rings",
+    "connections": "connections that listen as idle workers do",
 }
 
 
@@ -62,7 +68,7 @@ def point(stage: Stage, variable: str, size: int) -> Figures:
         stage.store.settle(stage.database)
         crew = ends.enter_context(stage.crew(size if variable == "workers" else 1))
         if variable == "connections":
-            ends.enter_context(listeners(stage, size))
+            ends.enter_context(stage.server.listening(stage.database, CHANNELS, PRESENCE, count=size))
         stage.marks.go()
         # Each worker's first sets are its warm-up.
         warm = _scaled(stage, SKIP) * (size if variable == "workers" else 1)
@@ -84,7 +90,7 @@ def backlog(stage: Stage, size: int, ends: contextlib.ExitStack) -> None:
 
 def history(stage: Stage, size: int, ends: contextlib.ExitStack) -> None:
     ends.enter_context(begun(stage, "finished", size))
-    stage.client("bulk", jobs(stage))
+    stage.client("fill", jobs(stage))
 
 
 def queues(stage: Stage, size: int, ends: contextlib.ExitStack) -> None:
@@ -104,9 +110,14 @@ def keys(stage: Stage, size: int, _: contextlib.ExitStack) -> None:
     stage.client("keyed", jobs(stage), keys=size, slots=SLOTS_OF_A_KEY)
 
 
-def plain(stage: Stage, size: int, _: contextlib.ExitStack) -> None:
+def workers(stage: Stage, size: int, _: contextlib.ExitStack) -> None:
     stage.fresh()
-    stage.client("bulk", jobs(stage) + (_scaled(stage, SKIP) + SPARE) * size)
+    stage.client("fill", jobs(stage) + (_scaled(stage, SKIP) + SPARE) * size)
+
+
+def connections(stage: Stage, _size: int, _: contextlib.ExitStack) -> None:
+    stage.fresh()
+    stage.client("fill", jobs(stage))
 
 
 PREPARE: Mapping[str, Callable[[Stage, int, contextlib.ExitStack], None]] = {
@@ -115,20 +126,9 @@ PREPARE: Mapping[str, Callable[[Stage, int, contextlib.ExitStack], None]] = {
     "queues": queues,
     "keys": keys,
     "tenants": tenants,
-    "workers": plain,
-    "connections": plain,
+    "workers": workers,
+    "connections": connections,
 }
-
-
-@contextlib.contextmanager
-def listeners(stage: Stage, count: int) -> Iterator[None]:
-    """Connections that do nothing but hear every ring."""
-    with contextlib.ExitStack() as open:
-        for _ in range(count):
-            connection = open.enter_context(stage.server.connect(stage.database))
-            for channel in CHANNELS:
-                connection.execute(f'listen "{channel}"'.encode())
-        yield
 
 
 def watch(stage: Stage, crew: Crew, *, skip: int, count: int) -> Figures:

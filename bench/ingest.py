@@ -1,10 +1,11 @@
 """What ingestion costs (P12): an executor beside a bare loop, two executors beside one, the gate for each request.
 
 The bare loop is what a person would write: GET a page of 100 with aiohttp, read it with orjson, COPY it into the table in a
-transaction, ask for the next. It has no gate, no upsert, no check of anything. The executor is what a user gets: a plan of
-eight slices, done four at a time in a process of its own, with leases, batches and events. Both ask one server, which has a
-process of its own (source.py). Both have done something before the clock begins, so that nobody's connections, and plans of
-statements, are made in that time: the loop one page, the executor two of a slice for each of its connections.
+transaction, ask for the next. It has no gate, no upsert, no check of anything. Four such loops, with a connection each, stand
+beside it: the executor, too, has four slices under way. The executor is what a user gets: a plan of eight slices, done four
+at a time in a process of its own, with leases, batches and events. All ask one server, which has a process of its own
+(source.py). All have done something before the clock begins, so that nobody's connections, and plans of statements, are made
+in that time: the loop one page, the executor two of a slice for each of its connections.
 
 Two executors beside one tell something only where the server is the limit and not the machine: there it answers every request
 after a fixed time, and serves only so many at once to each client. The rate is the server's, from the first request to the last
@@ -24,7 +25,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -51,7 +52,8 @@ WARM = 2 * CONCURRENCY
 # Before a slow server: 20 pages a second for a client, a fraction of what a core does.
 SLOW_PAGES, SLOW_SLICES, LATENCY, AT_ONCE = 320, 32, 0.2, 4
 TOPS = (10, 100, 1_000, 100_000)
-GATE_SECONDS = 2.0
+GATE_SECONDS, GATE_REQUESTS = 2.0, 50  # so long at least, and so many
+FOUR = "floor4"
 COLUMNS = ("id", "name", "price", "tags", "updated_at")
 TABLE = """
 create table {} (id bigint primary key, name text, price double precision, tags jsonb, updated_at timestamptz)
@@ -92,11 +94,21 @@ def whole(stage: Stage) -> Figures:
 
 def bare(stage: Stage) -> Figures:
     """The bare loop in a process of its own."""
+    return loops(stage, 1)
+
+
+def bare_four(stage: Stage) -> Figures:
+    """As many bare loops at once as an executor has slices under way, in one process."""
+    return loops(stage, CONCURRENCY)
+
+
+def loops(stage: Stage, at_once: int) -> Figures:
     pages = max(SLICES, int(PAGES * stage.scale))
     database = prepare(stage)
     with source() as url:
         before = stage.store.cpu()
-        command = [sys.executable, "-m", "bench.ingest", "loop", url, database, "--pages", str(pages)]
+        command = [sys.executable, "-m", "bench.ingest", "loop", url, database]
+        command += ["--pages", str(pages), "--at-once", str(at_once)]
         said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         return _per_page(json.loads(said), stage.store.cpu() - before, pages)
 
@@ -199,13 +211,20 @@ async def executing(url: str, database: str) -> None:
         await working
 
 
-async def looping(url: str, database: str, *, pages: int) -> None:
-    """Run the bare loop, and say how long it took."""
-    async with loop(url, database) as act:
-        await act(0)
-        begun, used = time.perf_counter(), time.process_time()
-        for number in range(1, pages + 1):
+async def looping(url: str, database: str, *, pages: int, at_once: int) -> None:
+    """Run bare loops, and say how long they took."""
+    left = iter(range(1, pages + 1))
+
+    async def one(act: Any) -> None:
+        for number in left:
             await act(number)
+
+    async with AsyncExitStack() as ends:
+        acts = [await ends.enter_async_context(loop(url, database)) for _ in range(at_once)]
+        for number, act in enumerate(acts):
+            await act(pages + 1 + number)
+        begun, used = time.perf_counter(), time.process_time()
+        await asyncio.gather(*(one(act) for act in acts))
         print(json.dumps({"seconds": time.perf_counter() - begun, "cpu": time.process_time() - used}))
 
 
@@ -255,9 +274,9 @@ async def gate_cost(database: str, *, top: float, seconds: float) -> dict[str, f
     gate = SharedGate(counting, lambda _key: Pace(top=top, burst=max(1, int(top / 10))))
     key, good = GateKey("cost", f"{top:g}"), Answer(200, timedelta(milliseconds=1))
 
-    async def go(seconds: float) -> tuple[int, float]:
+    async def go(least: int = 0) -> tuple[int, float]:
         requests, spent, until = 0, 0.0, time.perf_counter() + seconds
-        while (begun := time.perf_counter()) < until:
+        while (begun := time.perf_counter()) < until or requests < least:
             decision = await gate.acquire(key)
             if isinstance(decision, Allow):
                 gate.told(key, good)
@@ -267,9 +286,9 @@ async def gate_cost(database: str, *, top: float, seconds: float) -> dict[str, f
                 await asyncio.sleep(max(0.0, (decision.at - datetime.now(UTC)).total_seconds()))
         return requests, spent
 
-    await go(seconds)  # until it is connected and its lots have grown
+    await go()  # until it is connected and its lots have grown
     counting.trips = 0
-    requests, spent = await go(seconds)
+    requests, spent = await go(GATE_REQUESTS)
     await gate.close()
     await line.close()
     return {"top": top, "requests": requests, "ms": 1000 * spent / requests, "trips": counting.trips / requests}
@@ -281,11 +300,12 @@ def main() -> None:
     line.add_argument("url")
     line.add_argument("database")
     line.add_argument("--pages", type=int, default=PAGES)
+    line.add_argument("--at-once", type=int, default=1)
     asked = line.parse_args()
     if asked.role == "execute":
         uvloop.run(executing(asked.url, asked.database))
     else:
-        uvloop.run(looping(asked.url, asked.database, pages=asked.pages))
+        uvloop.run(looping(asked.url, asked.database, pages=asked.pages, at_once=asked.at_once))
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ marks are read from shared memory, and a query that counts completions waits ten
 
 from __future__ import annotations
 
+import contextlib
 import statistics
 import time
 from collections.abc import Callable
@@ -18,8 +19,9 @@ Figures = dict[str, float]
 
 DRAIN_WITHIN = 60.0
 SCHEDULE_WITHIN = 60.0
+RINGS_WITHIN = 5.0
 LATENCY_JOBS = 200
-LEAD = 6.0
+LEAD, AHEAD = 8.0, 2.0  # seconds from the first create to the instant, of which so many at least are quiet
 
 
 def percentile(values: list[float], share: float) -> float:
@@ -51,22 +53,55 @@ def await_ends(stage: Stage, count: int, until: float, *, done_by: str | None = 
             time.sleep(max(0.005, 10 * (now - asked)))
 
 
+def await_rings(stage: Stage, rings: Callable[[], int], least: int) -> None:
+    """Make sure that creates rang for who listened: else a measurement of it would be one of something else."""
+    until = time.monotonic() + RINGS_WITHIN
+    while rings() < least:
+        if time.monotonic() > until:
+            raise Failed(f"{stage.peer}: {rings()} rings on {', '.join(stage.card.channels)} for {least} creates")
+        time.sleep(0.01)
+
+
 def enqueue(stage: Stage) -> Figures:
-    """Create jobs one by one, with 50 in flight, and in bulk where there is such a call. No worker runs."""
+    """Create jobs one by one, with 50 in flight, and in bulk where there is such a call: nobody listens for them.
+
+    One by one and in flight also while somebody listens (`heard`), as a worker does: its channels are listened to, and it says
+    that it is there. Who rings nobody does the same in both.
+    """
     figures: Figures = {}
-    bulk = [("bulk", 0)] if "bulk" in stage.card.can else []
-    for op, warm in (("single", WARM), ("flight", WARM), *bulk):
-        stage.fresh()
-        count = stage.count(op)
+    for op in ("single", "flight", *(["bulk"] if "bulk" in stage.card.can else [])):
+        figures |= created(stage, op, op)
+    for op in ("single", "flight"):
+        if not stage.card.channels:
+            alike = {name: value for name, value in figures.items() if name.rpartition("_")[2] == op}
+            figures |= {f"{name}_heard": value for name, value in alike.items()}
+            continue
+        figures |= created(stage, op, f"{op}_heard", heard=True)
+    return figures
+
+
+def created(stage: Stage, op: str, name: str, *, heard: bool = False) -> Figures:
+    """Create jobs in one way, after a few of which nobody counts the time."""
+    stage.fresh()
+    count = stage.count(op)
+    with contextlib.ExitStack() as ends:
+        if heard:
+            ears = stage.store.listening(stage.database, stage.card.channels, stage.card.presence)
+            rings = ends.enter_context(ears)
         before, cpu = stage.store.counters(stage.database), stage.store.cpu()
         told = stage.client(op, count)
         spent = stage.store.counters(stage.database) - before
-        figures[op] = count / told["seconds"]
-        figures[f"cpu_client_{op}"] = told["cpu"] / count * 10_000
-        figures[f"cpu_store_{op}"] = (stage.store.cpu() - cpu) / (count + warm) * 10_000
-        figures[f"wal_{op}"] = spent.wal / (count + warm)
-        figures[f"flushes_{op}"] = spent.flushes / (count + warm)
-    return figures
+        if heard:
+            # Those in flight may share a ring.
+            await_rings(stage, rings, count if op == "single" else 1)
+    return {
+        name: count / told["seconds"],
+        f"cpu_client_{name}": told["cpu"] / count * 10_000,
+        f"cpu_store_{name}": (stage.store.cpu() - cpu) / (count + WARM) * 10_000,
+        f"wal_{name}": spent.wal / (count + WARM),
+        f"flushes_{name}": spent.flushes / (count + WARM),
+        f"disk_{name}": spent.disk / (count + WARM),
+    }
 
 
 def drain(stage: Stage, workers: int) -> Figures:
@@ -75,17 +110,22 @@ def drain(stage: Stage, workers: int) -> Figures:
     return drain_filled(stage, workers, stage.count("drain"))
 
 
-def drain_filled(stage: Stage, workers: int, count: int, op: str = "bulk", **numbers: int) -> Figures:
-    stage.client(op, count, **numbers)
-    stage.store.settle(stage.database)
-    with stage.crew(workers) as crew:
-        before, cpu, store = stage.store.counters(stage.database), crew.cpu(), stage.store.cpu()
-        begun = stage.marks.go()
+def drain_filled(stage: Stage, workers: int, count: int, op: str = "fill", **numbers: int) -> Figures:
+    """Drain with workers that have done jobs before, and stood still while the database was filled."""
+    empty = stage.store.counters(stage.database)
+    with stage.warmed(workers) as (crew, warm):
+        await_ends(stage, warm, time.monotonic() + DRAIN_WITHIN)
+        with stage.stopped(crew):
+            stage.client(op, count, **numbers)
+            stage.store.settle(stage.database)
+            before, cpu, store = stage.store.counters(stage.database), crew.cpu(), stage.store.cpu()
+            begun = time.monotonic()
         await_starts(stage, count, begun + DRAIN_WITHIN)
-        took = await_ends(stage, count, begun + DRAIN_WITHIN) - stage.marks.opened(begun)
+        took = await_ends(stage, warm + count, begun + DRAIN_WITHIN) - begun
         cpu, store = crew.cpu() - cpu, stage.store.cpu() - store
-        spent = stage.store.counters(stage.database) - before
+        after = stage.store.counters(stage.database)
         peak = crew.memory("VmHWM") / workers
+    spent = after - before
     return {
         "rate": count / took,
         "jobs": count,
@@ -95,6 +135,8 @@ def drain_filled(stage: Stage, workers: int, count: int, op: str = "bulk", **num
         "wal": spent.wal / count,
         "flushes": spent.flushes / count,
         "memory": peak,
+        "disk_filled": (before - empty).disk / (warm + count),
+        "disk_drained": (after - empty).disk / (warm + count),
     }
 
 
@@ -105,7 +147,9 @@ def latency(stage: Stage) -> Figures:
     with stage.crew(1) as crew:
         stage.marks.go()
         figures = idle(stage, crew)
+        used = crew.run_time()
         ends = watch_ends(stage, count)
+        figures["cpu_worker"] = (crew.run_time() - used) / (count + WARM_LATENCY) * 10_000
     created, started = stage.marks.created(count), stage.marks.started(count)
     if not all(started):
         raise Failed(f"{stage.peer}: {started.count(0.0)} of {count} jobs never began")
@@ -152,55 +196,56 @@ def watch_ends(stage: Stage, count: int) -> list[float]:
 def join(stage: Stage) -> Figures:
     """Fan out 100 jobs and wait for all of them, again and again."""
     stage.fresh()
-    with stage.crew(1):
+    with stage.crew(1) as crew:
         stage.marks.go()
         time.sleep(1.0)
-        times = stage.client("join", stage.count("join"))["times"]
-    return {"p50": 1000 * statistics.median(times), "batches": len(times)}
+        cpu, store = crew.cpu(), stage.store.cpu()
+        told = stage.client("join", stage.count("join"))
+        cpu, store = crew.cpu() - cpu, stage.store.cpu() - store
+    times = told["times"]
+    # The first one, which is not counted, was the workers' and the store's, too.
+    joins = len(times) + 1
+    return {
+        "p50": 1000 * statistics.median(times),
+        "batches": len(times),
+        "cpu_both": (told["cpu"] / len(times) + cpu / joins) * 10_000,
+        "cpu_store": store / joins * 10_000,
+    }
 
 
 def steps(stage: Stage) -> Figures:
     """Workflows of ten durable steps that are there already: from GO until every end is in the database."""
     stage.fresh()
-    count = stage.count("steps")
-    stage.client("steps", count)
-    stage.store.settle(stage.database)
-    with stage.crew(1) as crew:
-        before, cpu, store = stage.store.counters(stage.database), crew.cpu(), stage.store.cpu()
-        begun = stage.marks.go()
-        await_starts(stage, count, begun + DRAIN_WITHIN)
-        took = await_ends(stage, count, begun + DRAIN_WITHIN) - stage.marks.opened(begun)
-        cpu, store = crew.cpu() - cpu, stage.store.cpu() - store
-        spent = stage.store.counters(stage.database) - before
-    return {
-        "rate": count / took,
-        "cpu_worker": cpu / count * 10_000,
-        "cpu_store": store / count * 10_000,
-        "wal": spent.wal / count,
-        "flushes": spent.flushes / count,
-    }
+    return drain_filled(stage, 1, stage.count("steps"), op="steps")
 
 
 def schedule(stage: Stage, lead: float = LEAD) -> Figures:
-    """Jobs that all fall due at one instant, created before it: how late they begin."""
+    """Jobs that all fall due at one instant, created before it, while a worker is there: how late they begin."""
     stage.fresh()
-    count, due = stage.count("schedule"), time.time() + lead
-    stage.client("bulk", count, due=due)
-    stage.store.settle(stage.database)
-    if time.time() > due - 2.5:
-        return schedule(stage, 2 * lead)
-    with stage.crew(1):
-        stage.marks.go()
-        instant = time.monotonic() + due - time.time()
-        await_starts(stage, count, instant + SCHEDULE_WITHIN)
-        late = [1000 * (start - instant) for start in stage.marks.started(count)]
-    return {
-        "jobs": count,
-        "first": min(late),
-        "p50": statistics.median(late),
-        "last": max(late),
-        "last_per_1000": max(late) / count * 1000,
-    }
+    count = stage.count("schedule")
+    with stage.warmed(1) as (crew, warm):
+        await_ends(stage, warm, time.monotonic() + DRAIN_WITHIN)
+        due = time.time() + lead
+        stage.client("fill", count, due=due)
+        stage.store.settle(stage.database)
+        if time.time() < due - AHEAD:
+            instant = time.monotonic() + due - time.time()
+            time.sleep(instant - time.monotonic())
+            cpu, store = crew.cpu(), stage.store.cpu()
+            await_starts(stage, count, instant + SCHEDULE_WITHIN)
+            cpu, store = crew.cpu() - cpu, stage.store.cpu() - store
+            late = [1000 * (start - instant) for start in stage.marks.started(count)]
+            return {
+                "jobs": count,
+                "first": min(late),
+                "p50": statistics.median(late),
+                "last": max(late),
+                "last_per_1000": max(late) / count * 1000,
+                "cpu_worker": cpu / count * 10_000,
+                "cpu_store": store / count * 10_000,
+            }
+        took = time.time() - due + lead
+    return schedule(stage, AHEAD + 1.5 * took)  # as long as it takes here, and some more
 
 
 def gates(stage: Stage) -> Figures:

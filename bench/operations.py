@@ -36,9 +36,29 @@ async def flight(peer: Peer, order: Order) -> dict[str, Any]:
 
 
 async def bulk(peer: Peer, order: Order) -> dict[str, Any]:
+    await peer.create_many(range(WARM))
     begun, used = time.monotonic(), time.process_time()
-    await peer.create_many(range(order.count), due=order.due or None)
+    await peer.create_many(range(WARM, WARM + order.count))
     return {"seconds": time.monotonic() - begun, "cpu": time.process_time() - used}
+
+
+async def fill(peer: Peer, order: Order) -> dict[str, Any]:
+    """Create jobs for somebody else to measure."""
+    await peer.create_many(range(order.count), due=order.due or None)
+    return {}
+
+
+async def warm(peer: Peer, order: Order) -> dict[str, Any]:
+    """Create jobs until every worker has had one, so that all of them have opened, loaded and prepared what they need."""
+    made, until = 0, time.monotonic() + order.cap
+    while peer.marks.busy() < order.workers:
+        if time.monotonic() > until:
+            raise TimeoutError(f"{peer.marks.busy()} of {order.workers} workers have begun a job in {order.cap} s")
+        await peer.create_many(range(SLOTS - WARM, SLOTS))
+        made += WARM
+        while peer.marks.handled() < made and time.monotonic() < until:  # noqa: ASYNC110 - other processes, through shared memory
+            await asyncio.sleep(0.005)
+    return {"made": made}
 
 
 async def latency(peer: Peer, order: Order) -> dict[str, Any]:
@@ -58,11 +78,12 @@ async def latency(peer: Peer, order: Order) -> dict[str, Any]:
 async def join(peer: Peer, order: Order) -> dict[str, Any]:
     await peer.join(100)
     times: list[float] = []
+    used = time.process_time()
     while len(times) < order.count and sum(times) < order.cap:
         begun = time.monotonic()
         await peer.join(100)
         times.append(time.monotonic() - begun)
-    return {"times": times}
+    return {"times": times, "cpu": time.process_time() - used}
 
 
 async def steps(peer: Peer, order: Order) -> dict[str, Any]:
@@ -111,6 +132,8 @@ OPERATIONS: dict[str, Callable[[Peer, Order], Awaitable[dict[str, Any]]]] = {
     "single": single,
     "flight": flight,
     "bulk": bulk,
+    "fill": fill,
+    "warm": warm,
     "latency": latency,
     "join": join,
     "steps": steps,

@@ -25,7 +25,7 @@ SLOTS = 200_000
 CREW_MAX = 16
 GO = 0
 HALT, MADE = 1, 2
-READY, OPENED, HANDLED = 8, 24, 40
+READY, HANDLED = 8, 40
 IN_FLIGHT = 50
 WARM = 20
 STEPS = 10
@@ -69,9 +69,9 @@ class Marks:
         """How many handlers have begun, in all workers."""
         return int(sum(self.times[HANDLED : HANDLED + CREW_MAX]))
 
-    def opened(self, begun: float) -> float:
-        """When the last worker had opened itself, if some do so only after GO."""
-        return max(begun, *self.times[OPENED : OPENED + CREW_MAX])
+    def busy(self) -> int:
+        """How many workers have begun a handler."""
+        return sum(1 for count in self.times[HANDLED : HANDLED + CREW_MAX] if count)
 
     def go(self) -> float:
         now = time.monotonic()
@@ -107,6 +107,8 @@ class Card:
     done: str
     done_commands: str
     fill: Mapping[str, str]
+    channels: Sequence[str]
+    presence: str
     settings: str
 
 
@@ -124,10 +126,15 @@ class Order:
     slots: int = 1
     queues: int = 1
     tenants: int = 1
+    workers: int = 1
 
 
 class Peer:
-    """A system under measurement. `done` is SQL that counts the jobs that are durably finished."""
+    """A system under measurement. `done` is SQL that counts the jobs that are durably finished.
+
+    `channels` are those on which a create rings for workers, and `presence` is what a worker's connection says beside LISTEN,
+    where a create rings only if somebody is there.
+    """
 
     name: ClassVar[str]
     done: ClassVar[str]
@@ -137,6 +144,8 @@ class Peer:
     can: ClassVar[Sequence[str]] = ("enqueue", "bulk", "drain", "latency", "schedule", "startup")
     sizes: ClassVar[Sizes] = Sizes()
     fill: ClassVar[Mapping[str, str]] = {}
+    channels: ClassVar[Sequence[str]] = ()
+    presence: ClassVar[str] = ""
     settings: ClassVar[str] = ""
     uvloop: ClassVar[bool] = False
 
@@ -206,7 +215,3 @@ class Peer:
         self.marks.times[READY + self.marks.worker] = time.monotonic()
         while self.marks.times[GO] == 0.0:  # noqa: ASYNC110 - another process rings, through shared memory
             await asyncio.sleep(0.001)
-
-    def open_late(self) -> None:
-        """Say when a worker that can only open itself by beginning has done so."""
-        self.marks.times[OPENED + self.marks.worker] = time.monotonic()

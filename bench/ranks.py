@@ -21,8 +21,8 @@ HEAD, ROW, BAR, FOOT = 40.0, 20.0, 13.0, 12.0
 COLOURS = {OURS: "fill-green", FLOOR: "fill-grey"}
 
 PANELS = (
-    ("enqueue-one", "enqueue one by one, per second", "enqueue.single", False),
-    ("enqueue-flight", "enqueue, 50 in flight, per second", "enqueue.flight", False),
+    ("enqueue-one", "enqueue one by one while a worker listens, per second", "enqueue.single_heard", False),
+    ("enqueue-flight", "enqueue, 50 in flight while a worker listens, per second", "enqueue.flight_heard", False),
     ("enqueue-bulk", "enqueue in bulk, per second", "enqueue.bulk", False),
     ("drain-one", "drain, one worker, tasks per second", "drain1.rate", False),
     ("drain-two", "drain, two workers, tasks per second", "drain2.rate", False),

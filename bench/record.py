@@ -1,7 +1,9 @@
 """A file of results: lines of conditions and lines of measurements, each written as soon as it is known.
 
 A run that was broken off goes on with the same file: what stands there is not measured again. Of two lines about the same
-measurement the later one counts, and one that failed counts as not measured.
+measurement the later one counts, and one that failed counts as not measured. The conditions say what was planned, so that a run
+that ended early cannot pass for a whole one, and of which commit the code was: figures of two are not put into one file
+unawares.
 """
 
 from __future__ import annotations
@@ -58,6 +60,17 @@ class Record:
     @property
     def lines(self) -> Sequence[Line]:
         return list(self._lines.values())
+
+    @property
+    def missing(self) -> Sequence[Item]:
+        """What a part of the run had planned, and nobody has tried."""
+        planned = dict.fromkeys(Item(*item) for head in self.heads for item in head.get("planned", ()))
+        return [item for item in planned if item not in self._lines]
+
+    @property
+    def commits(self) -> Sequence[str]:
+        """Of which commits the code was, in the order of the parts."""
+        return list(dict.fromkeys(head["commit"] for head in self.heads if "commit" in head))
 
     @property
     def head(self) -> Line:

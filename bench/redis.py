@@ -11,7 +11,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -64,6 +64,18 @@ class Redis:
 
     def settle(self, database: str) -> None:
         """Nothing to do: there are no statistics and no checkpoint."""
+
+    def disconnect(self, database: str) -> None:
+        """Nothing to do: connections stand in nobody's way."""
+
+    def at_rest(self, database: str) -> bool:
+        """Say yes: there are no transactions that stay open."""
+        return True
+
+    @contextmanager
+    def listening(self, database: str, channels: Sequence[str], presence: str) -> Iterator[Callable[[], int]]:
+        """Lend a deaf ear: nobody's jobs are rung for here, they are waited for."""
+        yield lambda: 0
 
     def counters(self, database: str) -> Counters:
         return Counters()

@@ -6,15 +6,19 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench import bars, contract
-from bench.record import Line, Record
+from bench.record import Item, Line, Record
 
 BEGIN, END = "<!-- bench: begin -->", "<!-- bench: end -->"
 IN_MEMORY = ("tmpfs", "ramfs")
+EXCEPT = "but off, as in the product, for rings that are sent on their own and for the gate of ingestion"
 
 FIGURES = (
-    ("enqueue one by one, /s", "enqueue.single"),
-    ("enqueue, 50 in flight, /s", "enqueue.flight"),
+    ("enqueue one by one, a worker listens, /s", "enqueue.single_heard"),
+    ("enqueue one by one, nobody listens, /s", "enqueue.single"),
+    ("enqueue, 50 in flight, a worker listens, /s", "enqueue.flight_heard"),
+    ("enqueue, 50 in flight, nobody listens, /s", "enqueue.flight"),
     ("bulk, /s", "enqueue.bulk"),
+    ("drain, jobs", "drain1.jobs"),
     ("drain, 1 worker, /s", "drain1.rate"),
     ("drain, 2 workers, /s", "drain2.rate"),
     ("start p50, ms", "latency.start_p50"),
@@ -44,6 +48,8 @@ FIGURES = (
     ("WAL created in bulk, B", "enqueue.wal_bulk"),
     ("WAL drained, B", "drain1.wal"),
     ("WAL flushes per job drained", "drain1.flushes"),
+    ("on disk when created, B", "drain1.disk_filled"),
+    ("on disk when drained, B", "drain1.disk_drained"),
     ("worker process to first job, s", "startup.worker"),
     ("import, s", "startup.import"),
     ("embedded from nothing, s", "startup.embedded"),
@@ -109,10 +115,12 @@ def tables(record: Record) -> str:
 def conditions(record: Record) -> str:
     head = record.head
     rounds = len({line["round"] for line in record.lines})
+    whole = f", without {len(record.missing)} planned measurements, which are named below" if record.missing else ""
+    code = f"; code of {' and '.join(record.commits)}" if record.commits else ""
     return (
-        f"PostgreSQL {head['postgres']}, fsync {head['fsync']}, synchronous_commit {head['synchronous_commit']},"
-        f" unix socket; Python {head['python']}; {head['cores']} cores; {rounds} round{'s' if rounds > 1 else ''},"
-        f" jobs x {head['scale']:g}; {head['at']}. Medians (min..max)."
+        f"PostgreSQL {head['postgres']}, fsync {head['fsync']}, synchronous_commit {head['synchronous_commit']} ({EXCEPT}),"
+        f" unix socket; Python {head['python']}; {head['cores']} cores; {rounds} round{'s' if rounds > 1 else ''}{whole},"
+        f" jobs x {head['scale']:g}; {head['at']}{code}. Medians (min..max)."
     )
 
 
@@ -130,6 +138,8 @@ def remarks(record: Record) -> list[str]:
     lines = record.lines
     busy = [line for line in lines if line["others"] > bars.BUSY]
     said = [f"Failed: {line['work']} of {line['peer']}: {line['error'].strip()}" for line in lines if "error" in line]
+    said += [f"Not measured, for the run ended before: {each}." for each in gaps(record.missing)]
+    said += [f"Not measured, for it was not asked for: {each}." for each in unasked(record)]
     if record.head["disk"] in IN_MEMORY:
         said.append(
             f"The data lay on {record.head['disk']}: flushes cost nothing there, and these figures mean little."
@@ -140,6 +150,28 @@ def remarks(record: Record) -> list[str]:
             f"Other programs were busy: in {len(busy)} of {len(lines)} measurements they used more than {bars.BUSY} of a core"
             f" (at most {most:.1f}). Measure again before believing a ratio."
         )
+    return said
+
+
+def gaps(missing: Sequence[Item]) -> list[str]:
+    """Name what is missing, a workload at a time."""
+    said = []
+    for work in dict.fromkeys(item.work for item in missing):
+        items = [item for item in missing if item.work == work]
+        rounds = ", ".join(str(number + 1) for number in sorted({item.round for item in items}))
+        who = ", ".join(dict.fromkeys(item.peer if item.size is None else f"{item.size:,}" for item in items))
+        said.append(f"{work} in round {rounds} ({who})")
+    return said
+
+
+def unasked(record: Record) -> list[str]:
+    """Name the peers that could have been in a workload that others were in, and were in no plan of it."""
+    done = {(line["work"], line["peer"]) for line in record.lines} | {(item.work, item.peer) for item in record.missing}
+    said = []
+    for work in dict.fromkeys(line["work"] for line in record.lines):
+        able = [peer for peer, about in record.head["peers"].items() if work in about.get("works", ())]
+        if absent := [peer for peer in able if (work, peer) not in done]:
+            said.append(f"{work} of {', '.join(absent)}")
     return said
 
 

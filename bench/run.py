@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import hashlib
 import os
 import platform
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -27,10 +29,10 @@ QUICK = 0.3
 USUAL = ("startup", "enqueue", "drain1", "drain2", "latency", "join", "steps", "schedule")
 DEEP = {"deep": deep.deep, "deep10": deep.deep10, "horizon": deep.horizon}
 ALL = (*USUAL, *domains.DOMAINS, "gates", *DEEP, "growth")
-# Long ones, and those whose figures hardly differ from round to round.
-ONCE = frozenset({"deep10", "horizon", "growth", "crowd", "gate"})
+# Those that take minutes each; their verdicts say so.
+ONCE = frozenset({"deep10", "horizon", "growth"})
 GROWTH = "growth_"
-MINUTES, ALL_MINUTES = 20.0, 180.0
+MINUTES, ALL_MINUTES = 40.0, 180.0
 
 
 def words(text: str) -> list[str]:
@@ -50,6 +52,7 @@ def parse(given: Sequence[str] | None) -> argparse.Namespace:
     line.add_argument("--store", type=Path, help="the file of results; one that is there is gone on with")
     line.add_argument("--report", action="store_true", help="measure nothing, show what the file holds")
     line.add_argument("--write-docs", action="store_true", help="make docs/performance.md of the file")
+    line.add_argument("--mix", action="store_true", help="go on with a file that holds results of another commit")
     asked = line.parse_args(given)
     if asked.all:
         asked.work = list(ALL)
@@ -89,6 +92,11 @@ def items_of(work: str, number: int, stages: Mapping[str, Stage], *, quick: bool
         yield from (Item(number, work, peer) for peer, stage in stages.items() if needs in stage.card.can)
 
 
+def works(stage: Stage) -> list[str]:
+    """What a peer beside ours can be measured in."""
+    return [work for work in (*USUAL, "deep") if measure.NEEDS.get(work, work) in stage.card.can]
+
+
 def figures(item: Item, stages: Mapping[str, Stage]) -> measure.Figures:
     if item.size is not None:
         return growth.point(stages[OURS], item.work.removeprefix(GROWTH), item.size)
@@ -97,7 +105,7 @@ def figures(item: Item, stages: Mapping[str, Stage]) -> measure.Figures:
     stage = stages[item.peer]
     told = (DEEP.get(item.work) or measure.WORKLOADS[item.work])(stage)
     # A store that writes no WAL has told nothing about it.
-    silent = () if stage.card.store == "postgres" else ("wal", "flushes", "idle_transactions")
+    silent = () if stage.card.store == "postgres" else ("wal", "flushes", "disk", "idle_transactions")
     return {name: value for name, value in told.items() if not name.startswith(silent)} if silent else told
 
 
@@ -125,7 +133,8 @@ def run(asked: argparse.Namespace, record: Record, stages: Mapping[str, Stage], 
     for number, item in enumerate(items, 1):
         spent = time.monotonic() - begun
         if spent > 60 * asked.minutes:
-            print(f"stopping after {spent / 60:.0f} minutes; go on with --store {asked.store}")
+            left = len(items) - number + 1
+            print(f"stopping after {spent / 60:.0f} minutes, {left} not measured; go on with --store {asked.store}")
             return
         record.add(measure_one(item, stages, server))
         print(f"{number}/{len(items)} {report.progress(record.lines[-1])}", flush=True)
@@ -157,9 +166,26 @@ def opened(
             redis.stop()
 
 
-def conditions(server: Server, stages: Mapping[str, Stage], absent: Mapping[str, str]) -> Line:
-    """What a reader must know to compare two runs."""
+def commit() -> str:
+    """Which code is measured: the commit, and a mark of what has been changed in it since."""
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words], cwd=venvs.ROOT, check=True, capture_output=True, text=True).stdout
+
+    try:
+        named, changes = git("rev-parse", "--short=10", "HEAD").strip(), git("diff", "HEAD", "--", "src", "bench")
+    except (OSError, subprocess.CalledProcessError):
+        return "no commit"
+    return f"{named} with changes {hashlib.sha256(changes.encode()).hexdigest()[:8]}" if changes else named
+
+
+def conditions(
+    asked: argparse.Namespace, server: Server, stages: Mapping[str, Stage], absent: Mapping[str, str]
+) -> Line:
+    """What a reader must know to compare two runs, and what this one is to hold."""
     return {
+        "commit": commit(),
+        "planned": list(plan(asked, stages)),
         "at": time.strftime("%Y-%m-%d", time.gmtime()),
         "python": platform.python_version(),
         "postgres": server.show("server_version"),
@@ -174,6 +200,7 @@ def conditions(server: Server, stages: Mapping[str, Stage], absent: Mapping[str,
                 "settings": stage.card.settings,
                 "versions": venvs.versions(peer),
                 "durable": stage.card.durable,
+                "works": works(stage),
             }
             for peer, stage in stages.items()
         },
@@ -185,18 +212,23 @@ def main(given: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the server is stopped, too
     record = Record(asked.store)
     if not asked.report:
+        if not asked.mix and (others := set(record.commits) - {commit()}):
+            print(
+                f"{asked.store} holds results of {', '.join(sorted(others))}, not of {commit()}: --mix puts both into it."
+            )
+            return 2
         place = venvs.CACHE / f"server-{os.getpid()}"
         with (
             tempfile.TemporaryDirectory(prefix="fm-bench-") as scratch,
             Server(place) as server,
             opened(asked, server, Path(scratch)) as (stages, absent),
         ):
-            record.add(conditions(server, stages, absent))
+            record.add(conditions(asked, server, stages, absent))
             run(asked, record, stages, server)
     print(f"\n{report.tables(record)}\n\n{asked.store}")
     if asked.write_docs:
         page.write(venvs.ROOT / "docs", record)
-    return 1 if any("error" in line for line in record.lines) else 0
+    return 1 if record.missing or any("error" in line for line in record.lines) else 0
 
 
 if __name__ == "__main__":

@@ -7,9 +7,13 @@ WAL figures therefore include the full-page images that follow it, for all alike
 
 from __future__ import annotations
 
+import contextlib
+import os
+import selectors
+import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import LiteralString
 
@@ -72,12 +76,22 @@ class Server:
         self.execute("drop database if exists {} with (force)", database)
 
     def settle(self, database: str) -> None:
-        """Leave a filled database as a quiet server would have it: no clients, statistics made, all on disk."""
-        self.disconnect(database)
+        """Leave a filled database as a quiet server would have it: statistics made, all on disk."""
         with self.connect(database) as connection:
             connection.execute("analyze")
-        self.disconnect(database)
         self.execute("checkpoint")
+
+    def at_rest(self, database: str) -> bool:
+        """Say whether every client's connection waits for its next statement, outside any transaction."""
+        busy = """
+            select count(*) from pg_stat_activity
+            where datname = %s and backend_type = 'client backend' and state <> 'idle'"""
+        return self.ask(busy, database) == "0"
+
+    def listening(
+        self, database: str, channels: Sequence[str], presence: str, *, count: int = 1
+    ) -> AbstractContextManager[Callable[[], int]]:
+        return listening(self.url(database), channels, presence, count=count)
 
     @contextmanager
     def counting(self, database: str, question: str) -> Iterator[Callable[[], int]]:
@@ -104,9 +118,10 @@ class Server:
             """
             select pg_current_wal_insert_lsn() - '0/0'::pg_lsn,
                    (select sum(fsyncs) from pg_stat_io where object = 'wal'),
-                   (select xact_commit + xact_rollback from pg_stat_database where datname = %s)
+                   (select xact_commit + xact_rollback from pg_stat_database where datname = %s),
+                   pg_database_size(%s)
             """,
-            (database,),
+            (database, database),
         ).fetchone()
         assert row is not None
         return Counters(*(int(value or 0) for value in row))
@@ -120,6 +135,43 @@ class Server:
     def cpu(self) -> float:
         """CPU seconds of all its processes, the ended ones included."""
         return processor_seconds(self.postmaster)
+
+
+@contextmanager
+def listening(url: str, channels: Sequence[str], presence: str, *, count: int = 1) -> Iterator[Callable[[], int]]:
+    """Listen on connections that are read at once, as workers read theirs; lend how much was heard."""
+    with contextlib.ExitStack() as ends:
+        ears = [ends.enter_context(psycopg.connect(url, autocommit=True)) for _ in range(count)]
+        for ear in ears:
+            for channel in channels:
+                ear.execute(sql.SQL("listen {}").format(sql.Identifier(channel)))
+            if presence:
+                ear.execute(presence.encode())
+        heard, (ended, end) = [0], os.pipe()
+        thread = threading.Thread(target=_hear, args=(ears, ended, heard))
+        thread.start()
+        try:
+            yield lambda: heard[0]
+        finally:
+            os.write(end, b"!")
+            thread.join()
+            os.close(end)
+            os.close(ended)
+
+
+def _hear(ears: Sequence[psycopg.Connection[tuple[object, ...]]], ended: int, heard: list[int]) -> None:
+    """Read what comes until told to end; it costs nothing while nothing comes."""
+    with selectors.DefaultSelector() as either:
+        either.register(ended, selectors.EVENT_READ)
+        for ear in ears:
+            either.register(ear.fileno(), selectors.EVENT_READ, ear.pgconn)
+        while True:
+            for key, _ in either.select():
+                if key.data is None:
+                    return
+                key.data.consume_input()
+                while key.data.notifies():
+                    heard[0] += 1
 
 
 def strangers_seconds(server: Server) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import random
 import signal
 import subprocess
 import time
@@ -22,6 +23,7 @@ from bench.store import Store
 
 READY_WITHIN = 30.0
 STOP_WITHIN = 8.0
+REST_WITHIN = 20.0
 
 
 class Failed(Exception):
@@ -52,6 +54,15 @@ class Crew:
         """Megabytes resident: `VmRSS` now, `VmHWM` at most so far."""
         lines = (line for m in self.members() for line in Path(f"/proc/{m.pid}/status").read_text().splitlines())
         return sum(int(line.split()[1]) for line in lines if line.startswith(field + ":")) / 1024
+
+    def stop(self) -> None:
+        """Let nobody do anything until `go_on`; who stands here has opened everything and goes on within microseconds."""
+        for member in self.members():
+            member.suspend()
+
+    def go_on(self) -> None:
+        for member in self.members():
+            member.resume()
 
     def ended(self) -> bool:
         return any(process.poll() is not None for process in self.processes)
@@ -85,6 +96,7 @@ class Stage:
         self.marks = Marks(scratch / "marks")
         self.store.create(self.template)
         self.call("migrate", database=self.template)
+        self.store.disconnect(self.template)
         self.store.settle(self.template)
 
     def count(self, size: str) -> int:
@@ -172,6 +184,34 @@ class Stage:
                 raise Failed(f"a worker of {self.peer} ended early: {log.read_text()[-2000:]}")
         finally:
             crew.halt()
+
+    @contextmanager
+    def warmed(self, size: int) -> Iterator[tuple[Crew, int]]:
+        """Run `size` workers, each of which has done jobs already; lend them, and say how many jobs that took."""
+        self.marks.go()
+        with self.crew(size, wait=False) as crew:
+            yield crew, int(self.client("warm", 0, workers=size)["made"])
+
+    @contextmanager
+    def stopped(self, crew: Crew) -> Iterator[None]:
+        """Stop workers that are idle while the database is filled; they go on, all at once, when the block ends.
+
+        A worker is not stopped in the middle of a transaction, which would hold its locks and the horizon.
+        """
+        until = time.monotonic() + REST_WITHIN
+        try:
+            while True:
+                crew.stop()
+                time.sleep(0.01)
+                if self.store.at_rest(self.database):
+                    break
+                crew.go_on()
+                if time.monotonic() > until:
+                    raise Failed(f"{self.peer}: no moment without an open transaction in {REST_WITHIN:g} s")
+                time.sleep(random.uniform(0.01, 0.05))
+            yield
+        finally:
+            crew.go_on()
 
     def await_gate(self, crew: Crew, log: Path) -> None:
         until = time.monotonic() + READY_WITHIN

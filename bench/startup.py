@@ -44,7 +44,7 @@ def startup(stage: Stage) -> dict[str, float]:
 
 def await_first_job(stage: Stage) -> float:
     stage.fresh()
-    stage.client("bulk", 1)
+    stage.client("fill", 1)
     stage.marks.go()
     begun = time.monotonic()
     with stage.crew(1, wait=False) as crew:

@@ -120,9 +120,18 @@ async def moves(app: Ferryman) -> int:
     return int(row[0])
 
 
+async def warm(app: Ferryman) -> None:
+    """Do a task and a turn, so that what is loaded for the first of each is not in the time."""
+    async with app.worker():
+        await (await app.tasks.create("nothing", number=0)).result()
+        await app.agents.create("warm", profile="plain")
+        await (await app.agents.send("warm", "go")).result(timeout=60)
+
+
 async def tasks(url: str, count: int) -> dict[str, float]:
     """Plain tasks that are there already, one worker."""
     async with make(url) as app:
+        await warm(app)
         await app.tasks.create_many("nothing", [{"number": n} for n in range(count)])
         await analyse(app)
         meter = await Meter.start(app)
@@ -134,6 +143,7 @@ async def tasks(url: str, count: int) -> dict[str, float]:
 async def turns(url: str, count: int) -> dict[str, float]:
     """Turns without tools that are there already, one agent each, one worker."""
     async with make(url) as app:
+        await warm(app)
         await ask(app, await people(app, "plain", count))
         await analyse(app)
         meter = await Meter.start(app)

@@ -18,7 +18,7 @@ class Absurd(Peer):
     name = "absurd"
     can = ("enqueue", "drain", "latency", "join", "steps", "startup")
     done = "select count(*) from absurd.t_jobs where state = 'completed'"
-    sizes = Sizes(flight=4_000, drain=3_000, join=4)
+    sizes = Sizes(flight=4_000, drain=4_000, join=8)
     settings = (
         f"{CLIENTS} clients of one connection each; no bulk create; concurrency {CONCURRENCY}, polls every {POLL} s"
     )

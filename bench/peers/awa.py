@@ -28,7 +28,8 @@ class Awa(Peer):
              + coalesce((select sum(pruned_completed_count) from awa.queue_terminal_rollups), 0)::bigint
              + (select count(*) from awa.done_entries)"""
     # More than some 3,000 due at one instant never start in 0.6.9.
-    sizes = Sizes(single=1_000, flight=1_500, drain=10_000, schedule=3_000)
+    sizes = Sizes(single=2_000, flight=4_000, bulk=50_000, drain=20_000, schedule=3_000)
+    channels = ("awa:jobs",)
     settings = f"queue storage, {CONCURRENCY} at once, pool of {POOL}, polls every 0.2 s (default) and listens"
 
     def make(self) -> Any:

@@ -22,7 +22,7 @@ class Celery(Peer):
     durable = False
     can = ("enqueue", "drain", "latency", "join", "schedule", "startup")
     done = "1"  # the database of results
-    sizes = Sizes(single=1_000, flight=1_500, drain=2_000, schedule=2_000, join=6)
+    sizes = Sizes(single=2_000, flight=3_000, drain=5_000, schedule=5_000, join=10)
     settings = f"broker and results in Redis with its default persistence, {PROCESSES} processes, prefetch x {PREFETCH}"
 
     def make(self) -> Any:

@@ -26,7 +26,8 @@ class Chancy(Peer):
     name = "chancy"
     can = ("enqueue", "bulk", "drain", "latency", "join", "schedule", "startup")
     done = "select count(*) from chancy_jobs where state = 'succeeded'"
-    sizes = Sizes(single=800, flight=1_500, bulk=5_000, drain=5_000, schedule=5_000, join=4)
+    sizes = Sizes(single=1_000, flight=2_000, join=5)
+    channels = ("chancy_events",)
     settings = f"AsyncExecutor, concurrency {CONCURRENCY}, polls every {POLL} s (default 5) and eagerly, pool of {POOL}"
 
     def make(self) -> Any:

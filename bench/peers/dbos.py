@@ -21,7 +21,7 @@ class Dbos(Peer):
     name = "dbos"
     can = ("enqueue", "bulk", "drain", "latency", "join", "steps", "schedule", "startup", "deep")
     done = "select count(*) from dbos.workflow_status where status = 'SUCCESS' and name in ('noop', 'workflow')"
-    sizes = Sizes(single=400, flight=600, bulk=600, drain=1_000, schedule=1_000, steps=100, join=3, deep=500)
+    sizes = Sizes(single=500, flight=1_000, bulk=2_000, drain=3_000, schedule=3_000, steps=200, join=8, deep=1_000)
     fill: ClassVar[Mapping[str, str]] = {
         "finished": """
             insert into dbos.workflow_status (workflow_uuid, status, name, queue_name, created_at, updated_at, priority,
@@ -122,7 +122,6 @@ class Dbos(Peer):
         await self.gate()
         # It opens its connections and begins to work in one call.
         await asyncio.to_thread(dbos.launch)
-        self.open_late()
         try:
             await asyncio.Event().wait()
         finally:

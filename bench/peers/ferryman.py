@@ -12,6 +12,13 @@ from bench.roles import main
 
 CONCURRENCY = 500  # two lanes of 250, the sets that the floor works in
 
+# What a worker that only has tasks listens to, and how it says so (kernel/doorbell_pg.py): without that a create rings nobody.
+CHANNELS = ("ferryman_doorbell", *(f"ferryman_doorbell_{topic}" for topic in ("cancel", "due", "queues", "ready")))
+PRESENCE = f"""
+select pg_advisory_lock_shared(hashtextextended(channel, 0))
+from unnest('{{{",".join(CHANNELS)}}}'::text[]) as channel
+"""
+
 # Older than every id that a create makes, so that counting completions never reads the rows of a fill. The values are what the
 # product leaves: tests/sql/test_bench_fill.py compares.
 FILL = """
@@ -66,6 +73,8 @@ class Ferryman(Peer):
         flight=20_000, bulk=50_000, drain=50_000, join=30, steps=5_000, commands=5_000, gates=10_000, deep=50_000
     )
     fill: ClassVar[Mapping[str, str]] = FILLS
+    channels = CHANNELS
+    presence = PRESENCE
     settings = f"concurrency {CONCURRENCY}, uvloop"
     uvloop = True
 

@@ -21,7 +21,7 @@ class PgQueuer(Peer):
     name = "pgqueuer"
     can = ("enqueue", "bulk", "drain", "latency", "join", "schedule", "startup", "deep")
     done = "select count(*) from pgqueuer_log where status = 'successful'"
-    sizes = Sizes(drain=20_000)
+    sizes = Sizes(bulk=50_000, drain=50_000)
     fill: ClassVar[Mapping[str, str]] = {
         "finished": """
             insert into pgqueuer_log (job_id, status, entrypoint, priority, aggregated)
@@ -30,6 +30,7 @@ class PgQueuer(Peer):
             insert into pgqueuer (priority, entrypoint, status, payload, execute_after, queue_manager_id)
             select 0, 'noop', 'queued', '0', now() + interval '1 day', null from generate_series({first}, {last})""",
     }
+    channels = ("ch_pgqueuer",)
     settings = f"asyncpg pool of {WORKER_POOL}, uvloop, batch_size {BATCH} (default 10), durable"
     uvloop = True
 

@@ -19,7 +19,7 @@ class Procrastinate(Peer):
     name = "procrastinate"
     can = ("enqueue", "bulk", "drain", "latency", "schedule", "startup", "deep")
     done = "select count(*) from procrastinate_jobs where status = 'succeeded' and task_name = 'noop'"
-    sizes = Sizes(single=1_000, flight=2_000, drain=2_000, schedule=2_000, deep=150)
+    sizes = Sizes(single=1_000, flight=2_000, drain=4_000, schedule=5_000, deep=250)
     fill: ClassVar[Mapping[str, str]] = {
         "finished": """
             set session_replication_role = replica;
@@ -30,6 +30,7 @@ class Procrastinate(Peer):
             insert into procrastinate_jobs (queue_name, task_name, args, scheduled_at)
             select 'default', 'noop', '{"job": 0}', now() + interval '1 day' from generate_series({first}, {last})""",
     }
+    channels = ("procrastinate_any_queue_v1",)
     settings = f"concurrency {CONCURRENCY}, pool of {POOL}, polling every {POLL} s (default 5)"
 
     def make(self) -> Any:

@@ -18,7 +18,7 @@ class Taskiq(Peer):
     durable = False
     can = ("enqueue", "drain", "latency", "join", "startup")
     done = "1"  # the database of results
-    sizes = Sizes(single=2_000, flight=4_000, drain=4_000, join=10)
+    sizes = Sizes(drain=8_000, join=20)
     settings = f"RedisStreamBroker, results in Redis with its default persistence, {CONCURRENCY} at once, uvloop"
     uvloop = True
 

@@ -25,23 +25,23 @@ def verdict(check: bars.Ratio | bars.Limit, found: list[dict[str, Any]]) -> str:
     ("ours", "said"),
     [
         (3.1, "goal met"),
-        (2.9, "bar met"),
-        (1.4, "bar undecided, inside"),
-        (0.9, "bar undecided, outside"),
-        (0.6, "bar missed"),
+        (2.9, "bar met; goal undecided, inside"),
+        (1.4, "bar undecided, inside; goal undecided, outside"),
+        (0.9, "bar undecided, outside; goal missed"),
+        (0.6, "bar missed; goal missed"),
     ],
 )
 def test_a_ratio_within_half_again_of_its_threshold_is_undecided(ours: float, said: str) -> None:
     check = bars.Ratio("drain", "drain1.rate", "pgqueuer", bar=1.0, goal=2)
 
-    assert verdict(check, lines("drain1", "rate", ferryman=[ours], pgqueuer=[1.0])) == said
+    assert verdict(check, lines("drain1", "rate", ferryman=[ours, ours], pgqueuer=[1.0, 1.0])) == said
 
 
 @pytest.mark.parametrize(("ours", "said"), [(0.6, "bar met"), (1.2, "bar undecided, outside"), (1.6, "bar missed")])
 def test_where_less_is_better_the_sides_change(ours: float, said: str) -> None:
     check = bars.Ratio("last start", "schedule.last", "pgqueuer", bar=1.0, least=True)
 
-    assert verdict(check, lines("schedule", "last", ferryman=[ours], pgqueuer=[1.0])) == said
+    assert verdict(check, lines("schedule", "last", ferryman=[ours, ours], pgqueuer=[1.0, 1.0])) == said
 
 
 @pytest.mark.parametrize(
@@ -53,11 +53,20 @@ def test_a_limit_is_met_only_when_every_round_keeps_it(rounds: list[float], said
     assert verdict(check, lines("drain1", "memory", ferryman=rounds)) == said
 
 
-@pytest.mark.parametrize(("rounds", "said"), [([7.0], "goal met"), ([9.0], "bar met"), ([16.0], "bar missed")])
-def test_a_limit_may_have_a_goal(rounds: list[float], said: str) -> None:
+@pytest.mark.parametrize(
+    ("p50", "said"), [(7.0, "goal met"), (9.0, "bar met; goal missed"), (16.0, "bar missed; goal missed")]
+)
+def test_a_goal_that_is_missed_is_told_beside_a_bar_that_is_met(p50: float, said: str) -> None:
     check = bars.Limit("resume", "resume.p50", 15, "ms", goal=8)
 
-    assert verdict(check, lines("resume", "p50", ferryman=rounds)) == said
+    assert verdict(check, lines("resume", "p50", ferryman=[p50, p50])) == said
+
+
+def test_what_was_measured_in_one_round_says_so() -> None:
+    limit, ratio = bars.Limit("horizon", "horizon.decay", 0.8, ""), bars.Ratio("drain", "drain1.rate", "awa", bar=1.0)
+
+    assert verdict(limit, lines("horizon", "decay", ferryman=[0.7])) == "bar met (once)"
+    assert verdict(ratio, lines("drain1", "rate", ferryman=[9.0, 9.0], awa=[1.0])) == "bar met (once)"
 
 
 def test_a_cost_that_grows_with_its_variable_misses_its_bar() -> None:
@@ -68,13 +77,47 @@ def test_a_cost_that_grows_with_its_variable_misses_its_bar() -> None:
 
     [(rule, judged)] = contract.judge(bars.Results(found))
 
-    assert (rule, judged.ours, judged.verdict) == ("P13", 1.9, "bar missed")
+    assert (rule, judged.ours, judged.verdict) == ("P13", 1.9, "bar missed (once)")
+
+
+@pytest.mark.parametrize(
+    ("variable", "said"), [("connections", ["bar met (once)", "bar missed (once)"]), ("workers", ["bar met (once)"])]
+)
+def test_time_that_grows_is_judged_where_the_cores_are_not_shared_out(variable: str, said: list[str]) -> None:
+    found = [
+        {
+            "work": f"growth_{variable}",
+            "peer": "ferryman",
+            "round": 0,
+            "size": size,
+            "figures": {"cpu": 100.0, "rate": rate},
+        }
+        for size, rate in ((1, 20_000.0), (60, 11_000.0))
+    ]
+
+    assert [judged.verdict for _, judged in contract.judge(bars.Results(found))] == said
+
+
+def test_a_rate_that_goes_on_falling_while_the_horizon_is_held_is_judged() -> None:
+    [(rule, judged)] = contract.judge(bars.Results(lines("horizon", "decay", ferryman=[0.7])))
+
+    assert (rule, judged.verdict) == ("P13", "bar missed (once)")
+
+
+@pytest.mark.parametrize(("rule", "figure"), [("P1", "single"), ("P2", "flight")])
+def test_creates_are_judged_while_somebody_listens(rule: str, figure: str) -> None:
+    found = [
+        *lines("enqueue", figure, ferryman=[9_000.0], pgqueuer=[1_000.0]),
+        *lines("enqueue", f"{figure}_heard", ferryman=[8_000.0], pgqueuer=[1_000.0]),
+    ]
+
+    assert [(judged_by, judged.ours) for judged_by, judged in contract.judge(bars.Results(found))] == [(rule, 8_000.0)]
 
 
 def test_a_start_before_the_create_returned_counts_as_the_fastest() -> None:
     check = bars.Ratio("start", "latency.start_p50", "pgqueuer", bar=1.3, least=True)
 
-    assert verdict(check, lines("latency", "start_p50", ferryman=[-0.2], pgqueuer=[2.5])) == "bar met"
+    assert verdict(check, lines("latency", "start_p50", ferryman=[-0.2, -0.2], pgqueuer=[2.5, 2.5])) == "bar met"
 
 
 def test_a_ratio_measured_while_others_used_the_machine_is_marked() -> None:

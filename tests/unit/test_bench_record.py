@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from bench import page, ranks, run
+from bench import costs, page, ranks, report, run
+from bench.bars import Results
 from bench.record import Item, Record
 
 
@@ -13,7 +14,7 @@ def line(work: str = "drain1", *, round: int = 0, peer: str = "ferryman", **more
     return {"work": work, "round": round, "peer": peer, "seconds": 1.0, "others": 0.0, **more}
 
 
-HEAD = {
+HEAD: dict[str, Any] = {
     "at": "2026-11-16", "python": "3.11", "postgres": "18.4", "fsync": "on", "synchronous_commit": "on", "cores": 2,
     "disk": "ext4", "scale": 1.0, "absent": {"celery": "no redis-server"},
     "peers": {"ferryman": {"settings": "as it comes", "versions": {}, "durable": True}},
@@ -57,6 +58,65 @@ def test_a_peer_that_came_later_is_not_named_as_absent(tmp_path: Path) -> None:
     assert set(record.head["peers"]) == {"ferryman", "celery"}
 
 
+def test_a_run_that_ended_early_says_what_it_has_not_measured(tmp_path: Path) -> None:
+    record = Record(tmp_path / "r.jsonl")
+    record.add(
+        {**HEAD, "planned": [Item(number, "drain1", peer) for number in (0, 1) for peer in ("ferryman", "floor")]}
+    )
+    record.add(line(figures={"rate": 1.0}))
+    record.add(line(peer="floor", figures={"rate": 1.0}))
+    record.add(line(round=1, error="it broke"))
+
+    again = Record(tmp_path / "r.jsonl")
+
+    assert again.missing == [Item(1, "drain1", "floor")]
+    assert "without 1 planned measurement" in report.conditions(again)
+    assert report.remarks(again) == [
+        "Failed: drain1 of ferryman: it broke",
+        "Not measured, for the run ended before: drain1 in round 2 (floor).",
+    ]
+
+
+def test_a_run_that_is_whole_says_nothing_of_the_kind(tmp_path: Path) -> None:
+    record = Record(tmp_path / "r.jsonl")
+    record.add({**HEAD, "planned": [Item(0, "drain1", "ferryman")]})
+    record.add(line(figures={"rate": 1.0}))
+
+    assert report.remarks(record) == []
+    assert "planned" not in report.conditions(record)
+
+
+def test_a_peer_that_nobody_asked_for_is_named(tmp_path: Path) -> None:
+    record = Record(tmp_path / "r.jsonl")
+    peers = {
+        "dbos": {**HEAD["peers"]["ferryman"], "works": ["deep"]},
+        "awa": {**HEAD["peers"]["ferryman"], "works": []},
+    }
+    record.add({**HEAD, "peers": HEAD["peers"] | peers})
+    record.add(line("deep", figures={"finished_share": 1.0}))
+
+    assert report.remarks(record) == ["Not measured, for it was not asked for: deep of dbos."]
+
+
+def test_results_of_another_commit_are_not_mixed_in_unawares(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = Record(tmp_path / "r.jsonl")
+    record.add({**HEAD, "commit": "an older one"})
+
+    assert run.main(["--work", "gate", "--store", str(record.path)]) == 2
+    assert "an older one" in capsys.readouterr().out
+    assert len(Record(record.path).heads) == 1
+
+
+def test_what_takes_minutes_runs_once_and_the_rest_in_every_round() -> None:
+    asked = run.parse(["--work", "gate,crowd"])
+
+    assert [(item.round, item.work) for item in run.plan(asked, {run.OURS: None})] == [  # type: ignore[dict-item]
+        (number, work) for number in range(3) for work in ("gate", "crowd")
+    ]
+
+
 @pytest.mark.parametrize(("work", "peers"), [("growth,horizon,turns", 1), ("growth,drain1", len(run.PEERS))])
 def test_peers_are_opened_only_for_what_they_can_do(work: str, peers: int) -> None:
     assert len(run.parse(["--work", work]).peers) == peers
@@ -68,7 +128,7 @@ def test_the_page_shows_curves_the_horizon_and_who_could_not_run(tmp_path: Path)
     for size, cpu in ((1, 100.0), (100, 300.0)):
         figures = {"rate": 1e6 / cpu, "cpu": cpu, "cpu_worker": cpu / 2, "cpu_store": cpu / 2}
         record.add(line("growth_queues", size=size, figures=figures))
-    held = {"usual_0": 9.0, "held_0": 8.0, "held_1": 7.0, "least_share": 0.78, "end_share": 0.78}
+    held = {"usual_0": 9.0, "held_0": 8.0, "held_1": 7.0, "least_share": 0.78, "end_share": 0.78, "third_1": 7.5}
     record.add(line("horizon", figures=held))
     (tmp_path / "pictures").mkdir()
     (tmp_path / "performance.md").write_text("<!-- bench: begin --><!-- bench: end -->")
@@ -79,6 +139,7 @@ def test_the_page_shows_curves_the_horizon_and_who_could_not_run(tmp_path: Path)
     assert "bends upward" in said
     assert "celery could not run: no redis-server" in said
     assert "pictures/horizon.svg" in said
+    assert "middle third 7.5" in said
     drawn = (tmp_path / "pictures" / "growth-queues.svg").read_text()
     assert "prefers-color-scheme: dark" in drawn
     assert drawn.count("<circle") == 6
@@ -106,3 +167,13 @@ def test_a_factor_is_as_long_everywhere() -> None:
     assert slow > 0
     assert quick - slow == pytest.approx(floor - quick)
     assert floor == 1.0
+
+
+def test_more_cpu_of_our_own_does_not_raise_the_limit() -> None:
+    def of_the_floor(cpu: float) -> str:
+        ours = {"rate": 10_000.0, "cpu_worker": cpu, "cpu_store": cpu}
+        found = [line(figures=ours), line(peer="floor", figures={"rate": 100_000.0})]
+        table, *_ = costs.told(Results(found), cores=2)
+        return table.splitlines()[-1].split("|")[4].strip()
+
+    assert of_the_floor(0.1) == of_the_floor(0.2) == "10.0x"
