@@ -123,8 +123,8 @@ class Fleet:
             sys.stderr.flush()
             os._exit(code)
 
-    def _bury(self, slot: Slot) -> None:
-        pid, status = os.waitpid(slot.pid, os.WNOHANG)
+    def _bury(self, slot: Slot, *, options: int = os.WNOHANG) -> None:
+        pid, status = os.waitpid(slot.pid, options)
         if pid == 0:
             return
         code = os.waitstatus_to_exitcode(status)
@@ -139,6 +139,11 @@ class Fleet:
     def kill(self, slot: Slot) -> None:
         """SIGKILL."""
         os.kill(slot.pid, signal.SIGKILL)
+
+    def finish(self, slot: Slot) -> None:
+        """SIGKILL, and wait for it: on a busy machine the dying would be taken for those who are born after them."""
+        self.kill(slot)
+        self._bury(slot, options=0)
 
     def freeze(self, slot: Slot, until: float) -> None:
         """SIGSTOP, for a while."""

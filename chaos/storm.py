@@ -207,7 +207,7 @@ class Storm:
             if slot.frozen_until is not None:
                 fleet.thaw(slot)
         for slot in fleet.of("worker", "dog", "producer", "reader"):
-            fleet.kill(slot)  # so that all are born again without faults of their own
+            fleet.finish(slot)  # so that all are born again without faults of their own
         self.await_all(BIRTH_SECONDS)
         self.outcome.wrong += fleet.dismiss("producer", seconds=LEAVE_SECONDS * 2)
         self.outcome.wrong += fleet.errand("herald")
