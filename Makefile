@@ -12,7 +12,7 @@ READY := $(VENV)/.ready
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dashboard test browser check fmt contracts bite planted proof orders chaos soak bench pictures docs site clean
+.PHONY: help demo dashboard test browser check fmt contracts bite planted proof orders chaos soak nightly bench pictures docs site clean
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -65,6 +65,9 @@ chaos: $(READY) ## Everything at once, while the world breaks (ARGS="--seed 7 --
 
 soak: $(READY) ## An hour at half load with mild faults: nothing may grow (ARGS="--minutes 2")
 	@$(BIN)/python -m chaos --soak --minutes 60 $(ARGS)
+
+nightly: ## All of these one after another, and what became of each (ARGS=--soak: with the hour)
+	@.ci/nightly $(ARGS)
 
 bench: $(READY) ## Measure beside the peers (ARGS=--quick; ARGS=--all: every domain, and what grows)
 	@$(BIN)/python -m bench.run $(ARGS)

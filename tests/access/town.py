@@ -36,6 +36,17 @@ HOMES = {
 ABSENT = frozenset({"async_task_id", "consumer", "delivery_id", "token_id", "tool_call_id"})
 # When something was used, seen or looked at is no part of what somebody asked for.
 RESTLESS = frozenset({"workers", "watchdog", "settings", "access_tokens", "ingest_gates", "consumers"})
+# What makes something new, as the town would ask for it.
+RIGHT: dict[str, Any] = {
+    "POST /v1/agents/{agent_id}/turns": {"instruction": "word"},
+    "POST /v1/batches": {"tasks": [{"target_strategy": "new", "target_ref": "clerk", "instruction": "word"}]},
+    "POST /v1/commands": {"command_type": "Town.Request"},
+    "POST /v1/ingest/plans": {"source": "shop", "since": "2026-01-01T00:00:00Z", "until": "2026-01-01T01:00:00Z"},
+    "POST /v1/schedules": {"name": "greet", "schedule_type": "every", "interval": 3600},
+    "POST /v1/tasks": {"name": "greet"},
+    "POST /v1/tasks/bulk": {"tasks": [{"name": "greet"}]},
+    "POST /v1/webhooks": {"url": "https://example.com/word"},
+}
 
 # As a handler would have said it: what hangs on a task has no tenant of its own.
 SAID = (
@@ -69,7 +80,7 @@ def furnish(app: Ferryman) -> Ferryman:
 
     @app.on_command("Town.Request")
     async def asked(command: Command) -> Message:
-        return Message("Town.WorkRequested", {})
+        return Message("Town.Work", {})
 
     @app.capability("Town.Work")
     async def work() -> str:

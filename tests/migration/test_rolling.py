@@ -22,8 +22,6 @@ alter table ferryman.tasks add constraint tasks_colour_short check (length(colou
 STALL_SECONDS = 20.0
 # So often a claim was behind a migration that asked for its table in vain.
 TRIES_SEEN = 3
-# A backend may wait for a processor, too, beside all other tests.
-BUSY_SECONDS = 1.0
 
 
 def grown(place: Path) -> Path:
@@ -70,8 +68,8 @@ async def test_a_migration_that_waits_for_a_table_holds_up_nobody_for_long(
     finally:
         await stranger.close()
         await claimer.close()
-    # The 250 ms themselves are held where nothing else runs (tests/proof).
-    assert max(told.waits) < stalls.STALL_SECONDS + noise.seconds + BUSY_SECONDS
+    # PostgreSQL says how long each wait was. It is woken in time also where the machine is busy; who migrates may be late.
+    assert max(told.waits) < stalls.STALL_SECONDS + noise.seconds
 
 
 @pytest.mark.contract("K15", "K24")

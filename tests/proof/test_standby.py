@@ -71,6 +71,7 @@ class Pair:
         if self._standby is not None:
             self._standby.terminate()
             self._standby.wait()
+            print((self._folder / "log").read_text(encoding="utf-8")[-3000:])  # shown if the test has failed
         self._primary.stop()
 
 

@@ -38,20 +38,99 @@ async def test_without_crashes_it_is(ferryman_trial, ferryman_url):
 """
 
 
-@pytest.mark.contract("R9")
-def test_a_handler_that_counts_on_doing_things_once_is_found_and_its_seed_is_told(tmp_path: Path) -> None:
-    (tmp_path / "test_naive.py").write_text(NAIVE, encoding="utf-8")
+# The steps are the second to the ninth place. What stands behind them is done again after a death at the tenth.
+FOUR_STEPS = """
+from ferryman import Context, Ferryman
+
+app = Ferryman("postgresql://nowhere", tasks={"max_retries": 10})
+
+
+async def nothing() -> None: ...
+
+
+@app.task(backoff=0)
+async def order(ctx: Context, ledger: str) -> None:
+    for name in "abcd":
+        await ctx.step(name, nothing)
+    with open(ledger, "a") as file:
+        file.write("x")
+
+
+async def test_an_order_is_carried_out_once(ferryman_crashes, tmp_path):
+    ledger = tmp_path / "ledger"
+    async with ferryman_crashes(app) as trial:
+        await app.tasks.create(order, ledger=str(ledger))
+        await trial.run(timeout=120)
+        assert ledger.read_text() == "x"
+"""
+IDLE = """
+from ferryman import Ferryman
+
+
+async def test_nothing_is_done(ferryman_crashes):
+    async with ferryman_crashes(Ferryman("postgresql://nowhere")) as trial:
+        await trial.run(timeout=120)
+"""
+
+
+def run(folder: Path, files: dict[str, str], *options: str) -> subprocess.CompletedProcess[str]:
+    """Run test files as a user would."""
+    for name, text in files.items():
+        (folder / f"{name}.py").write_text(text, encoding="utf-8")
     kept = {key: value for key, value in os.environ.items() if not key.startswith("FERRYMAN_")}
-    ended = subprocess.run(
-        [sys.executable, "-m", "pytest", *PLUGIN, "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), "-o",
-         "asyncio_mode=auto", "--ferryman-seeds=2", str(tmp_path)],
-        cwd=tmp_path, env={**kept, "PYTHONPATH": str(ROOT / "src")}, capture_output=True, text=True, timeout=200, check=False,
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", *PLUGIN, "-q", "-p", "no:cacheprovider", "--rootdir", str(folder), "-o",
+         "asyncio_mode=auto", *options, str(folder)],
+        cwd=folder, env={**kept, "PYTHONPATH": str(ROOT / "src")}, capture_output=True, text=True, timeout=200, check=False,
     )  # fmt: skip
 
-    # The second dies after the effect and before the end.
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What pytest says of all three, when nobody has said how many seeds to try."""
+    files = {"test_naive": NAIVE, "test_four_steps": FOUR_STEPS, "test_idle": IDLE}
+    ended = run(tmp_path_factory.mktemp("theirs"), files)
     assert ended.returncode == 1, ended.stdout + ended.stderr
-    assert "FAILED test_naive.py::test_an_order_is_charged_once[seed=2]" in ended.stdout
-    assert "the same again: --ferryman-seed=2" in ended.stdout
+    return ended.stdout
+
+
+@pytest.mark.contract("R9")
+def test_a_handler_that_counts_on_doing_things_once_is_found_and_its_seed_is_told(said: str) -> None:
+    # The second dies after the effect and before the end.
+    assert "FAILED test_naive.py::test_an_order_is_charged_once[seed=2]" in said
+    assert "the same again: --ferryman-seed=2" in said
+
+
+@pytest.mark.contract("R9")
+def test_seeds_go_on_until_one_finds_no_place_and_no_further(said: str) -> None:
+    # Eleven die: at the begin, at the eight places of the steps, at the return, and when it is settled. The twelfth does not.
+    assert "FAILED test_four_steps.py::test_an_order_is_carried_out_once[seed=10]" in said
+    assert "[seed=12]" not in said
+    # Of three hundred were run: twelve of these, four of the naive one, which passes three places, and two of the idle one.
+    assert "282 deselected" in said
+
+
+@pytest.mark.contract("R9")
+def test_a_test_in_which_nobody_can_die_says_so(said: str) -> None:
+    assert "FAILED test_idle.py::test_nothing_is_done[seed=1]" in said
+    assert "Seed 1 killed nobody" in said
+
+
+@pytest.mark.contract("R9")
+def test_a_seed_that_is_asked_for_and_kills_nobody_says_so(tmp_path: Path) -> None:
+    ended = run(tmp_path, {"test_four_steps": FOUR_STEPS}, "--ferryman-seed=12")
+
+    assert ended.returncode == 1, ended.stdout + ended.stderr
+    assert "Seed 12 killed nobody" in ended.stdout
+
+
+@pytest.mark.contract("R9")
+def test_a_row_of_seeds_that_ends_before_the_places_do_says_so(tmp_path: Path) -> None:
+    fewer = "from ferryman.testing import plugin\n\nplugin.SEEDS = 2\n"
+    ended = run(tmp_path, {"conftest": fewer, "test_four_steps": FOUR_STEPS})
+
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "Seed 2 still found a place to die, and is the last" in ended.stdout
 
 
 @pytest.mark.contract("R9")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ferryman.testing.doorbells import Doubled, Late, Lossy
     from ferryman.testing.nats import NatsServer
     from ferryman.testing.plants import plant, state_of
-    from ferryman.testing.trial import Trial, Trials
+    from ferryman.testing.trial import NobodyDied, Trial, Trials
 
 __all__ = [
     "Cluster",
@@ -25,6 +25,7 @@ __all__ = [
     "Late",
     "Lossy",
     "NatsServer",
+    "NobodyDied",
     "Trial",
     "Trials",
     "plant",
@@ -39,6 +40,7 @@ _HOMES = {
     "Late": "doorbells",
     "Lossy": "doorbells",
     "NatsServer": "nats",
+    "NobodyDied": "trial",
     "Trial": "trial",
     "Trials": "trial",
     "plant": "plants",

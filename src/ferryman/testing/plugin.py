@@ -2,42 +2,114 @@
 
 `ferryman_url` is a migrated database of the test's own. `ferryman_trial` opens an app on it: `async with ferryman_trial(app) as
 trial`. `ferryman_crashes` does the same and lets the test run once for each seed, its worker dying where the seed says;
-`--ferryman-seeds` says how many seeds, `--ferryman-seed` names the only one.
+`--ferryman-seeds` says how many seeds at most, `--ferryman-seed` names the only one.
+
+How many places the handlers of a test pass is known only when they have run. So more seeds are collected than a test should
+need, and the first that kills nobody is the last that is run: the rest count as deselected.
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Coroutine, Generator, Iterator
+import warnings
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
 if TYPE_CHECKING:
+    from ferryman.app.ferryman import Ferryman
     from ferryman.testing.cluster import Cluster
-    from ferryman.testing.trial import Trials
+    from ferryman.testing.trial import Trial, Trials
 
-SEEDS = 8
+SEEDS = 100
 SEED = "ferryman_seed"
+UNNEEDED = ("ferryman", "this seed is beyond the last place")
 
 Value = TypeVar("Value")
+
+_deaths = pytest.StashKey[int]()
+# For each test: the lowest seed that killed nobody.
+_beyond = pytest.StashKey[dict[str, int]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options."""
     group = parser.getgroup("ferryman")
-    group.addoption("--ferryman-seeds", type=int, default=SEEDS, help=f"how many seeds of crashes to try ({SEEDS})")
+    group.addoption(
+        "--ferryman-seeds", type=int, default=None, help=f"how many seeds of crashes to try at most ({SEEDS})"
+    )
     group.addoption("--ferryman-seed", type=int, default=None, help="try this seed of crashes alone")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Know nothing yet of any test."""
+    config.stash[_beyond] = {}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Let a test that asks for crashes run once for each seed."""
     if SEED in metafunc.fixturenames:
-        alone = metafunc.config.getoption("--ferryman-seed")
-        seeds = range(1, metafunc.config.getoption("--ferryman-seeds") + 1) if alone is None else [alone]
+        alone, most = (metafunc.config.getoption(name) for name in ("--ferryman-seed", "--ferryman-seeds"))
+        seeds = [alone] if alone is not None else range(1, (SEEDS if most is None else most) + 1)
         metafunc.parametrize(SEED, seeds, ids=[f"seed={seed}" for seed in seeds], indirect=True)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Leave out a seed if a lower one killed nobody."""
+    seed = _seed(item)
+    if seed is not None and seed > item.config.stash[_beyond].get(_test(item, seed), seed):
+        item.user_properties.append(UNNEEDED)
+        pytest.skip(UNNEEDED[1])
+
+
+def pytest_report_teststatus(report: pytest.TestReport | pytest.CollectReport) -> tuple[str, str, str] | None:
+    """Count what was left out as deselected, and do not show it."""
+    left_out = UNNEEDED in map(tuple, getattr(report, "user_properties", ()))
+    return (("deselected" if report.skipped else ""), "", "") if left_out else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    """Look, when a test with crashes has passed, whether there were any."""
+    result = yield
+    seed = _seed(pyfuncitem)
+    if seed is not None and _deaths in pyfuncitem.stash:
+        _judge(pyfuncitem, seed)
+    return result
+
+
+def _judge(item: pytest.Item, seed: int) -> None:
+    """Go on while places are found; whoever asks for a seed by its number, or finds none at all, is told that nobody died."""
+    from ferryman.testing.crashes import Crashes
+    from ferryman.testing.trial import NobodyDied
+
+    alone, most = (item.config.getoption(name) for name in ("--ferryman-seed", "--ferryman-seeds"))
+    if item.stash[_deaths]:
+        if alone is None and most is None and seed == SEEDS:
+            said = (
+                f"Seed {seed} still found a place to die, and is the last: try more, with --ferryman-seeds={2 * SEEDS}."
+            )
+            warnings.warn(pytest.PytestWarning(said), stacklevel=1)
+    elif alone is not None or seed == 1:
+        raise NobodyDied(Crashes(seed))
+    else:
+        beyond = item.config.stash[_beyond]
+        beyond[_test(item, seed)] = min(seed, beyond.get(_test(item, seed), seed))
+
+
+def _seed(item: pytest.Item) -> int | None:
+    callspec = getattr(item, "callspec", None)
+    return callspec.params.get(SEED) if callspec is not None else None
+
+
+def _test(item: pytest.Item, seed: int) -> str:
+    """Return the name that all seeds of a test share."""
+    return item.nodeid.replace(f"seed={seed}", "seed")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -46,7 +118,7 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Say how to meet the same crashes again."""
     report = yield
-    seed = getattr(item, "callspec", None) and item.callspec.params.get(SEED)  # type: ignore[attr-defined]
+    seed = _seed(item)
     if report.failed and seed is not None:
         report.sections.append(("crashes", f"the same again: --ferryman-seed={seed}"))
     return report
@@ -86,12 +158,24 @@ def ferryman_seed(request: pytest.FixtureRequest) -> int:
 
 
 @pytest.fixture
-def ferryman_crashes(ferryman_url: str, ferryman_seed: int) -> Trials:
-    """Like ferryman_trial, but its worker dies where the seed says; the test runs once for each seed."""
+def ferryman_crashes(request: pytest.FixtureRequest, ferryman_url: str, ferryman_seed: int) -> Trials:
+    """Like ferryman_trial, but its worker dies where the seed says; the test runs once for each seed that finds a place."""
     from ferryman.testing import trial
     from ferryman.testing.crashes import Crashes
 
-    return functools.partial(trial.opened, url=ferryman_url, crashes=Crashes(ferryman_seed))
+    stash = request.node.stash
+    stash[_deaths] = 0
+
+    @asynccontextmanager
+    async def opened(app: Ferryman) -> AsyncIterator[Trial]:
+        try:
+            async with trial.opened(app, ferryman_url, crashes=Crashes(ferryman_seed)) as made:
+                yield made
+                stash[_deaths] += made.deaths
+        except trial.NobodyDied:
+            return  # another trial of the same test may have more places: judged when the test has ended
+
+    return opened
 
 
 def _apart(coming: Coroutine[Any, Any, Value]) -> Value:

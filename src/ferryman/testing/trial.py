@@ -3,7 +3,8 @@
 `run` lets a worker do everything that is due, in this process, and returns when nothing is due any more: what sleeps until
 tomorrow sleeps on, until the test moves the time. With crashes the worker is a forked process that dies where the seed says;
 its leases are ended at once, as if their time had passed, and the next life goes on. What handlers keep in memory dies with
-them: let them write to the database or to a file, as in life.
+them: let them write to the database or to a file, as in life. A trial with crashes in which nobody died has shown nothing of
+them, and says so at its end.
 """
 
 from __future__ import annotations
@@ -61,6 +62,15 @@ _END_LEASES = [Statement(f"end_{table}", _PASSED.format(table)) for table in _LE
 _TICK = Statement("tick", "update ferryman.watchdog set ticked_at = clock_timestamp(), grace_until = '-infinity'")
 
 
+class NobodyDied(AssertionError):
+    """No life of the worker came to the place at which its seed would have ended it."""
+
+    def __init__(self, drawn: Crashes) -> None:
+        """Name the seed, and the place."""
+        place = drawn.lives()[0]
+        super().__init__(f"Seed {drawn.seed} killed nobody: the handlers that ran here never came to a place {place}.")
+
+
 class Trial:
     """One test's app, opened on a database of its own."""
 
@@ -111,13 +121,19 @@ class Trials(Protocol):
 
 @asynccontextmanager
 async def opened(app: Ferryman, url: str, *, crashes: Crashes | None = None) -> AsyncIterator[Trial]:
-    """Open an app on a database, whatever its settings say, and close it afterwards; then it is as it was."""
+    """Open an app on a database, whatever its settings say, and close it afterwards; then it is as it was.
+
+    With crashes of which none came about: NobodyDied, when all else went well.
+    """
     before = app.settings
     worker = replace(before.worker, poll=LOOK, lease_sweep=SWEEP)
     app.settings = replace(before, database_url=url, worker=worker)
     try:
         async with app:
-            yield Trial(app, crashes=crashes)
+            made = Trial(app, crashes=crashes)
+            yield made
+        if crashes is not None and not made.deaths:
+            raise NobodyDied(crashes)
     finally:
         app.settings = before
 
