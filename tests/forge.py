@@ -3,8 +3,9 @@
 Most of the time before a command or a worker does anything is Python's start. What is forked here is a process like any
 other, with its own session, environment, directory and pipes, and ends like one; only its imports are made already.
 
-`python -m tests.forge MODULE SOCKET` serves until its own standard input ends. The module has `warm()`, which imports what
-there is, and `become(words)`, which is the process: what it returns is the exit code.
+`python -m tests.forge MODULE SOCKET` serves until its own standard input ends; what it has forked is killed when whoever asked
+for it is gone. The module has `warm()`, which imports what there is, and `become(words)`, which is the process: what it returns
+is the exit code.
 """
 
 from __future__ import annotations
@@ -121,9 +122,21 @@ def attend(made: Any, line: socket.socket) -> int:
     for fd in fds:
         os.close(fd)
     line.sendall(str(pid).encode().ljust(WIDTH))
+    if not ended(pid, line):
+        os.kill(pid, signal.SIGKILL)  # whoever asked for it is gone, and nobody else will end it
+        os._exit(1)
     _, status = os.waitpid(pid, 0)
     line.sendall(str(os.waitstatus_to_exitcode(status)).encode().ljust(WIDTH))
     os._exit(0)
+
+
+def ended(pid: int, line: socket.socket) -> bool:
+    """Wait for its end, or for that of its owner; tell whether it was the first."""
+    child = os.pidfd_open(pid)
+    waiting = select.poll()
+    waiting.register(child, select.POLLIN)
+    waiting.register(line, 0)  # a hang-up is always told
+    return any(fd == child for fd, _ in waiting.poll())
 
 
 def receive(line: socket.socket) -> tuple[dict[str, Any], list[int]]:
