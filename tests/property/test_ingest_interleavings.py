@@ -16,11 +16,12 @@ from itertools import combinations_with_replacement
 from typing import Any
 from uuid import UUID
 
+import asyncpg
 import pytest
 
 from ferryman.ingest import coverage, watch
 from ferryman.ingest.intake import cursor, plan
-from ferryman.ingest.model import Claimed, Outcome, Trigger, Verdict
+from ferryman.ingest.model import Claimed, Outcome, Records, Trigger, Verdict
 from ferryman.ingest.rules import ending, request
 from ferryman.ingest.rules.ending import Broken, Done, Spent
 from ferryman.ingest.sinks.table import TableSink
@@ -104,20 +105,35 @@ def _finished(covered: int | None = None) -> Finished:
     )  # fmt: skip
 
 
-async def turns_a_page(tx: Session, scene: Scene, _place: int) -> Did:
-    """Everything in one statement: the records, the end of the batch, the birth of the next (ADR 38)."""
-    task = scene.held[0]
+async def turns_a_page(tx: Session, scene: Scene, place: int) -> Did:
+    """Everything in one statement: the records, the end of the batch, the birth of the next (ADR 38).
+
+    Records that were new when the page was sent, and that another has written meanwhile, go the longer way (work/walk.py).
+    """
+    records = scene.sink.join(PAGE)
+    assert records is not None
     try:
-        async with tx.transaction():
-            row = await batches.turn(
-                tx, task, _finished(), owner=scene.owner, id=scene.pages[0], patience=PATIENCE, following=scene.following,
-                records=scene.sink.join(PAGE),
-            )  # fmt: skip
-            if row is None:
-                raise Stale
+        try:
+            await _turned(tx, scene, records)
+        except asyncpg.UniqueViolationError as error:
+            if not scene.sink.rejoins(records, error):
+                raise
+            async with tx.transaction():
+                await scene.sink.write(tx, ordered(PAGE, place), batch_key="one")
+                await _turned(tx, scene, None)
     except Stale:
         return did("page", 0)
     return did("page", 1)
+
+
+async def _turned(tx: Session, scene: Scene, records: Records | None) -> None:
+    async with tx.transaction():
+        row = await batches.turn(
+            tx, scene.held[0], _finished(), owner=scene.owner, id=scene.pages[0], patience=PATIENCE,
+            following=scene.following, records=records,
+        )  # fmt: skip
+        if row is None:
+            raise Stale
 
 
 async def moves_the_cursor(tx: Session, scene: Scene, place: int) -> Did:
