@@ -17,5 +17,4 @@ update ferryman.tasks as task
 set leased_until = term.now + term.lease
 from far, term
 where task.id = far.id
-  and task.leased_until > term.now + 2 * term.lease
 returning task.id
