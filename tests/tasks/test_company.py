@@ -59,6 +59,18 @@ async def test_many_in_a_callers_transaction_are_all_there_or_none(make_app: Mak
     assert (await app.tasks.record(lent.id)).name == "mail"
 
 
+@pytest.mark.contract("T17")
+async def test_a_depth_holds_for_whoever_has_set_it_before_any_ring_is_heard(make_app: MakeApp) -> None:
+    app = await make_app(mail, doorbell="none")
+    app.doorbell.ring = lambda *_told: None  # type: ignore[method-assign]  # not even in this process
+
+    await app.queues.set("small", max_depth=1, new=True)
+
+    await app.tasks.create(mail, queue="small")
+    with pytest.raises(errors.TaskQueueFull):
+        await app.tasks.create(mail, queue="small")
+
+
 @pytest.mark.contract("T17", "T8")
 async def test_a_queue_that_the_app_does_not_declare_is_refused_at_every_door(make_app: MakeApp) -> None:
     refused: list[str] = []

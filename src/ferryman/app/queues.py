@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -18,15 +18,21 @@ class Queues:
     Queues are shared by all tenants. A change holds from the moment it is stored, for whatever starts after it.
     """
 
-    def __init__(self, db: Database, doorbell: Doorbell, whose: Callable[[], str]) -> None:
-        """Tell workers of changes by the doorbell; `whose` says which tenant's tasks the next call may name."""
+    def __init__(
+        self, db: Database, doorbell: Doorbell, whose: Callable[[], str], learn: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Tell workers of changes by the doorbell; `whose` says which tenant's tasks the next call may name.
+
+        Others hear of a change; this process must know it when its caller does, and `learn` reads it.
+        """
         self._db = db
+        self._learn = learn
         self._whose = whose
         self._doorbell = doorbell
 
     def of(self, tenant: str) -> Queues:
         """Return the same door for one tenant, whatever task is running."""
-        return Queues(self._db, self._doorbell, lambda: tenant)
+        return Queues(self._db, self._doorbell, lambda: tenant, self._learn)
 
     async def list(self) -> Sequence[Queue]:
         """Read every queue that was declared or has something live."""
@@ -61,6 +67,7 @@ class Queues:
         with spoken():
             async with self._db.transaction() as tx:
                 await queues.change(tx, name, tenant=tenant, new=new, given=terms)
+        await self._learn()
         self._ring()
         return await self.get(name)
 

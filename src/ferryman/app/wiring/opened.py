@@ -186,7 +186,7 @@ async def open_app(
         database, bell, tasks, schedules, sources=sources, gate=gate, settings=settings,
         moves=line(), patience=PATIENCE,
     )  # fmt: skip
-    agreed = Queues(database, bell, lambda: tasks.tenant)
+    agreed = Queues(database, bell, lambda: tasks.tenant, tasks.flows.learn)
     opened = Opened(
         settings, url, handlers, owners, database, bell, tasks, agreed, schedules, agents,
         Batches(database, bell, ends, profiles, line=line, tenant=settings.tenant), orchestrator, mappings,
