@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Sequence
 from itertools import accumulate
@@ -11,6 +10,7 @@ from uuid import UUID
 
 from ferryman.kernel import payload
 from ferryman.kernel.codec import Seal
+from ferryman.kernel.timed import timed
 from ferryman.tasks.intake.create import Alike
 from ferryman.tasks.intake.result import End, Progress, failure
 from ferryman.tasks.model import Created, TaskRecord
@@ -78,7 +78,7 @@ class Handle:
 
     async def result(self, *, timeout: float | None = None) -> Any:
         """Wait for the end and return what the handler returned; a task that did not succeed raises its code."""
-        end = await asyncio.wait_for(self._door.end(self.id), timeout)
+        end = await timed(self._door.end(self.id), timeout)
         if end.state is SUCCEEDED:
             return None if end.result is None else payload.decode(self._door.seal.open(end.result))
         raise failure(end, self.task_id)

@@ -12,6 +12,8 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
+from ferryman.kernel.timed import timed
+
 Value = TypeVar("Value")
 
 SHARE = 20  # making may take one part in so many of the time
@@ -40,7 +42,7 @@ class Shared(Generic[Value]):
     async def soon(self, otherwise: Value, *, patience: float) -> Value:
         """Return the value, the last one or `otherwise` if a new one takes longer than so many seconds."""
         with contextlib.suppress(TimeoutError):
-            return await asyncio.wait_for(self.get(), patience)
+            return await timed(self.get(), patience)
         return otherwise if self._value is None else self._value
 
     def _made(self) -> asyncio.Task[Value]:

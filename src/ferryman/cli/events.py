@@ -21,6 +21,7 @@ from ferryman.cli.screen import Screen
 from ferryman.cli.words import command, flag, says
 from ferryman.kernel import errors
 from ferryman.kernel import events as log
+from ferryman.kernel.timed import timed
 from ferryman.tasks.rules.envelope import data, envelope
 
 PAGE = 500
@@ -122,7 +123,7 @@ async def _tail(
 
 async def _rest(rung: asyncio.Event) -> None:
     try:
-        await asyncio.wait_for(rung.wait(), LOOK_SECONDS)
+        await timed(rung.wait(), LOOK_SECONDS)
     except TimeoutError:
         return
 

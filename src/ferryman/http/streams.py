@@ -17,6 +17,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ferryman.kernel import telemetry
+from ferryman.kernel.timed import timed
 
 log = logging.getLogger("ferryman.http")
 
@@ -56,7 +57,7 @@ class Stream(Response):
                 if part is None:
                     break
                 body = {"type": "http.response.body", "body": part, "more_body": True}
-                await asyncio.wait_for(send(body), STUCK_SECONDS)
+                await timed(send(body), STUCK_SECONDS)
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         except TimeoutError:
             # Not ended in order: the client sees that something is missing, and comes again.

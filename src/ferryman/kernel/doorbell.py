@@ -23,6 +23,7 @@ from typing import Protocol
 
 from ferryman.kernel import telemetry
 from ferryman.kernel.retry import Backoff
+from ferryman.kernel.timed import timed
 
 LOG = logging.getLogger("ferryman.doorbell")
 
@@ -220,7 +221,7 @@ class Carrier:
                 LOG.debug("a ring could not be sent (%d in a row): %s", failures, error)
                 self.take(bundle)
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._hurry.wait(), pause(failures))
+                    await timed(self._hurry.wait(), pause(failures))
             else:
                 failures = 0
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from ferryman.kernel import db, errors, telemetry
 from ferryman.kernel.doorbell import EVERYTHING, LOG, Bundle, Carrier, Heard, Inside, Local, pause, stop
+from ferryman.kernel.timed import timed
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
@@ -55,7 +56,7 @@ class NatsDoorbell:
             self._local.open()
             self._keeper = asyncio.create_task(self._keep(), name="ferryman doorbell listener")
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._tried.wait(), FIRST_TRY_SECONDS)
+            await timed(self._tried.wait(), FIRST_TRY_SECONDS)
 
     async def close(self) -> None:
         """Send what was rung, then hang up."""

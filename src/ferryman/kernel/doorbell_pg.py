@@ -48,6 +48,7 @@ from functools import cache, lru_cache
 from ferryman.kernel import db, errors, telemetry
 from ferryman.kernel.doorbell import EVERYTHING, LOG, Bundle, Carrier, Heard, Inside, Local, pause, stop
 from ferryman.kernel.pool import Line
+from ferryman.kernel.timed import timed
 
 RING_WITHIN = db.load("ferryman.kernel", "doorbell/ring_within")
 BE_THERE = db.load("ferryman.kernel", "doorbell/be_there")
@@ -262,7 +263,7 @@ class PostgresDoorbell:
     async def _stirred(self) -> bool:
         """Wait until something is to be done, for as long as nothing need be probed."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._stir.wait(), PROBE_SECONDS * random.uniform(0.8, 1.2))
+            await timed(self._stir.wait(), PROBE_SECONDS * random.uniform(0.8, 1.2))
         stirred = self._stir.is_set()
         self._stir.clear()
         return stirred and not self._lost

@@ -26,6 +26,7 @@ from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.events import Event, Gap, Place
 from ferryman.kernel.loop import RECONNECT
 from ferryman.kernel.pool import Database
+from ferryman.kernel.timed import timed
 
 log = logging.getLogger("ferryman.follow")
 
@@ -276,7 +277,7 @@ class Follower:
 async def within(event: asyncio.Event, seconds: float) -> bool:
     """Wait for an event, for so long at most; say whether it was set."""
     try:
-        await asyncio.wait_for(event.wait(), seconds)
+        await timed(event.wait(), seconds)
     except TimeoutError:
         return False
     return True

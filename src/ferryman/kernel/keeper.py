@@ -27,6 +27,7 @@ from ferryman.kernel.hold import Holding
 from ferryman.kernel.lease import patience
 from ferryman.kernel.loop import RECONNECT
 from ferryman.kernel.pool import Line
+from ferryman.kernel.timed import timed
 
 log = logging.getLogger("ferryman.keeper")
 
@@ -105,7 +106,7 @@ class Keeper:
         try:
             while not self._stopping:
                 try:
-                    await asyncio.wait_for(self._round(line), self._patience)
+                    await timed(self._round(line), self._patience)
                     failures = 0
                 except Exception as error:  # noqa: BLE001 - tried again: without this thread every lease is lost
                     failures += 1
@@ -134,7 +135,7 @@ class Keeper:
         look = self._look
         assert look is not None
         try:
-            await asyncio.wait_for(look.wait(), pause)
+            await timed(look.wait(), pause)
         except TimeoutError:
             return
         look.clear()

@@ -34,6 +34,7 @@ from ferryman.kernel.crew import Crew, Item, Outcome, Turned
 from ferryman.kernel.hold import Hold, Holding
 from ferryman.kernel.pool import Line
 from ferryman.kernel.sight import Sight
+from ferryman.kernel.timed import timed
 
 log = logging.getLogger("ferryman.pump")
 
@@ -105,7 +106,7 @@ class Pump(Generic[Item, Outcome]):
         self._rouse()
         while not self._ended.is_set():
             try:
-                await asyncio.wait_for(self._ended.wait(), self._pause)
+                await timed(self._ended.wait(), self._pause)
             except TimeoutError:
                 self._doubt()
 
@@ -151,7 +152,7 @@ class Pump(Generic[Item, Outcome]):
     async def drained(self, seconds: float) -> bool:
         """Wait until every claim has had its answer and none is unknown, for so long at most; tell whether that was so."""
         try:
-            await asyncio.wait_for(self._ended.wait(), seconds)
+            await timed(self._ended.wait(), seconds)
         except TimeoutError:
             return False
         return True

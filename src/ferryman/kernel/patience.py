@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from ferryman.kernel import errors
 from ferryman.kernel.loop import RECONNECT
+from ferryman.kernel.timed import timed
 
 Value = TypeVar("Value")
 
@@ -50,7 +51,7 @@ async def _set_within(event: asyncio.Event | None, seconds: float) -> bool:
         await asyncio.sleep(seconds)
         return False
     try:
-        await asyncio.wait_for(event.wait(), seconds)
+        await timed(event.wait(), seconds)
     except TimeoutError:
         return False
     return True

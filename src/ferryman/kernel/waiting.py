@@ -22,6 +22,7 @@ from ferryman.kernel import errors, telemetry
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.loop import RECONNECT
 from ferryman.kernel.pool import Standstill
+from ferryman.kernel.timed import timed
 
 log = telemetry.logger("waiting")
 
@@ -214,7 +215,7 @@ class Waits(Generic[Kind]):
 async def within(awaitable: Awaitable[object], seconds: float) -> bool:
     """Wait for so many seconds at most; say whether it came."""
     try:
-        await asyncio.wait_for(awaitable, seconds)
+        await timed(awaitable, seconds)
     except TimeoutError:
         return False
     return True

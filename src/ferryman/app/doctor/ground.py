@@ -13,6 +13,7 @@ from ferryman.kernel import db, indexes, migrate
 from ferryman.kernel.doorbell import NoDoorbell
 from ferryman.kernel.pool import LINE_SETTINGS, Line
 from ferryman.kernel.settings import Settings
+from ferryman.kernel.timed import timed
 
 SERVER = db.load("ferryman.app", "doctor/server")
 BACKEND = db.load("ferryman.app", "doctor/backend")
@@ -180,7 +181,7 @@ async def doorbell(settings: Settings, url: str) -> list[Reading]:
 
 async def _heard(heard: asyncio.Event, settings: Settings, began: float) -> Reading:
     try:
-        await asyncio.wait_for(heard.wait(), HEARD_WITHIN_SECONDS)
+        await timed(heard.wait(), HEARD_WITHIN_SECONDS)
     except TimeoutError:
         says = (
             f"No ring was heard within {HEARD_WITHIN_SECONDS:g} s ({settings.doorbell}): work waits for the next poll."

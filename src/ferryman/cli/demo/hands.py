@@ -14,6 +14,8 @@ import socket
 import sys
 import urllib.request
 
+from ferryman.kernel.timed import timed
+
 FENCED = 'ferryman_fenced_total{domain="task",move="settle"}'
 LEASE_SECONDS = 2
 POOL_SIZE = 3  # a server takes a hundred connections by default, and the story has up to six processes on it
@@ -38,7 +40,7 @@ class Hand:
     async def leave(self) -> None:
         """Let it drain."""
         self.send(signal.SIGTERM)
-        await asyncio.wait_for(self.process.wait(), _GONE_SECONDS)
+        await timed(self.process.wait(), _GONE_SECONDS)
 
     async def fenced(self) -> int:
         """Ask it how many late results it sent that touched nothing."""

@@ -23,6 +23,7 @@ from ferryman.kernel.pool.terms import (
     within,
 )
 from ferryman.kernel.pool.turnstile import LOOKS, Turnstile
+from ferryman.kernel.timed import timed
 
 
 class Database:
@@ -97,7 +98,7 @@ class Database:
         kept, self._kept = self._kept, []
         await self._give_back(pool, kept)
         try:
-            await asyncio.wait_for(pool.close(), timeout=CONNECT_TIMEOUT_SECONDS)
+            await timed(pool.close(), CONNECT_TIMEOUT_SECONDS)
         except TimeoutError:
             pool.terminate()
 

@@ -27,6 +27,7 @@ from typing import Any
 
 from ferryman.kernel import db, retry, telemetry
 from ferryman.kernel.db import Tx
+from ferryman.kernel.timed import timed
 from ferryman.kernel.watchdog.look import Ground, Look, OutOfTime
 from ferryman.kernel.watchdog.rule import Outcome, Report, Rule, active, far_leases
 
@@ -245,7 +246,7 @@ class Watchdog:
         if seconds <= 0:
             return
         try:
-            await asyncio.wait_for(self._stopping.wait(), timeout=seconds)
+            await timed(self._stopping.wait(), seconds)
         except TimeoutError:
             return
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ferryman.kernel.doorbell import Doorbell
+from ferryman.kernel.timed import timed
 
 # Rings that come with a new row in the log.
 TOPICS: Final = ("ready", "due", "done", "cancel", "webhooks")
@@ -44,7 +45,7 @@ class Pace:
         await self.wait(LEAST_SECONDS)
         if not self._rung.is_set() and not self.stopped:
             try:
-                await asyncio.wait_for(self._rung.wait(), max(0.0, self._poll - LEAST_SECONDS))
+                await timed(self._rung.wait(), max(0.0, self._poll - LEAST_SECONDS))
             except TimeoutError:
                 return
         self._rung.clear()
@@ -52,7 +53,7 @@ class Pace:
     async def wait(self, seconds: float) -> None:
         """Wait, whoever rings; not past the end."""
         try:
-            await asyncio.wait_for(self._stopped.wait(), seconds)
+            await timed(self._stopped.wait(), seconds)
         except TimeoutError:
             return
 

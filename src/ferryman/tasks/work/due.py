@@ -14,6 +14,7 @@ from ferryman.kernel import errors
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.loop import RECONNECT
 from ferryman.kernel.pool import Line
+from ferryman.kernel.timed import timed
 from ferryman.tasks import store
 from ferryman.tasks.work.scheduler import Scheduler
 
@@ -74,6 +75,6 @@ class Sweep:
 
     async def _rest(self, pause: float) -> None:
         try:
-            await asyncio.wait_for(self._wake.wait(), pause)
+            await timed(self._wake.wait(), pause)
         except TimeoutError:
             return

@@ -21,6 +21,7 @@ from ferryman.kernel.lease import MARGIN
 from ferryman.kernel.loop import Pump
 from ferryman.kernel.pool import Line
 from ferryman.kernel.station import Station
+from ferryman.kernel.timed import timed
 from ferryman.tasks import store
 from ferryman.tasks.flow import Looks, keyed
 from ferryman.tasks.model import Claimed, Outcome
@@ -146,7 +147,7 @@ class Worker:
         await self._scribe.close()
         await self._words.close()
         try:
-            await asyncio.wait_for(store.leave(self._lines[0], self.boot_id), 2)
+            await timed(store.leave(self._lines[0], self.boot_id), 2)
         except Exception as error:
             log.debug("could not say goodbye", exc_info=error)
         for line in self._lines:
