@@ -52,6 +52,7 @@ def test_every_accessor_moves_its_metric() -> None:
     telemetry.rung("pg", "ready")
     telemetry.heard("pg", "ready")
     telemetry.healed("pg")
+    telemetry.unrung("pg")
     telemetry.turned("task", 0.004, settled=7, claimed=3)
     telemetry.in_flight("task", 3)
     telemetry.left_behind(1)
