@@ -1,4 +1,4 @@
-"""Who is cancelled while waiting ends, whatever comes in that moment (K5: a worker that is told to stop stops)."""
+"""Who is cancelled while waiting ends, whatever comes in that moment (K17: a worker that is told to stop stops)."""
 
 import asyncio
 from pathlib import Path
@@ -10,7 +10,7 @@ from ferryman.kernel.timed import timed
 SOURCES = Path(__file__).resolve().parents[2] / "src"
 
 
-@pytest.mark.contract("K5")
+@pytest.mark.contract("K17")
 @pytest.mark.parametrize("ticks", range(6))
 async def test_a_loop_that_is_cancelled_in_the_moment_when_it_is_rung_ends(ticks: int) -> None:
     bell = asyncio.Event()
