@@ -11,6 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.ingest import hulk
@@ -200,7 +201,9 @@ async def test_an_executor_that_was_frozen_writes_nothing_when_it_is_back(
         held = "ingest.begun=stop@1" if ends == "after it has come back" else ""
         other = await successor.born(held)
         if held:
-            await _until(lambda: _struck(successor))  # it has taken the work over
+            await _until(
+                lambda: _stopped(other)
+            )  # it has taken the work over; told to go on before that, it would stop after
             os.kill(frozen, signal.SIGCONT)
             os.kill(other, signal.SIGCONT)
         assert await successor.died() == 0
@@ -218,6 +221,10 @@ async def test_an_executor_that_was_frozen_writes_nothing_when_it_is_back(
 
 async def _struck(hull: Hulk) -> bool:
     return bool(hull.strikes())
+
+
+async def _stopped(pid: int) -> bool:
+    return psutil.Process(pid).status() == psutil.STATUS_STOPPED
 
 
 async def _asked(hull: Hulk) -> bool:
