@@ -77,6 +77,7 @@ def found(
         "acts": figures.acts,
         "starts_per_task": figures.starts_per_task,
         "started_again": figures.started_again,
+        "unforced": figures.unforced,
         "started": figures.started,
         "faults": figures.faults_in_all,
         "faults_by_kind": dict(sorted(figures.faults.items())),
@@ -207,6 +208,8 @@ def show(found: Found, wrong: list[str], *, file: TextIO = sys.stdout) -> None:
         print(f"  {each.what:64} {each.aim:>9}   {each.value}{'' if each.held else '   SHORT OF ITS AIM'}", file=file)
     for cause, count in found["started_again"].items():
         print(f"  again: {cause:57} {count:>9,}", file=file)
+    for told in found["unforced"]:
+        print(f"    {told}", file=file)
     for case, count in () if "soak" in found else found["cases"].items():
         print(f"  {case:64} {count:>9,}", file=file)
     for each_wrong in wrong:

@@ -27,7 +27,7 @@ class Able:
         """Read who lived from when to when, who stood still, and who held what."""
         self._roles: dict[int, str] = {}
         self._awake: dict[str, list[Span]] = defaultdict(list)
-        self._locked = _locked(lines)
+        self._locked = locked(lines)
         since: dict[int, float] = {}  # who is awake
         for line in lines:
             match line["what"]:
@@ -58,7 +58,7 @@ class Able:
         return until - death - sum(b - a for a, b in _united(kept))
 
 
-def _locked(lines: Iterable[Line]) -> dict[str, list[Span]]:
+def locked(lines: Iterable[Line]) -> dict[str, list[Span]]:
     """Give for each task when a stranger had its row locked."""
     found: dict[str, list[Span]] = defaultdict(list)
     holds: dict[int, Line] = {}

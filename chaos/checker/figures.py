@@ -32,6 +32,7 @@ class Figures:
     started: int  # tasks that began, of those whose starts are counted
     starts_per_task: float
     started_again: dict[str, int]  # by what forced it
+    unforced: list[str]  # each start again that nothing forced
     faults: dict[str, int]
     zombies_fenced: int
     taken_back: Spread
@@ -58,6 +59,7 @@ def measure(seen: Evidence, folder: Path, *, lease: float) -> Figures:
     could = Able(seen.lines)
     found = recoveries(seen, lease=lease)
     fenced = zombies.fenced(seen, lease=lease)
+    forced, unforced = again.causes(plain, again.Past(seen.lines, _held_up(folder), lease=lease))
     return Figures(
         tasks=len(seen.tasks),
         turns=_count(seen, "agent_inbox where message_type = 'turn'"),
@@ -68,7 +70,8 @@ def measure(seen: Evidence, folder: Path, *, lease: float) -> Figures:
         acts=dict(sorted(Counter(str(line["act"]) for line in seen.of("ok")).items())),
         started=len(started),
         starts_per_task=round(sum(started.values()) / max(1, len(started)), 4),
-        started_again=again.causes(plain, again.Past(seen.lines, _held_up(folder), lease=lease)),
+        started_again=forced,
+        unforced=unforced,
         faults=_faults(seen, folder),
         zombies_fenced=fenced,
         taken_back=_spread(could.waited(*wait, lease=lease, roles=able.WATCHERS) for wait in found.taken_back_judged),

@@ -20,6 +20,10 @@ def line(what: str, at: float, **more: Any) -> dict[str, Any]:
     return {"what": what, "at": at, **more}
 
 
+def held(*rows: str) -> list[dict[str, Any]]:
+    return [line("struck", 10.5, kind="hold", child=9, rows=rows), line("released", 12.9, child=9)]
+
+
 STRUCK = [line("struck", 10.5, kind="freeze", child=1), line("thawed", 14.0, child=1)]
 
 
@@ -34,6 +38,8 @@ STRUCK = [line("struck", 10.5, kind="freeze", child=1), line("thawed", 14.0, chi
         (again.STILL, STRUCK, 14.1),  # it was claimed before, and begun by a ghost
         (again.NOTHING, [line("struck", 10.5, kind="pause", child=1), line("thawed", 10.9, child=1)], 10.0),
         (again.AWAY, [line("back", 11.0, killed=10.4)], 10.0),
+        (again.LOCKED, held("t"), 10.0),
+        (again.NOTHING, held("another"), 10.0),
         (again.NOTHING, [], 10.0),
     ],
 )
@@ -42,13 +48,15 @@ def test_a_second_start_is_put_down_to_the_fault_that_forced_it(
 ) -> None:
     past = again.Past(history, (), lease=LEASE)
 
-    found = again.causes([start(first, 1, 1), start(13.0, 2, 2)], past)
+    found, unforced = again.causes([start(first, 1, 1), start(13.0, 2, 2)], past)
 
     assert {each: count for each, count in found.items() if count} == {cause: 1}
+    told = f"t: claim 1 begun by 1 at {first:.3f}, then claim 2 begun by 2 at 13.000"
+    assert unforced == ([told] if cause == again.NOTHING else [])
 
 
 def test_who_lost_renewals_lost_leases() -> None:
-    found = again.causes([start(10.0, 1, 1), start(13.0, 2, 2)], again.Past([], [1], lease=LEASE))
+    found, _ = again.causes([start(10.0, 1, 1), start(13.0, 2, 2)], again.Past([], [1], lease=LEASE))
 
     assert found[again.RENEWALS] == 1
 
