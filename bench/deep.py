@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from bench.measure import Figures, drain_filled
 from bench.protocol import HALT
@@ -24,32 +24,38 @@ BEFORE, HELD = 60.0, 300.0
 
 
 def deep(stage: Stage) -> Figures:
-    """Drain in front of a million rows of each kind, and of none."""
+    """Drain in front of a million rows of each kind, and of none before and after: what comes first does worse as a rule."""
     count = stage.count("deep")
-    figures: Figures = {}
-    for kind in ("empty", *(kind for kind in KINDS if kind in stage.card.fill)):
+    kinds = [kind for kind in KINDS if kind in stage.card.fill]
+    drained: list[tuple[str, Figures]] = []
+    for kind in ("empty", *kinds, "empty"):
         stage.fresh(template=filled(stage, kind, rows(stage, ROWS)))
-        drained = drain_filled(stage, 1, count)
-        figures[kind], figures[f"{kind}_cpu"] = drained["rate"], drained["cpu"]
+        drained.append((kind, drain_filled(stage, 1, count)))
+    return shares(drained)
+
+
+def shares(drained: Sequence[tuple[str, Figures]]) -> Figures:
+    """The rates by kind, and what each is of that of the empty table, of which two are taken in the middle."""
+    figures: Figures = {}
+    for kind in dict.fromkeys(kind for kind, _ in drained):
+        found = [figure for named, figure in drained if named == kind]
+        figures[kind] = statistics.mean(each["rate"] for each in found)
+        figures[f"{kind}_cpu"] = statistics.mean(each["cpu"] for each in found)
         figures[f"{kind}_share"] = figures[kind] / figures["empty"]
     return figures
 
 
 def deep10(stage: Stage) -> Figures:
-    """Drain in front of ten million finished rows, and of none."""
+    """Drain in front of ten million finished rows, and of none before and after."""
     count = stage.count("deep")
     stage.fresh()
-    empty = drain_filled(stage, 1, count)
+    before = drain_filled(stage, 1, count)
     # Kept for `growth`, which looks at as many: what is drained here adds nothing to speak of.
     with begun(stage, "finished", rows(stage, MANY), keep=True):
-        drained = drain_filled(stage, 1, count)
-    return {
-        "empty": empty["rate"],
-        "empty_cpu": empty["cpu"],
-        "finished": drained["rate"],
-        "finished_cpu": drained["cpu"],
-        "finished_share": drained["rate"] / empty["rate"],
-    }
+        finished = drain_filled(stage, 1, count)
+    stage.fresh()
+    after = drain_filled(stage, 1, count)
+    return shares([("empty", before), ("finished", finished), ("empty", after)])
 
 
 @contextlib.contextmanager

@@ -23,7 +23,7 @@ async def single(peer: Peer, order: Order) -> dict[str, Any]:
 
 async def flight(peer: Peer, order: Order) -> dict[str, Any]:
     for job in range(WARM):
-        await peer.create(job)
+        await peer.create_in_flight(job)
     jobs = iter(range(WARM, WARM + order.count))
 
     async def loop() -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import psutil
 
+from bench.server import run_time
 from bench.store import Counters
 
 START_WITHIN = 10.0
@@ -93,6 +94,9 @@ class Redis:
                 line.sendall(f"*{len(command)}\r\n{''.join(parts)}".encode())
             with line.makefile("r", newline="\r\n") as answers:
                 return [answers.readline().strip() for _ in commands][-1]
+
+    def run_time(self) -> float:
+        return run_time([psutil.Process(self.process.pid)])
 
     def cpu(self) -> float:
         times = psutil.Process(self.process.pid).cpu_times()

@@ -41,6 +41,7 @@ FIGURES = (
     ("memory idle, MB", "latency.idle_memory"),
     ("memory peak, MB", "drain1.memory"),
     ("idle CPU, % of a core", "latency.idle_cpu"),
+    ("idle CPU of the store, % of a core", "latency.idle_cpu_store"),
     ("idle transactions, /s", "latency.idle_transactions"),
     ("CPU worker, s per 10k", "drain1.cpu_worker"),
     ("CPU store, s per 10k", "drain1.cpu_store"),

@@ -167,13 +167,14 @@ def opened(
 
 
 def commit() -> str:
-    """Which code is measured: the commit, and a mark of what has been changed in it since."""
+    """Which code is measured: the last commit that changed it, and a mark of what has been changed in it since."""
 
     def git(*words: str) -> str:
         return subprocess.run(["git", *words], cwd=venvs.ROOT, check=True, capture_output=True, text=True).stdout
 
     try:
-        named, changes = git("rev-parse", "--short=10", "HEAD").strip(), git("diff", "HEAD", "--", "src", "bench")
+        named = git("log", "-1", "--format=%h", "--abbrev=10", "--", "src", "bench").strip()
+        changes = git("diff", "HEAD", "--", "src", "bench")
     except (OSError, subprocess.CalledProcessError):
         return "no commit"
     return f"{named} with changes {hashlib.sha256(changes.encode()).hexdigest()[:8]}" if changes else named
@@ -193,6 +194,8 @@ def conditions(
         "synchronous_commit": server.show("synchronous_commit"),
         "cores": os.cpu_count(),
         "disk": server.disk(),
+        "trip_us": round(server.trip(), 1),
+        "commit_us": round(server.commit(), 1),
         "scale": next(iter(stages.values())).scale if stages else 1.0,
         "absent": dict(absent),
         "peers": {
@@ -225,6 +228,9 @@ def main(given: Sequence[str] | None = None) -> int:
         ):
             record.add(conditions(asked, server, stages, absent))
             run(asked, record, stages, server)
+        if (now := commit()) != record.commits[-1]:
+            print(f"The code has changed from {record.commits[-1]} to {now} while it was measured: begin anew.")
+            return 1
     print(f"\n{report.tables(record)}\n\n{asked.store}")
     if asked.write_docs:
         page.write(venvs.ROOT / "docs", record)

@@ -10,9 +10,10 @@ from __future__ import annotations
 import contextlib
 import os
 import selectors
+import statistics
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import LiteralString
@@ -23,6 +24,8 @@ from psycopg import sql
 
 from bench.store import Counters
 from ferryman.app.embedded import Embedded
+
+PROBES = 1000
 
 
 class Server:
@@ -132,9 +135,33 @@ class Server:
         mounts = {part.mountpoint: part.fstype for part in psutil.disk_partitions(all=True)}
         return str(mounts[max((at for at in mounts if data.startswith(at)), key=len)])
 
+    def trip(self) -> float:
+        """Microseconds of a round trip that asks for nothing, the median of many."""
+        return self._times("select 1")
+
+    def commit(self) -> float:
+        """Microseconds of a row that is inserted and committed by itself: a trip, and one flush."""
+        self.admin.execute("create table public.probe (n integer)")
+        try:
+            return self._times("insert into public.probe values (1)")
+        finally:
+            self.admin.execute("drop table public.probe")
+
+    def _times(self, statement: LiteralString) -> float:
+        taken = []
+        for _ in range(PROBES):
+            begun = time.perf_counter()
+            self.admin.execute(statement, prepare=True)
+            taken.append(time.perf_counter() - begun)
+        return 1e6 * statistics.median(taken)
+
     def cpu(self) -> float:
         """CPU seconds of all its processes, the ended ones included."""
         return processor_seconds(self.postmaster)
+
+    def run_time(self) -> float:
+        """CPU seconds of its living processes, to the nanosecond."""
+        return run_time([self.postmaster, *self.postmaster.children(recursive=True)])
 
 
 @contextmanager
@@ -179,6 +206,12 @@ def strangers_seconds(server: Server) -> float:
     times = psutil.cpu_times()
     everybody = sum(times) - times.idle - times.iowait - times.guest - times.guest_nice
     return float(everybody - processor_seconds(psutil.Process()) - server.cpu())
+
+
+def run_time(processes: Iterable[psutil.Process]) -> float:
+    """CPU seconds of the living threads of these, to the nanosecond: ticks of 10 ms are too coarse for who idles."""
+    files = (file for process in processes for file in Path(f"/proc/{process.pid}/task").glob("*/schedstat"))
+    return sum(int(file.read_text().split()[0]) for file in files) / 1e9
 
 
 def processor_seconds(root: psutil.Process) -> float:

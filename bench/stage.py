@@ -18,7 +18,7 @@ import psutil
 
 from bench import venvs
 from bench.protocol import ANSWER, READY, Card, Marks, Order, Sizes
-from bench.server import Server, processor_seconds
+from bench.server import Server, processor_seconds, run_time
 from bench.store import Store
 
 READY_WITHIN = 30.0
@@ -46,9 +46,8 @@ class Crew:
         return sum(processor_seconds(psutil.Process(process.pid)) for process in self.processes)
 
     def run_time(self) -> float:
-        """CPU seconds of the living threads, to the nanosecond: ticks of 10 ms are too coarse for an idle worker."""
-        files = (file for member in self.members() for file in Path(f"/proc/{member.pid}/task").glob("*/schedstat"))
-        return sum(int(file.read_text().split()[0]) for file in files) / 1e9
+        """CPU seconds of its living threads."""
+        return run_time(self.members())
 
     def memory(self, field: str) -> float:
         """Megabytes resident: `VmRSS` now, `VmHWM` at most so far."""

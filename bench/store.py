@@ -58,5 +58,8 @@ class Store(Protocol):
     def counting(self, database: str, question: str) -> AbstractContextManager[Callable[[], int]]:
         """Lend a way to count completions."""
 
+    def run_time(self) -> float:
+        """CPU seconds of its living processes, to the nanosecond."""
+
     def cpu(self) -> float:
         """CPU seconds of all its processes, the ended ones included."""

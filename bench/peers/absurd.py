@@ -47,6 +47,9 @@ class Absurd(Peer):
             await client.close()
 
     async def create(self, job: int) -> None:
+        await self.clients[0].spawn("noop", {"job": job}, queue="jobs")
+
+    async def create_in_flight(self, job: int) -> None:
         await next(self.turns).spawn("noop", {"job": job}, queue="jobs")
 
     async def create_workflows(self, jobs: range) -> None:

@@ -79,7 +79,7 @@ class Floor(Peer):
     name = "floor"
     can = ("enqueue", "bulk", "drain", "latency", "join", "steps", "schedule", "startup", "deep")
     done = "select count(*) from jobs where state = 2 and arg >= 0 and id > (select max(id) from jobs) - 150000"
-    sizes = Sizes(single=4_000, flight=20_000, bulk=50_000, drain=100_000, join=50, steps=20_000)
+    sizes = Sizes(single=4_000, flight=20_000, bulk=50_000, drain=100_000, join=50, steps=20_000, deep=100_000)
     fill: ClassVar[Mapping[str, str]] = {
         "finished": "insert into jobs (state, arg) select 2, -1 from generate_series({first}, {last})",
         "future": "insert into jobs (due_at, arg) select now() + interval '1 day', -1 from generate_series({first}, {last})",
