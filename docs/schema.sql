@@ -94,7 +94,7 @@ CREATE FUNCTION ferryman.clock() RETURNS timestamp with time zone
     LANGUAGE plpgsql STABLE PARALLEL SAFE
     AS $$
 begin
-    return clock_timestamp() + (select shift from ferryman.clock_shift);
+    return clock_timestamp();
 end
 $$;
 
@@ -1021,6 +1021,22 @@ begin
     return given::float8 * interval '1 s';
 end
 $$;
+
+CREATE FUNCTION ferryman.read_shift() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $_$
+begin
+    if (select prosrc not like '%clock_shift%' from pg_proc where oid = 'ferryman.clock()'::regprocedure) then
+        create or replace function ferryman.clock() returns timestamptz
+        language plpgsql stable parallel safe as $clock$
+        begin
+            return clock_timestamp() + (select shift from ferryman.clock_shift);
+        end
+        $clock$;
+    end if;
+    return null;
+end
+$_$;
 
 CREATE FUNCTION ferryman.reasons_agents(id uuid) RETURNS TABLE(code text, says text, until timestamp with time zone, about jsonb)
     LANGUAGE sql STABLE
@@ -4233,6 +4249,10 @@ CREATE TRIGGER async_tasks_status_births BEFORE INSERT ON ferryman.async_tasks F
 CREATE TRIGGER async_tasks_status_moves BEFORE UPDATE OF status ON ferryman.async_tasks FOR EACH ROW WHEN ((((((((((old.status = 'PENDING'::text) AND (new.status = 'CANCELLED'::text)) OR ((old.status = 'PENDING'::text) AND (new.status = 'COMPLETED'::text))) OR ((old.status = 'PENDING'::text) AND (new.status = 'FAILED'::text))) OR ((old.status = 'PENDING'::text) AND (new.status = 'RUNNING'::text))) OR ((old.status = 'RUNNING'::text) AND (new.status = 'CANCELLED'::text))) OR ((old.status = 'RUNNING'::text) AND (new.status = 'COMPLETED'::text))) OR ((old.status = 'RUNNING'::text) AND (new.status = 'FAILED'::text))) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('ASYNC_TASK_INVALID_TRANSITION', 'status', 'id');
 
 CREATE TRIGGER cards_immutable BEFORE UPDATE OR TRUNCATE ON ferryman.cards FOR EACH STATEMENT EXECUTE FUNCTION ferryman.refuse_card_change();
+
+CREATE TRIGGER clock_shift_read AFTER UPDATE ON ferryman.clock_shift FOR EACH ROW WHEN ((new.shift <> '00:00:00'::interval)) EXECUTE FUNCTION ferryman.read_shift();
+
+ALTER TABLE ferryman.clock_shift ENABLE ALWAYS TRIGGER clock_shift_read;
 
 CREATE TRIGGER command_inbox_status_births BEFORE INSERT ON ferryman.command_inbox FOR EACH ROW WHEN (((new.status = 'RECEIVED'::text) IS NOT TRUE)) EXECUTE FUNCTION ferryman.refuse_move('COMMAND_INVALID_TRANSITION', 'status', 'id');
 

@@ -69,6 +69,7 @@ TESTS: dict[str, list[str]] = {
         *FLOWS,
     ],
     "tasks/tasks/create_alike": ["tests/tasks/test_bulk.py", "tests/tasks/test_birth.py"],
+    "tasks/tasks/create_one": ["tests/tasks/test_bulk.py", "tests/tasks/test_birth.py"],
     "tasks/tasks/existing": [
         "tests/tasks/test_idempotency.py",
         "tests/tasks/test_tenancy.py",

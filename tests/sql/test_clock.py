@@ -1,10 +1,15 @@
 """All SQL asks one function for the time (K14)."""
 
+import asyncio
 import re
+from datetime import timedelta
 from importlib import resources
 from pathlib import Path
 
 import pytest
+
+from ferryman.kernel.pool import Database
+from ferryman.testing.clock import travel
 
 SOURCE = Path(str(resources.files("ferryman")))
 OTHER_CLOCKS = re.compile(
@@ -40,6 +45,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("relays/sql/relays/standings.sql", "clock_timestamp() - next.logged_at"): DAYS,
     ("migrations/0001_kernel.sql", "ticked_at timestamptz"): SILENCE,
     ("migrations/0001_kernel.sql", "return clock_timestamp() + (select shift"): "the one function itself",
+    ("migrations/0040_clock_unmoved.sql", "return clock_timestamp()"): "the one function itself",
     ("migrations/0001_kernel.sql", "logged_at timestamptz"): DAYS,
     ("migrations/0001_kernel.sql", "today date :="): DAYS,
     ("migrations/0001_kernel.sql", "cutoff timestamptz :="): DAYS,
@@ -70,3 +76,39 @@ def test_no_shipped_statement_asks_another_clock() -> None:
 
 def test_every_exception_is_still_needed() -> None:
     assert {each for name, line in other_clocks() for each in allowed(name, line)} == set(ALLOWED)
+
+
+@pytest.mark.contract("K14")
+async def test_sessions_that_have_asked_before_see_the_time_move(db: Database) -> None:
+    async with db.session() as here, db.session() as there:
+        asked = "select ferryman.clock() - clock_timestamp() > interval '59 minutes' as moved"
+        before = [(await tx.fetch(asked))[0]["moved"] for tx in (here, there) for _ in range(6)]
+
+        await travel(here, timedelta(hours=1))
+
+        assert before == [False] * 12
+        assert [(await tx.fetch(asked))[0]["moved"] for tx in (here, there)] == [True, True]
+
+
+@pytest.mark.contract("K14")
+async def test_two_who_move_a_clock_for_the_first_time_take_turns(db: Database) -> None:
+    async def move() -> None:
+        async with db.transaction() as tx:
+            await travel(tx, timedelta(hours=1))
+
+    await asyncio.gather(*(move() for _ in range(4)))
+
+    async with db.session() as tx:
+        [row] = await tx.fetch("select round(extract(epoch from ferryman.clock() - clock_timestamp()) / 3600) as hours")
+    assert row["hours"] == 4
+
+
+@pytest.mark.contract("K14")
+async def test_a_clock_that_nobody_has_moved_reads_no_table(db: Database) -> None:
+    async with db.session() as tx:
+        source = "select prosrc like '%clock_shift%' as reads from pg_proc where oid = 'ferryman.clock()'::regprocedure"
+        [unmoved] = await tx.fetch(source)
+        await travel(tx, timedelta(seconds=1))
+        [moved] = await tx.fetch(source)
+
+    assert (unmoved["reads"], moved["reads"]) == (False, True)

@@ -122,6 +122,11 @@ HOT = [
         set(),
     ),
     Hot(
+        births._CREATE_ONE,
+        said(births._CREATE_ONE, store.create_alike(Ear(), NEW[0], IDS[:1], ["1"], ends_after=TERM)),
+        set(),
+    ),
+    Hot(
         births._EXISTING,
         {
             "tenants": ["acme"] * 100, "ids": IDS, "task_ids": ["t"] * 100, "keys": ["k"] * 100, "scopes": [None] * 100,

@@ -16,6 +16,7 @@ from tests.sql.counted import Counted
 from tests.tasks.conftest import MakeApp
 
 TERM = timedelta(days=30)
+TIME = datetime(2026, 11, 17, tzinfo=UTC)
 
 
 async def count(n: int) -> int:
@@ -96,11 +97,58 @@ async def test_none_is_no_task(make_app: MakeApp) -> None:
     assert len(await app.tasks.create_many(count, [])) == 0
 
 
+SAID = {
+    "nothing": {},
+    "before": {"schedule_type": "at", "scheduled_at": datetime.now(UTC) - timedelta(hours=1)},
+    "later": {"schedule_type": "at", "scheduled_at": datetime.now(UTC) + timedelta(hours=1)},
+    "all": {
+        "queue": "mail", "priority": -2, "timeout_ms": 7000, "max_retries": 1, "backoff": [1, 2], "traceparent": "00-1-2-01",
+        "ends_at": datetime.now(UTC) + timedelta(hours=2),
+    },
+}  # fmt: skip
+
+
+@pytest.mark.contract("T1", "T8", "T21")
+@pytest.mark.parametrize("said", SAID)
+async def test_a_set_of_one_is_stored_as_each_of_many_is(db: Database, said: str) -> None:
+    """They have a statement each: what differs is when, and who."""
+    draft, ids = like(**SAID[said]), [like().task.id for _ in range(3)]
+    async with db.session() as tx:
+        answers = [
+            await create_alike(tx, draft, Alike(some, ['{"n": 1}'] * len(some)), ends_after=TERM)
+            for some in (ids[:1], ids[1:])
+        ]
+        born = await tx.fetch(
+            "select to_jsonb(task) - '{id,created_at,updated_at}'::text[] || jsonb_build_object("
+            " 'due_at', task.scheduled_at is not distinct from task.due_at or task.due_at = task.created_at,"
+            " 'rank', task.rank - task.created_at, 'ends_at', task.ends_at - task.due_at < interval '30 days 1 s') as row"
+            " from ferryman.tasks as task order by id"
+        )
+        told = await tx.fetch(
+            "select to_jsonb(event) - '{id,at,xid,logged_at,subject}'::text[] as row from ferryman.events as event order by id"
+        )
+        moments = await tx.fetch(
+            "select task.created_at = event.at as same"
+            " from ferryman.tasks as task join ferryman.events as event on event.subject = task.id"
+        )
+
+    assert len(born) == len(told) == 3
+    assert {row["row"] for row in born} == {born[0]["row"]}
+    assert {row["row"] for row in told} == {told[0]["row"]}
+    assert [row["same"] for row in moments] == [True] * 3
+    alone, first = (
+        each._replace(id=ids[0], task_id="", due_at=TIME, ends_at=TIME, created_at=TIME, updated_at=TIME)
+        for each in answers
+    )
+    assert alone == first
+
+
 @pytest.mark.contract("K24", "K11")
-async def test_a_set_that_was_stored_before_answers_with_what_is_there(db: Database) -> None:
+@pytest.mark.parametrize("number", [1, 2])
+async def test_a_set_that_was_stored_before_answers_with_what_is_there(db: Database, number: int) -> None:
     """The answer to a commit can be lost; the repeat carries the same ids."""
-    drafts = [like(), like()]
-    alike = Alike([each.task.id for each in drafts], ['{"n": 1}', '{"n": 2}'])
+    drafts = [like() for _ in range(number)]
+    alike = Alike([each.task.id for each in drafts], ['{"n": 1}'] * number)
     async with db.session() as tx:
         first = await create_alike(tx, like(), alike, ends_after=TERM)
         again = await create_alike(tx, like(), alike, ends_after=TERM)
@@ -108,7 +156,7 @@ async def test_a_set_that_was_stored_before_answers_with_what_is_there(db: Datab
         told = await tx.fetch("select subject from ferryman.events")
 
     assert again == first
-    assert len(rows) == len(told) == 2
+    assert len(rows) == len(told) == number
 
 
 @pytest.mark.contract("K24", "K11")

@@ -14,6 +14,7 @@ from ferryman.tasks.store.reads import record
 
 _CREATE = load("ferryman.tasks", "tasks/create")
 _CREATE_ALIKE = load("ferryman.tasks", "tasks/create_alike")
+_CREATE_ONE = load("ferryman.tasks", "tasks/create_one")
 _EXISTING = load("ferryman.tasks", "tasks/existing")
 
 # The columns of a new task: the array that carries it, and the parameter that carries it once when all are alike.
@@ -81,9 +82,12 @@ async def create_alike(
 
     Raises `SentTwice` where they are there already; a transaction around it is broken then.
     """
-    shared = {field: getattr(like, field) for field in SHARED}
+    shared = {field: getattr(like, field) for field in SHARED} | _bell(ring)
     try:
-        row = await one(tx, _CREATE_ALIKE, ids=ids, payloads=payloads, ends_after=ends_after, **_bell(ring), **shared)
+        if len(ids) == 1:
+            row = await one(tx, _CREATE_ONE, id=ids[0], payload=payloads[0], ends_after=ends_after, **shared)
+        else:
+            row = await one(tx, _CREATE_ALIKE, ids=ids, payloads=payloads, ends_after=ends_after, **shared)
     except Exception as error:
         if sqlstate(error) == _UNIQUE_VIOLATION:  # they have no key or name that could be another's: it is an id
             raise SentTwice from error
