@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
+from operator import itemgetter
 from typing import Any
 from uuid import UUID
 
@@ -31,7 +32,9 @@ SHARED = (
     "tenant", "queue", "name", "priority", "timeout_ms", "max_retries", "schedule_type", "scheduled_at", "ends_at",
     "traceparent", "backoff",
 )  # fmt: skip
-_UNSHARED = [place for place, field in enumerate(NewTask._fields) if field not in {*SHARED, "id", "payload"}]
+_shared = itemgetter(*map(NewTask._fields.index, SHARED))
+_unshared = itemgetter(*(place for place, each in enumerate(NewTask._fields) if each not in {*SHARED, "id", "payload"}))
+_UNSAID = _unshared((None,) * len(NewTask._fields))
 _PAYLOAD = NewTask._fields.index("payload")
 
 _UNIQUE_VIOLATION = "23505"
@@ -40,7 +43,7 @@ _UNIQUE_VIOLATION = "23505"
 def alike(tasks: Sequence[NewTask]) -> bool:
     """Tell whether these differ in nothing but id and payload, and have nothing that `create_alike` does not carry."""
     first = tasks[0]
-    if any(first[place] is not None for place in _UNSHARED):
+    if _unshared(first) != _UNSAID:
         return False
     if len(tasks) == 1:
         return True
@@ -82,7 +85,7 @@ async def create_alike(
 
     Raises `SentTwice` where they are there already; a transaction around it is broken then.
     """
-    shared = {field: getattr(like, field) for field in SHARED} | _bell(ring)
+    shared = dict(zip(SHARED, _shared(like), strict=True)) | _bell(ring)
     try:
         if len(ids) == 1:
             row = await one(tx, _CREATE_ONE, id=ids[0], payload=payloads[0], ends_after=ends_after, **shared)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable
 from uuid import UUID
 
@@ -17,19 +16,23 @@ Rings = dict[str, frozenset[str]]
 
 def count(born: Iterable[tuple[TaskRecord, int]]) -> Rings:
     """Count tasks, given as records each with how many there are like it; answer with what to ring for, by topic."""
-    counts: Counter[str] = Counter()
+    counts: dict[str, int] = {}
     ready: set[str] = set()
     pending = False
     for task, number in born:
-        counts[task.queue] += number
+        counts[task.queue] = counts.get(task.queue, 0) + number
         if task.state is READY:
             ready.add(named(task.queue, task.tenant, keyed=task.limit_key is not None))
         else:
             pending = True
     for queue, number in counts.items():
         telemetry.created("task", queue, number)
-    rings = {"due": frozenset[str]()} if pending else {}
-    return rings | {"ready": frozenset(ready)} if ready else rings
+    rings: Rings = {}
+    if pending:
+        rings["due"] = frozenset()
+    if ready:
+        rings["ready"] = frozenset(ready)
+    return rings
 
 
 def rings(flowed: Flowed) -> Rings:
