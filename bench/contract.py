@@ -165,6 +165,13 @@ BARS: dict[str, Callable[[Results], Checks]] = {
 
 
 def judge(results: Results) -> list[tuple[str, Verdict]]:
-    """Every bar that this run can say something about, with its rule."""
-    checks = ((rule, check) for rule, bar in BARS.items() for check in bar(results))
-    return [(rule, verdict) for rule, check in checks if (verdict := check.judge(results))]
+    """Every bar that this run can say something about, or was to, with its rule."""
+    judged = []
+    for rule, bar in BARS.items():
+        for check in bar(results):
+            verdict = check.judge(results)
+            if verdict is None and results.was_planned(check.figure):
+                verdict = check.unmeasured()
+            if verdict is not None:
+                judged.append((rule, verdict))
+    return judged

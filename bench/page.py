@@ -43,7 +43,7 @@ DOMAINS = (
 
 def write(docs: Path, record: Record) -> None:
     """Draw the pictures and replace the tables."""
-    results = Results(record.lines)
+    results = Results(record.lines, record.planned)
     peers = {name: drawn for name, (drawn, _) in ranks.pictures(results).items()}
     for name, drawn in {**peers, **pictures(results)}.items():
         (docs / PICTURES / name).write_text(drawn)
@@ -59,8 +59,7 @@ def text(record: Record, results: Results) -> str:
         LEGEND,
         "\n".join(report.settings(record.head)),
         *ranks.told(ranks.pictures(results), PICTURES),
-        "## Against the contract",
-        report.verdicts(results),
+        *titled("## Against the contract", report.judged(results)),
         *titled("## The other domains", domains(results)),
         *titled("## Where the time goes", costs.told(results, cores=record.head["cores"])),
         *titled("## When something grows", curves(results)),
@@ -80,8 +79,8 @@ def domains(results: Results) -> list[str]:
     for what, figure, unit, floor, least, peer in DOMAINS:
         judged = bars.Ratio(what, figure, peer, least=least).judge(results)
         if judged is not None:
-            theirs = results.median(figure, peer) or 0.0
-            rows.append([f"{what}, {unit}", number(judged.ours), number(theirs), judged.ratio, floor])
+            ours, theirs = (number(results.median(figure, each) or 0.0) for each in (OURS, peer))
+            rows.append([f"{what}, {unit}", ours, theirs, judged.ratio, floor])
     return [report.table(rows)] if len(rows) > 1 else []
 
 

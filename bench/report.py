@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench import bars, contract
+from bench import bars, contract, verdicts
 from bench.record import Item, Line, Record
 
 BEGIN, END = "<!-- bench: begin -->", "<!-- bench: end -->"
@@ -92,22 +92,23 @@ def figures(results: bars.Results, peers: Sequence[str]) -> str:
     return table(rows)
 
 
-def verdicts(results: bars.Results) -> str:
+def judged(results: bars.Results) -> list[str]:
+    """What became of the bars, in sentences, then one by one."""
+    found = contract.judge(results)
     rows = [["rule", "what", "ours", "against", "ratio (range)", "bar", "goal", "verdict"]]
-    for rule, each in contract.judge(results):
-        rows.append(
-            [rule, each.what, bars.number(each.ours), each.against, each.ratio, each.bar, each.goal, each.verdict]
-        )
-    return table(rows)
+    for rule, each in found:
+        ours = "-" if each.ours is None else bars.number(each.ours)
+        rows.append([rule, each.what, ours, each.against, each.ratio, each.bar, each.goal, each.verdict])
+    return [verdicts.told(found), table(rows)] if found else []
 
 
 def tables(record: Record) -> str:
     """What a run has found, as text."""
-    results = bars.Results(record.lines)
+    results = bars.Results(record.lines, record.planned)
     parts = [
         conditions(record),
         figures(results, list(record.head["peers"])),
-        verdicts(results),
+        *judged(results),
         "\n".join(settings(record.head)),
     ]
     return "\n\n".join(parts + remarks(record))

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from bench import bars, contract, report
+from bench import bars, contract, report, verdicts
+from bench.record import Item
 
 
 def lines(work: str, figure: str, **by_peer: list[float]) -> list[dict[str, Any]]:
@@ -45,7 +46,13 @@ def test_where_less_is_better_the_sides_change(ours: float, said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rounds", "said"), [([60.0, 61.0], "bar met"), ([60.0, 65.0], "bar undecided"), ([65.0, 66.0], "bar missed")]
+    ("rounds", "said"),
+    [
+        ([60.0, 61.0], "bar met"),
+        ([60.0, 61.0, 65.0], "bar undecided, inside"),
+        ([60.0, 65.0, 66.0], "bar undecided, outside"),
+        ([65.0, 66.0], "bar missed"),
+    ],
 )
 def test_a_limit_is_met_only_when_every_round_keeps_it(rounds: list[float], said: str) -> None:
     check = bars.Limit("memory", "drain1.memory", 64, "MB")
@@ -143,6 +150,60 @@ def test_the_best_peer_is_durable() -> None:
 
 def test_what_was_not_measured_gets_no_verdict() -> None:
     assert contract.judge(bars.Results(lines("drain1", "rate", pgqueuer=[1.0]))) == []
+
+
+def planned(*works: str) -> list[Item]:
+    return [Item(0, work, "ferryman") for work in works]
+
+
+def test_a_bar_that_was_planned_and_cannot_be_judged_is_told() -> None:
+    results = bars.Results(lines("steps", "rate", ferryman=[2_000.0]), planned("steps", "commands"))
+
+    assert [(rule, each.against, each.verdict) for rule, each in contract.judge(results)] == [
+        ("P7", "absurd", "not measured"),
+        ("P11", "", "not measured"),
+    ]
+
+
+def test_what_two_workloads_make_together_is_missed_only_when_both_were_planned() -> None:
+    def wal(*works: str) -> bool:
+        return any(each.what.startswith("WAL") for _, each in contract.judge(bars.Results([], planned(*works))))
+
+    assert wal("enqueue", "drain1")
+    assert not wal("enqueue", "drain2")
+
+
+def test_a_curve_that_lacks_a_size_is_judged_in_part() -> None:
+    found = [
+        {"work": "growth_queues", "peer": "ferryman", "round": 0, "size": size, "figures": {"cpu": 100.0}}
+        for size in (1, 10)
+    ]
+    sizes = [Item(0, "growth_queues", "ferryman", size) for size in (1, 10, 100)]
+
+    judged = dict((each.what, each.verdict) for _, each in contract.judge(bars.Results(found, sizes)))
+
+    assert judged["CPU per task, most queues against fewest"] == "bar met (once, part)"
+
+
+def test_verdicts_are_counted_and_those_not_reached_are_named() -> None:
+    found = [
+        *lines("drain1", "rate", ferryman=[0.9, 0.9], pgqueuer=[1.0, 1.0], floor=[10.0, 10.0]),
+        *lines("drain2", "rate", ferryman=[2.0, 2.0]),
+        *lines("startup", "import", ferryman=[0.4, 0.4]),
+        *lines("schedule", "last_per_1000", ferryman=[9.0, 9.0], pgqueuer=[10.0, 10.0], floor=[6.0, 6.0]),
+    ]
+
+    said = verdicts.told(contract.judge(bars.Results(found, planned("commands"))))
+
+    assert said.split("\n\n") == [
+        "Of 5 bars: 1 met, 1 undecided inside, 1 undecided outside, 1 missed, 1 not measured."
+        " Undecided outside: P4 drain, 1 worker, /s (against pgqueuer 1)."
+        " Missed: P14 import ferryman, s."
+        " Not measured: P11 commands with three capabilities, /s.",
+        "Of 4 goals: 0 met, 1 undecided inside, 2 not reached, 1 not measured."
+        " Not reached: P4 drain, 1 worker, /s (against pgqueuer 1); P4 drain, 1 worker, /s (against floor 10)."
+        " Not measured: P11 commands with three capabilities, /s.",
+    ]
 
 
 def test_the_range_of_a_ratio_comes_from_rounds_and_not_from_mixed_ones() -> None:
