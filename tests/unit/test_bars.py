@@ -112,13 +112,16 @@ def test_a_rate_that_goes_on_falling_while_the_horizon_is_held_is_judged() -> No
 
 
 @pytest.mark.parametrize(("rule", "figure"), [("P1", "single"), ("P2", "flight")])
-def test_creates_are_judged_while_somebody_listens(rule: str, figure: str) -> None:
+def test_creates_are_judged_while_nobody_listens_and_while_somebody_does(rule: str, figure: str) -> None:
     found = [
-        *lines("enqueue", figure, ferryman=[9_000.0], pgqueuer=[1_000.0]),
-        *lines("enqueue", f"{figure}_heard", ferryman=[8_000.0], pgqueuer=[1_000.0]),
+        *lines("enqueue", figure, ferryman=[9_000.0], pgqueuer=[1_000.0], absurd=[900.0]),
+        *lines("enqueue", f"{figure}_heard", ferryman=[8_000.0], pgqueuer=[500.0], absurd=[800.0]),
     ]
 
-    assert [(judged_by, judged.ours) for judged_by, judged in contract.judge(bars.Results(found))] == [(rule, 8_000.0)]
+    assert [(by, judged.ours, judged.against) for by, judged in contract.judge(bars.Results(found))] == [
+        (rule, 9_000.0, "pgqueuer 1,000"),
+        (rule, 8_000.0, "absurd 800"),
+    ]
 
 
 def test_a_start_before_the_create_returned_counts_as_the_fastest() -> None:
