@@ -64,13 +64,18 @@ class Results:
         self.values[f"{figure}_share"][OURS] = {n: value / floors[n] for n, value in ours.items() if n in floors}
 
     def bend(self) -> None:
-        """Add what a task costs where there is most of something, against where there is least: by CPU and by the clock."""
+        """Add what a task costs at the size that is worst for it, at the largest and in the last step: by CPU and by the clock.
+
+        The first two against the smallest size. The worst may lie in the middle, and the last step may be steep on a curve
+        that ends where it began.
+        """
         for work in sorted({figure.partition(".")[0] for figure in self.values if figure.startswith("growth_")}):
             for figure, power, name in (("cpu", 1, "bend"), ("rate", -1, "slow")):
                 curve = self.curve(work, figure)
                 if len(curve) > 1:
                     ordered = [curve[size] ** power for size in sorted(curve)]
-                    self.values[f"{work}.{name}"][OURS] = {0: ordered[-1] / ordered[0]}
+                    self.values[f"{work}.{name}"][OURS] = {0: max(ordered[1:]) / ordered[0]}
+                    self.values[f"{work}.end_{name}"][OURS] = {0: ordered[-1] / ordered[0]}
                     self.values[f"{work}.last_{name}"][OURS] = {0: ordered[-1] / ordered[-2]}
 
     def curve(self, work: str, name: str) -> dict[int, float]:

@@ -13,6 +13,8 @@ Checks = Sequence[Ratio | Limit]
 
 # A cost that depends on how much there is grows with it; one that does not stays within the noise of a machine.
 BEND = 1.5
+# So little in the last step is no growth that anybody could tell from noise.
+STILL = 1.1
 # The first third holds the fall itself. If from then on a task cost in proportion to the dead rows left so far, the rate
 # would go with one over the root of time, and the last third of five minutes would have 0.77 of the middle one. Medians of
 # ten slices differ by less than that.
@@ -20,7 +22,7 @@ DECAY = 0.8
 
 
 def listening(figure: str) -> Sequence[tuple[str, str]]:
-    """As the contract measures it, and as it is beside workers, where a create rings; each among peers in the same condition."""
+    """As the contract measures it, and as it is beside workers, where a create rings; each among peers in its condition."""
     return ("nobody listens", figure), ("a worker listens", f"{figure}_heard")
 
 
@@ -135,11 +137,13 @@ def growing(results: Results) -> Checks:
         Limit("horizon held: its last third, of usual", "horizon.end_share", 0.5, "", least=True),
         Limit("horizon held: its last third, of the middle one", "horizon.decay", DECAY, "", least=True),
         *(
-            Limit(f"CPU per task, most {variable} against fewest", f"growth_{variable}.bend", BEND, "")
+            Limit(f"CPU per task, {variable}: the worst size against the smallest", f"growth_{variable}.bend", BEND, "")
             for variable in growth.SIZES
         ),
         *(
-            Limit(f"time per task, most {variable} against fewest", f"growth_{variable}.slow", BEND, "")
+            Limit(
+                f"time per task, {variable}: the worst size against the smallest", f"growth_{variable}.slow", BEND, ""
+            )
             for variable in growth.SIZES
             if variable not in growth.SHARING
         ),

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from bench import bars, contract, report, verdicts
+from bench import bars, contract, page, report, verdicts
 from bench.record import Item
 
 
@@ -85,6 +85,50 @@ def test_a_cost_that_grows_with_its_variable_misses_its_bar() -> None:
     [(rule, judged)] = contract.judge(bars.Results(found))
 
     assert (rule, judged.ours, judged.verdict) == ("P13", 1.9, "bar missed (once)")
+
+
+def test_a_cost_that_was_higher_in_the_middle_misses_its_bar_though_the_ends_are_level() -> None:
+    found = [
+        {"work": "growth_queues", "peer": "ferryman", "round": 0, "size": size, "figures": {"cpu": cpu}}
+        for size, cpu in ((1, 100.0), (10, 190.0), (100, 100.0))
+    ]
+
+    [(_, judged)] = contract.judge(bars.Results(found))
+
+    assert (judged.ours, judged.verdict) == (1.9, "bar missed (once)")
+
+
+@pytest.mark.parametrize(
+    ("worst", "step", "said"),
+    [
+        (1.4, 1.4, "level"),
+        (1.4, 1.6, "level, but rose in the last step"),
+        (1.6, 1.1, "grew, and grows no more"),
+        (1.6, 1.4, "grew"),
+        (1.6, 1.6, "bends upward"),
+    ],
+)
+def test_a_curve_grew_unless_its_last_step_is_level(worst: float, step: float, said: str) -> None:
+    assert page.shape(worst, step) == said
+
+
+def test_the_steeper_last_step_is_not_hidden_by_the_other_of_clock_and_cpu() -> None:
+    found = [
+        {
+            "work": "growth_queues",
+            "peer": "ferryman",
+            "round": 0,
+            "size": size,
+            "figures": {"cpu": cpu, "rate": 1 / clock},
+        }
+        for size, cpu, clock in ((1, 1.0, 1.0), (10, 1.0, 2.0), (100, 1.6, 2.0))
+    ]
+
+    table, *_ = page.curves(bars.Results(found))
+
+    assert "| 2.00, 2.00, 1.00 " in table
+    assert "| 1.60, 1.60, 1.60 " in table
+    assert "| bends upward |" in table
 
 
 @pytest.mark.parametrize(
@@ -185,7 +229,7 @@ def test_a_curve_that_lacks_a_size_is_judged_in_part() -> None:
 
     judged = dict((each.what, each.verdict) for _, each in contract.judge(bars.Results(found, sizes)))
 
-    assert judged["CPU per task, most queues against fewest"] == "bar met (once, part)"
+    assert judged["CPU per task, queues: the worst size against the smallest"] == "bar met (once, part)"
 
 
 def test_verdicts_are_counted_and_those_not_reached_are_named() -> None:
