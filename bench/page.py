@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from bench import bars, contract, costs, growth, ingest, plot, ranks, report
-from bench.bars import FLOOR, OURS, Results, number
+from bench import beside, contract, costs, growth, plot, ranks, report
+from bench.bars import OURS, Results, number
 from bench.record import Record
 
 PICTURES = "pictures"
@@ -23,23 +23,6 @@ GROWN = (
     " Workers share out the cores of one machine, so that of them only the CPU is judged. The connections listen as idle"
     " workers do (to the channel for all, and to those for what is ready, due, cancelled and for changes of queues), and are"
     " read at once. Those who await results listen to the channel for what is done: they are not in that curve."
-)
-
-LOOP, LOOPS = "bare aiohttp and COPY, one page at a time", "the same loop, four pages at a time"
-
-# What, figure, unit, what the floor of it is, whether less is better, whose figure the floor is.
-DOMAINS = (
-    ("turns without tools, moves in the log", "turns.moves_rate", "/s", "plain tasks", False, FLOOR),
-    ("turns without tools", "turns.rate", "/s", "plain tasks", False, FLOOR),
-    ("suspend, tool, resume, p50", "resume.p50", "ms", "one plain task, from create to result", True, FLOOR),
-    ("fork 100 turns and join, p50", "batches.p50", "ms", "create 100 plain tasks and await them", True, FLOOR),
-    ("commands with three capabilities", "commands.rate", "/s", "a plain task that creates three", False, FLOOR),
-    ("ingestion, records in pages of 100", "ingest.rate", "/s", LOOP, False, FLOOR),
-    ("ingestion, CPU of the process for a page", "ingest.cpu_worker", "ms", LOOP, True, FLOOR),
-    ("ingestion, CPU of the store for a page", "ingest.cpu_store", "ms", LOOP, True, FLOOR),
-    ("ingestion, records in pages of 100", "ingest.rate", "/s", LOOPS, False, ingest.FOUR),
-    ("ingestion, CPU of the process for a page", "ingest.cpu_worker", "ms", LOOPS, True, ingest.FOUR),
-    ("ingestion, CPU of the store for a page", "ingest.cpu_store", "ms", LOOPS, True, ingest.FOUR),
 )
 
 
@@ -62,7 +45,7 @@ def text(record: Record, results: Results) -> str:
         "\n".join(report.settings(record.head)),
         *ranks.told(ranks.pictures(results), PICTURES),
         *titled("## Against the contract", report.judged(results)),
-        *titled("## The other domains", domains(results)),
+        *titled("## The other domains", beside.told(results)),
         *titled("## Where the time goes", costs.told(results, cores=record.head["cores"])),
         *titled("## When something grows", curves(results)),
         *titled("## While a transaction stays open", horizon(results)),
@@ -73,17 +56,6 @@ def text(record: Record, results: Results) -> str:
 
 def titled(title: str, parts: Sequence[str]) -> list[str]:
     return [title, *parts] if parts else []
-
-
-def domains(results: Results) -> list[str]:
-    """Ours beside what a person would do with plain tasks, or by hand."""
-    rows = [["what", "ours", "floor", "ratio (range)", "the floor"]]
-    for what, figure, unit, floor, least, peer in DOMAINS:
-        judged = bars.Ratio(what, figure, peer, least=least).judge(results)
-        if judged is not None:
-            ours, theirs = (number(results.median(figure, each) or 0.0) for each in (OURS, peer))
-            rows.append([f"{what}, {unit}", ours, theirs, judged.ratio, floor])
-    return [report.table(rows)] if len(rows) > 1 else []
 
 
 def curves(results: Results) -> list[str]:

@@ -40,6 +40,7 @@ FIGURES = (
     ("drain, 1,000 keys of one slot, /s", "gates.many"),
     ("memory idle, MB", "latency.idle_memory"),
     ("memory peak, MB", "drain1.memory"),
+    ("memory peak in 10-step workflows, MB", "steps.memory"),
     ("idle CPU, % of a core", "latency.idle_cpu"),
     ("idle CPU of the store, % of a core", "latency.idle_cpu_store"),
     ("idle transactions, /s", "latency.idle_transactions"),

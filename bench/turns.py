@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import resource
 import statistics
 import time
 from typing import Any
@@ -82,7 +83,10 @@ async def until(app: Ferryman, sql: str, seconds: float = 300.0) -> None:
 
 
 class Meter:
-    """Time, CPU and moves of a drain: what worker and server used for each does not depend on who else is there."""
+    """Time, CPU and moves of a drain: what worker and server used for each does not depend on who else is there.
+
+    The memory is what the process had at most since its start, as one that asks and works.
+    """
 
     def __init__(self, app: Ferryman, server: psutil.Process, moves: int) -> None:
         self._app = app
@@ -110,6 +114,7 @@ class Meter:
             "moves_rate": made / took,
             "cpu_worker": used / count * 10_000,
             "cpu_store": stored / count * 10_000,
+            "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
         }
 
 
