@@ -32,8 +32,18 @@ DOMAINS = (
     ("ingestion, CPU of the store for a page", "ingest.cpu_store", "ms", LOOPS, True, ingest.FOUR),
 )
 
-# Told and not judged: P8 is about the drain, as the peers' figures are.
+# Told and not judged. Of memory, because P8 is about the drain, as the peers' figures are.
 ALONE = (
+    ("fork 100 turns and join, by `app.fork_join` from outside, p50, ms", "batches.outside_p50"),
+    ("a batch of 8 turns, one at a time, p50, ms", "shapes.small"),
+    ("a batch of 16 turns, two at a time, p50, ms", "shapes.middle"),
+    ("a thousand batches of 2 turns, forked eight at a time, batches/s", "shapes.crowd_rate"),
+    ("a thousand `app.fork_join` of 2 turns awaited together, batches/s", "shapes.together_rate"),
+    ("the first of that thousand to be joined, ms", "shapes.together_first"),
+    ("the middle one of that thousand, ms", "shapes.together_p50"),
+    *((f"gate at {top:,}/s, round trips for a request", f"gate.trips_{top}") for top in ingest.TOPS),
+    ("one executor before a slow server, records/s", "ingest2.one"),
+    ("two executors before it, records/s", "ingest2.two"),
     ("memory at most, commands with three capabilities, a worker, MB", "commands.memory"),
     ("memory at most, turns without tools, a process that asks and works, MB", "turns.memory"),
 )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from bench import beside, report
+from bench import beside, costs, report
 from bench.bars import Results
 
 
-def line(work: str, *, peer: str = "ferryman", round: int = 0, **figures: float) -> dict[str, Any]:
-    return {"work": work, "round": round, "peer": peer, "seconds": 1.0, "others": 0.0, "figures": figures}
+def line(work: str, **figures: float) -> dict[str, Any]:
+    return {"work": work, "round": 0, "peer": "ferryman", "seconds": 1.0, "others": 0.0, "figures": figures}
 
 
 def cells(table: str, what: str) -> list[str]:
@@ -24,3 +24,28 @@ def test_the_memory_of_a_worker_is_told_of_more_than_the_drain() -> None:
     [table] = beside.told(found)
     assert cells(table, "memory at most, commands") == ["68"]
     assert cells(table, "memory at most, turns") == ["70"]
+
+
+def test_what_is_measured_of_batches_and_the_gate_is_shown() -> None:
+    shapes = {
+        "small": 1.0,
+        "middle": 2.0,
+        "crowd_rate": 3.0,
+        "together_rate": 4.0,
+        "together_first": 5.0,
+        "together_p50": 6.0,
+    }
+    trips = {f"trips_{top}": 0.5 for top in (10, 100, 1_000, 100_000)}
+
+    [table] = beside.told(Results([line("shapes", **shapes), line("gate", **trips), line("batches", outside_p50=7.0)]))
+
+    assert len(table.splitlines()) == 2 + len(shapes) + len(trips) + 1
+
+
+def test_where_the_time_goes_holds_resumptions_and_batches() -> None:
+    spent = {"p50": 10.0, "cpu_worker": 40.0, "cpu_store": 60.0}
+
+    table, *_ = costs.told(Results([line("resume", **spent), line("batches", **spent)]), cores=2)
+
+    for what in ("suspend, tool, resume", "fork 100 turns and join"):
+        assert cells(table, what)[:7] == ["10,000", "-", "-", "4,000", "6,000", "5,000", "2.0x"]

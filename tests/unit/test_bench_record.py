@@ -170,10 +170,10 @@ def test_a_factor_is_as_long_everywhere() -> None:
 
 
 def test_more_cpu_of_our_own_does_not_raise_the_limit() -> None:
-    def of_the_floor(cpu: float) -> str:
+    def of_that(cpu: float) -> str:
         ours = {"rate": 10_000.0, "cpu_worker": cpu, "cpu_store": cpu}
         found = [line(figures=ours), line(peer="floor", figures={"rate": 100_000.0})]
         table, *_ = costs.told(Results(found), cores=2)
         return table.splitlines()[-1].split("|")[4].strip()
 
-    assert of_the_floor(0.1) == of_the_floor(0.2) == "10.0x"
+    assert of_that(0.1) == of_that(0.2) == "10.0x"
