@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from bench import beside, contract, costs, growth, plot, ranks, report
+from bench import beside, contract, costs, growth, limit, plot, ranks, report
 from bench.bars import OURS, Results, number
 from bench.record import Record
 
@@ -46,6 +46,7 @@ def text(record: Record, results: Results) -> str:
         *ranks.told(ranks.pictures(results), PICTURES),
         *titled("## Against the contract", report.judged(results)),
         *titled("## The other domains", beside.told(results)),
+        *titled("## The limit", limit.told(results, record.heads)),
         *titled("## Where the time goes", costs.told(results, cores=record.head["cores"])),
         *titled("## When something grows", curves(results)),
         *titled("## While a transaction stays open", horizon(results)),

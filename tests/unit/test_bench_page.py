@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bench import beside, costs, report
+from bench import beside, costs, limit, report
 from bench.bars import Results
 
 
@@ -49,3 +49,24 @@ def test_where_the_time_goes_holds_resumptions_and_batches() -> None:
 
     for what in ("suspend, tool, resume", "fork 100 turns and join"):
         assert cells(table, what)[:7] == ["10,000", "-", "-", "4,000", "6,000", "5,000", "2.0x"]
+
+
+def test_the_limit_is_told_in_commits_of_the_same_run() -> None:
+    found = [line("enqueue", single=1_000.0), line("drain1", rate=25_000.0), line("latency", end_p50=3.0)]
+    found += [
+        {**line("enqueue", single=2_000.0), "peer": "floor"},
+        {**line("enqueue", single=1_600.0), "peer": "absurd"},
+    ]
+
+    told, table, _ = limit.told(
+        Results(found), [{"trip_us": 50.0, "commit_us": commit} for commit in (200.0, 250.0, 900.0)]
+    )
+
+    assert "One by one nobody creates more than 4,000 a second here; the goal of P1 asks for 0.60 of that." in told
+    assert cells(table, "create one by one") == ["1", "250", "500", "2.0x", "1,000", "4.0x"]
+    assert cells(table, "drain, 1 worker") == ["0.008", "2", "-", "-", "40", "20.0x"]
+    assert cells(table, "durable end of a lone task") == ["2", "500", "-", "-", "3,000", "6.0x"]
+
+
+def test_a_run_that_timed_no_commit_tells_no_limit() -> None:
+    assert limit.told(Results([line("drain1", rate=25_000.0)]), [{}]) == []
