@@ -109,6 +109,18 @@ def test_results_of_another_commit_are_not_mixed_in_unawares(
     assert len(Record(record.path).heads) == 1
 
 
+def test_a_quick_look_does_not_write_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        run.parse(["--quick", "--write-docs"])
+    assert "fewer jobs and rows than the page speaks of" in capsys.readouterr().err
+
+    record = Record(tmp_path / "r.jsonl")
+    record.add({**HEAD, "scale": run.QUICK})
+
+    assert run.main(["--report", "--write-docs", "--store", str(record.path)]) == 2
+    assert "holds results of --quick" in capsys.readouterr().out
+
+
 def test_what_takes_minutes_runs_once_and_the_rest_in_every_round() -> None:
     asked = run.parse(["--work", "gate,crowd"])
 
