@@ -1,7 +1,7 @@
 """The workloads. Each takes a stage, begins from a fresh database and returns its figures by name.
 
 A completion is what the database shows, not what a worker says. Watching costs as little as possible: the
-marks are read from shared memory, and a query that counts completions waits ten times as long as it took.
+marks are read from shared memory, and a query that counts completions waits twice as long as it took.
 """
 
 from __future__ import annotations

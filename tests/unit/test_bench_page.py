@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bench import beside, costs, limit, report
+from bench import beside, costs, limit, page, report
 from bench.bars import Results
 
 
@@ -70,3 +70,8 @@ def test_the_limit_is_told_in_commits_of_the_same_run() -> None:
 
 def test_a_run_that_timed_no_commit_tells_no_limit() -> None:
     assert limit.told(Results([line("drain1", rate=25_000.0)]), [{}]) == []
+
+
+def test_what_is_of_ours_alone_says_so() -> None:
+    assert page.alone(Results([line("deep10", finished_share=1.0)])) == [page.ALONE]
+    assert page.alone(Results([line("deep", finished_share=1.0)])) == []
