@@ -48,6 +48,7 @@ def text(record: Record, results: Results) -> str:
         LEGEND,
         "\n".join(report.settings(record.head)),
         *ranks.told(ranks.pictures(results), PICTURES),
+        *titled("### How far the rounds of the peers lie apart", report.spread(results, peers)),
         *titled("## Against the contract", [*report.judged(results), *alone(results)]),
         *titled("## The other domains", beside.told(results)),
         *titled("## The limit", limit.told(results, record.heads)),

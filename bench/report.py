@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from bench import bars, contract, verdicts
@@ -79,18 +79,37 @@ def cell(results: bars.Results, figure: str, peer: str) -> str:
     median = results.median(figure, peer)
     if median is None:
         return "-"
-    # Ranges of all of them would make the table too wide to read; those of ratios stand with the verdicts.
+    # Ranges of all of them would make the table too wide to read; those of the peers stand in one of their own.
     if len(rounds) < 2 or peer not in (bars.OURS, bars.FLOOR):
         return bars.number(median)
-    return f"{bars.number(median)} ({bars.number(min(rounds))}..{bars.number(max(rounds))})"
+    return f"{bars.number(median)} ({reach(rounds)})"
+
+
+def reach(rounds: Collection[float]) -> str:
+    return f"{bars.number(min(rounds))}..{bars.number(max(rounds))}"
+
+
+def marked(results: bars.Results, peers: Sequence[str]) -> list[str]:
+    return [f"{peer}*" if peer in results.fragile else peer for peer in peers]
 
 
 def figures(results: bars.Results, peers: Sequence[str]) -> str:
-    rows = [["", *(f"{peer}*" if peer in results.fragile else peer for peer in peers)]]
+    rows = [["", *marked(results, peers)]]
     for label, figure in FIGURES:
         if any(results.rounds(figure, peer) for peer in peers):
             rows.append([label, *(cell(results, figure, peer) for peer in peers)])
     return table(rows)
+
+
+def spread(results: bars.Results, peers: Sequence[str]) -> list[str]:
+    """The lowest and the highest of the rounds of each peer; empty where none has two."""
+    others = [peer for peer in peers if peer not in (bars.OURS, bars.FLOOR)]
+    rows = [["min..max", *marked(results, others)]]
+    for label, figure in FIGURES:
+        found = [results.rounds(figure, peer).values() for peer in others]
+        if any(len(rounds) > 1 for rounds in found):
+            rows.append([label, *(reach(rounds) if len(rounds) > 1 else "-" for rounds in found)])
+    return [table(rows)] if len(rows) > 1 else []
 
 
 def judged(results: bars.Results) -> list[str]:
@@ -109,6 +128,7 @@ def tables(record: Record) -> str:
     parts = [
         conditions(record),
         figures(results, list(record.head["peers"])),
+        *spread(results, list(record.head["peers"])),
         *judged(results),
         "\n".join(settings(record.head)),
     ]

@@ -75,3 +75,16 @@ def test_a_run_that_timed_no_commit_tells_no_limit() -> None:
 def test_what_is_of_ours_alone_says_so() -> None:
     assert page.alone(Results([line("deep10", finished_share=1.0)])) == [page.ALONE]
     assert page.alone(Results([line("deep", finished_share=1.0)])) == []
+
+
+def test_the_spread_of_the_peers_is_told() -> None:
+    found = [
+        {**line("drain1", rate=rate), "peer": peer, "round": number}
+        for peer, rates in (("pgqueuer", (9.0, 8.0, 10.0)), ("awa", (5.0,)), ("ferryman", (20.0, 21.0)))
+        for number, rate in enumerate(rates)
+    ]
+
+    [table] = report.spread(Results(found), ["ferryman", "floor", "pgqueuer", "awa"])
+
+    assert cells(table, "drain, 1 worker, /s") == ["8..10", "-"]
+    assert report.spread(Results(found), ["ferryman", "awa"]) == []
