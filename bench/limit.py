@@ -41,7 +41,7 @@ BOUNDS = (
     Bound(
         "drain, 1 worker", "drain1.rate", 2 / SET,
         f"A set of {SET} is claimed and settled, by two statements with a flush each at most; ours and the floor settle a set"
-        " and claim the next in one. What is above this is not the disk's: it is work on rows and in Python.",
+        " and claim the next in one. What is above this is not waiting for commits: it is work on rows and in Python.",
     ),
     Bound(
         "durable end of a lone task", "latency.end_p50", 2,

@@ -89,7 +89,8 @@ def curves(results: Results) -> list[str]:
                 f"{max(sizes):,}",
                 clock.told + (", not judged" if variable in growth.SHARING else ""),
                 cpu.told,
-                shape(max(each.worst for each in judged), max(each.step for each in judged)),
+                shape(max(each.worst for each in judged), max(each.step for each in judged))
+                + (", in part: sizes are missing" if work in results.cut else ""),
             ]
         )
         shown.append(f"![{alt(variable, clock, cpu)}]({PICTURES}/growth-{variable}.svg)")

@@ -107,7 +107,7 @@ def spread(results: bars.Results, peers: Sequence[str]) -> list[str]:
     rows = [["min..max", *marked(results, others)]]
     for label, figure in FIGURES:
         found = [results.rounds(figure, peer).values() for peer in others]
-        if any(len(rounds) > 1 for rounds in found):
+        if any(len(rounds) > 1 for rounds in found) and not figure.endswith(".jobs"):
             rows.append([label, *(reach(rounds) if len(rounds) > 1 else "-" for rounds in found)])
     return [table(rows)] if len(rows) > 1 else []
 

@@ -230,6 +230,7 @@ def test_a_curve_that_lacks_a_size_is_judged_in_part() -> None:
     judged = dict((each.what, each.verdict) for _, each in contract.judge(bars.Results(found, sizes)))
 
     assert judged["CPU per task, queues: the worst size against the smallest"] == "bar met (once, part)"
+    assert "level, in part" in page.curves(bars.Results(found, sizes))[0]
 
 
 def test_verdicts_are_counted_and_those_not_reached_are_named() -> None:

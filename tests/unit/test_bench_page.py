@@ -79,7 +79,7 @@ def test_what_is_of_ours_alone_says_so() -> None:
 
 def test_the_spread_of_the_peers_is_told() -> None:
     found = [
-        {**line("drain1", rate=rate), "peer": peer, "round": number}
+        {**line("drain1", rate=rate, jobs=10.0), "peer": peer, "round": number}
         for peer, rates in (("pgqueuer", (9.0, 8.0, 10.0)), ("awa", (5.0,)), ("ferryman", (20.0, 21.0)))
         for number, rate in enumerate(rates)
     ]
@@ -87,4 +87,5 @@ def test_the_spread_of_the_peers_is_told() -> None:
     [table] = report.spread(Results(found), ["ferryman", "floor", "pgqueuer", "awa"])
 
     assert cells(table, "drain, 1 worker, /s") == ["8..10", "-"]
+    assert "jobs" not in table
     assert report.spread(Results(found), ["ferryman", "awa"]) == []

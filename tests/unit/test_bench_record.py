@@ -77,6 +77,21 @@ def test_a_run_that_ended_early_says_what_it_has_not_measured(tmp_path: Path) ->
     ]
 
 
+def test_a_report_tells_the_bars_that_a_run_was_to_judge_and_cannot(tmp_path: Path) -> None:
+    record = Record(tmp_path / "r.jsonl")
+    record.add({**HEAD, "planned": [Item(0, "steps", "ferryman"), Item(0, "growth_queues", "ferryman", 1)]})
+    record.add(line("steps", error="it broke"))
+
+    said = report.tables(record)
+
+    assert "Of 3 bars: 0 met, 0 undecided inside, 0 undecided outside, 0 missed, 3 not measured." in said
+    assert [row.split("|")[1].strip() for row in said.splitlines() if row.endswith("not measured |")] == [
+        "P7",
+        "P13",
+        "P13",
+    ]
+
+
 def test_a_run_that_is_whole_says_nothing_of_the_kind(tmp_path: Path) -> None:
     record = Record(tmp_path / "r.jsonl")
     record.add({**HEAD, "planned": [Item(0, "drain1", "ferryman")]})
