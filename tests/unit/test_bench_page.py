@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
-from bench import beside, costs, limit, page, report
+from bench import beside, costs, limit, page, report, venvs
 from bench.bars import Results
 
 
@@ -89,3 +91,14 @@ def test_the_spread_of_the_peers_is_told() -> None:
     assert cells(table, "drain, 1 worker, /s") == ["8..10", "-"]
     assert "jobs" not in table
     assert report.spread(Results(found), ["ferryman", "awa"]) == []
+
+
+def test_the_peak_of_a_process_is_its_own_and_not_that_of_who_started_it() -> None:
+    starts = "import subprocess, sys; big = b'x' * 300_000_000; subprocess.run([sys.executable, '-c', sys.argv[1]], check=True)"
+    tells = "from bench.turns import peak; print(peak())"
+
+    said = subprocess.run(
+        [sys.executable, "-c", starts, tells], cwd=venvs.ROOT, check=True, capture_output=True, text=True
+    ).stdout
+
+    assert 10 < float(said) < 200
