@@ -2,9 +2,10 @@
 
 A ratio compares medians; its range is the lowest and the highest ratio of any one round. Machines are noisy:
 a ratio that lies within a factor of 1.5 of its threshold is undecided, whichever side it is on. A limit in
-absolute units is met when every round keeps it, missed when none does, and undecided otherwise. What was
-measured in one round alone is marked `once`, for nobody knows its spread, and what was measured while other
-programs used the machine in half of its rounds or more is marked `busy`.
+absolute units is met when every round keeps it, missed when none does, and undecided otherwise, inside when
+the median keeps it. What was measured in one round alone is marked `once`, for nobody knows its spread, what was
+measured while other programs used the machine in half of its rounds or more `busy`, and a curve that lacks sizes
+which were planned `part`. What was planned and cannot be judged is told as not measured.
 """
 
 from __future__ import annotations
@@ -15,12 +16,17 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
+from bench.record import Item
+
 OURS = "ferryman"
 FLOOR = "floor"
 NOISE = 1.5
 BUSY = 0.3  # of a core
 SMALLEST = 0.01
-MET, MISSED, UNDECIDED = "met", "missed", "undecided"
+MET, MISSED, UNDECIDED, NOT_MEASURED = "met", "missed", "undecided", "not measured"
+INSIDE, OUTSIDE = f"{UNDECIDED}, inside", f"{UNDECIDED}, outside"
+# Figures that are made of those of several workloads.
+MADE_OF = {"life": ("enqueue", "drain1")}
 
 
 def number(value: float) -> str:
@@ -28,9 +34,9 @@ def number(value: float) -> str:
 
 
 class Results:
-    """Figures by name (`workload.figure`), peer and round."""
+    """Figures by name (`workload.figure`), peer and round; and what of it a run had planned."""
 
-    def __init__(self, lines: Iterable[dict[str, Any]]) -> None:
+    def __init__(self, lines: Iterable[dict[str, Any]], planned: Iterable[Item] = ()) -> None:
         self.values: dict[str, dict[str, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
         self.busy: dict[tuple[str, str], list[bool]] = defaultdict(list)
         self.fragile: set[str] = set()
@@ -46,6 +52,11 @@ class Results:
             self.values["life.wal"][peer] = {n: wal + drained[n] for n, wal in rounds.items() if n in drained}
         self.share("ingest.rate")
         self.bend()
+        items = [item for item in planned if item.peer == OURS]
+        self.planned = {item.work for item in items}
+        self.cut = {
+            item.work for item in items if item.size is not None and item.size not in self.curve(item.work, "cpu")
+        }
 
     def share(self, figure: str) -> None:
         """Add what ours is of the floor, round by round."""
@@ -53,13 +64,18 @@ class Results:
         self.values[f"{figure}_share"][OURS] = {n: value / floors[n] for n, value in ours.items() if n in floors}
 
     def bend(self) -> None:
-        """Add what a task costs where there is most of something, against where there is least: by CPU and by the clock."""
+        """Add what a task costs at the size that is worst for it, at the largest and in the last step: by CPU and by the clock.
+
+        The first two against the smallest size. The worst may lie in the middle, and the last step may be steep on a curve
+        that ends where it began.
+        """
         for work in sorted({figure.partition(".")[0] for figure in self.values if figure.startswith("growth_")}):
             for figure, power, name in (("cpu", 1, "bend"), ("rate", -1, "slow")):
                 curve = self.curve(work, figure)
                 if len(curve) > 1:
                     ordered = [curve[size] ** power for size in sorted(curve)]
-                    self.values[f"{work}.{name}"][OURS] = {0: ordered[-1] / ordered[0]}
+                    self.values[f"{work}.{name}"][OURS] = {0: max(ordered[1:]) / ordered[0]}
+                    self.values[f"{work}.end_{name}"][OURS] = {0: ordered[-1] / ordered[0]}
                     self.values[f"{work}.last_{name}"][OURS] = {0: ordered[-1] / ordered[-2]}
 
     def curve(self, work: str, name: str) -> dict[int, float]:
@@ -79,6 +95,20 @@ class Results:
         rounds = self.rounds(figure, peer)
         return statistics.median(rounds.values()) if rounds else None
 
+    def was_planned(self, figure: str) -> bool:
+        """Say whether a run was to tell this of ours."""
+        work = figure.partition(".")[0]
+        return self.planned.issuperset(MADE_OF.get(work, (work,)))
+
+    def marks(self, *measured: tuple[str, str], rounds: int) -> str:
+        """What a reader must know of a verdict on figures of peers in so many rounds."""
+        said = {
+            "once": rounds == 1,
+            "busy": any(self.was_busy(figure, peer) for figure, peer in measured),
+            "part": any(figure.partition(".")[0] in self.cut for figure, _ in measured),
+        }
+        return ", ".join(mark for mark, true in said.items() if true)
+
     def was_busy(self, figure: str, peer: str) -> bool:
         rounds = self.busy.get((figure.partition(".")[0], peer), [])
         return bool(rounds) and sum(rounds) >= len(rounds) / 2
@@ -92,15 +122,26 @@ class Results:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """One line of the table of bars."""
+    """One line of the table of bars, and what became of its bar and of its goal, if it has them."""
 
     what: str
-    ours: float
+    ours: float | None = None
     against: str = ""
-    ratio: str
+    ratio: str = ""
     bar: str = ""
     goal: str = ""
-    verdict: str
+    of_bar: str | None = None
+    of_goal: str | None = None
+    marks: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """Say what became of both; a goal that is met says it of its bar, too."""
+        if NOT_MEASURED in (self.of_bar, self.of_goal):
+            return NOT_MEASURED
+        judged = {"bar": self.of_bar, "goal": self.of_goal} if self.of_goal != MET else {"goal": self.of_goal}
+        said = "; ".join(f"{name} {verdict}" for name, verdict in judged.items() if verdict is not None)
+        return f"{said} ({self.marks})" if self.marks else said
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,18 +167,26 @@ class Ratio:
         ratio = ours / max(theirs, SMALLEST)
         pairs = [(v, theirs_by_round[n]) for n, v in results.rounds(self.figure, OURS).items() if n in theirs_by_round]
         paired = [value / max(their, SMALLEST) for value, their in pairs] or [ratio]
-        busy = results.was_busy(self.figure, OURS) or results.was_busy(their_figure, self.peer)
-        sign = "<=" if self.least else ">="
-        return Verdict(
-            what=self.what,
+        return dataclasses.replace(
+            self.unmeasured(),
             ours=ours,
             against=f"{self.peer} {number(theirs)}",
             ratio=f"{ratio:.2f} ({min(paired):.2f}..{max(paired):.2f})",
+            of_bar=self.weigh(ratio, self.bar),
+            of_goal=self.weigh(ratio, self.goal),
+            marks=results.marks((self.figure, OURS), (their_figure, self.peer), rounds=len(pairs)),
+        )
+
+    def unmeasured(self) -> Verdict:
+        """Say what was to be judged."""
+        sign = "<=" if self.least else ">="
+        return Verdict(
+            what=self.what,
+            against=self.peer or "the best durable peer",
             bar="" if self.bar is None else f"{sign} {self.bar:g}x",
             goal="" if self.goal is None else f"{sign} {self.goal:g}x",
-            verdict=sentence(
-                self.weigh(ratio, self.bar), self.weigh(ratio, self.goal), busy=busy, once=len(pairs) == 1
-            ),
+            of_bar=None if self.bar is None else NOT_MEASURED,
+            of_goal=None if self.goal is None else NOT_MEASURED,
         )
 
     def weigh(self, ratio: float, threshold: float | None) -> str | None:
@@ -148,7 +197,7 @@ class Ratio:
             return MET
         if margin <= 1 / NOISE:
             return MISSED
-        return f"{UNDECIDED}, {'inside' if margin >= 1 else 'outside'}"
+        return INSIDE if margin >= 1 else OUTSIDE
 
 
 @dataclasses.dataclass(frozen=True)
@@ -167,31 +216,35 @@ class Limit:
         values = list(results.rounds(self.figure, OURS).values())
         if not values:
             return None
+        return dataclasses.replace(
+            self.unmeasured(),
+            ours=statistics.median(values),
+            ratio=f"({number(min(values))}..{number(max(values))})",
+            of_bar=self.weigh(values, self.bar),
+            of_goal=self.weigh(values, self.goal),
+            marks=results.marks((self.figure, OURS), rounds=len(values)),
+        )
+
+    def unmeasured(self) -> Verdict:
+        """Say what was to be judged."""
         sign = ">=" if self.least else "<="
         return Verdict(
             what=self.what,
-            ours=statistics.median(values),
-            ratio=f"({number(min(values))}..{number(max(values))})",
             bar=f"{sign} {self.bar:g} {self.unit}".strip(),
             goal="" if self.goal is None else f"{sign} {self.goal:g} {self.unit}".strip(),
-            verdict=sentence(
-                self.weigh(values, self.bar),
-                self.weigh(values, self.goal),
-                busy=results.was_busy(self.figure, OURS),
-                once=len(values) == 1,
-            ),
+            of_bar=NOT_MEASURED,
+            of_goal=None if self.goal is None else NOT_MEASURED,
         )
 
     def weigh(self, values: list[float], threshold: float | None) -> str | None:
         if threshold is None:
             return None
-        kept = [value >= threshold if self.least else value <= threshold for value in values]
-        return MET if all(kept) else UNDECIDED if any(kept) else MISSED
+        kept = [self.keeps(value, threshold) for value in values]
+        if all(kept):
+            return MET
+        if not any(kept):
+            return MISSED
+        return INSIDE if self.keeps(statistics.median(values), threshold) else OUTSIDE
 
-
-def sentence(bar: str | None, goal: str | None, *, busy: bool, once: bool) -> str:
-    """Say what became of both; a goal that is met says it of its bar, too."""
-    judged = {"bar": bar, "goal": goal} if goal != MET else {"goal": goal}
-    said = "; ".join(f"{name} {verdict}" for name, verdict in judged.items() if verdict is not None)
-    marks = ", ".join(mark for mark, true in (("once", once), ("busy", busy)) if true)
-    return f"{said} ({marks})" if marks else said
+    def keeps(self, value: float, threshold: float) -> bool:
+        return value >= threshold if self.least else value <= threshold

@@ -16,6 +16,7 @@ import statistics
 import time
 from typing import Any
 
+from bench.turns import Meter
 from ferryman import Ferryman, Turn
 
 CHILDREN, WARM = 100, 3
@@ -65,9 +66,11 @@ async def fork(url: str, count: int) -> dict[str, float]:
             await app.fork_join(orders())
             outside.append(time.perf_counter() - begun)
         await app.agents.create("parent-1", profile="parent")
+        meter = await Meter.start(app)
         turn = await app.agents.send("parent-1", count)
         inside = await turn.result(timeout=300)
-    return {
+        spent = await meter.figures(count)
+    return spent | {
         "p50": 1000 * statistics.median(inside),
         "best": 1000 * min(inside),
         "outside_p50": 1000 * statistics.median(outside),
@@ -81,11 +84,13 @@ async def tasks(url: str, count: int) -> dict[str, float]:
         for number in range(WARM + count):
             if number == WARM:
                 await analyse(app)
+                meter = await Meter.start(app)
             begun = time.perf_counter()
             handles = await app.tasks.create_many("nothing", [{"number": n} for n in range(CHILDREN)])
             await asyncio.gather(*(handle.result() for handle in handles))
             took.append(time.perf_counter() - begun)
-    return {"p50": 1000 * statistics.median(took[WARM:]), "best": 1000 * min(took[WARM:])}
+        spent = await meter.figures(count)
+    return spent | {"p50": 1000 * statistics.median(took[WARM:]), "best": 1000 * min(took[WARM:])}
 
 
 async def shapes(url: str, count: int) -> dict[str, float]:

@@ -1,8 +1,9 @@
 """Where the time goes: what each thing costs by the clock, by CPU, by flushes and by WAL, beside two limits.
 
-One is the floor, measured in the same run: what PostgreSQL gives to hand-written SQL that does as little as can be done. The
-other is the CPU time that we spend ourselves, spread over all cores with nothing waited for: how far the waiting could still
-be hidden. It says nothing about whether that CPU is well spent; the floor does.
+One is what stands beside it in the same run: for tasks the floor, hand-written SQL of the same kind that does as little as it
+can; for other domains our own plain tasks, or a loop by hand. The other is the CPU time that we spend ourselves, spread over
+all cores with nothing waited for: how far the waiting could still be hidden. It says nothing about whether that CPU is well
+spent; what stands beside it does. What has to be waited for is in limit.py.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ MILLI = 1000.0
 COLUMNS = (
     "**µs**: one of these by the clock, the median of the rounds; where many are under way at once, the time of all"
     " divided by their number.",
-    "**floor**: the same by hand, in the same run: for tasks the floor of the table above, for the other domains what"
-    " stands beside them there.",
-    "**of the floor**: how many times as long ours takes.",
+    "**beside**: what stands beside it in the same run: for tasks and workflows the floor of the table above; for turns,"
+    " resumptions, batches and commands our own plain tasks, and for pages the bare loop, as in the table of their domains.",
+    "**of that**: how many times as long ours takes.",
     "**CPU client or worker**, **CPU store**: processor time for one, in our processes and in those of PostgreSQL; a"
     " dash where it was not recorded.",
     "**CPU bound**: both of these together, divided by the cores: the least that our own work takes if nothing is ever"
@@ -114,6 +115,20 @@ COSTS = (
         " where a task has two, and several tables where a task has one.",
     ),
     Cost(
+        "suspend, tool, resume", "resume.p50", "resume.cpu_worker", "resume.cpu_store",
+        "A turn that calls a tool is suspended and the tool's task born in one transaction; the task is claimed, run and"
+        " settled, and the turn resumed: one after the other, so that round trips and flushes add up. The CPU is that of a"
+        " process that works and asks for the turn.",
+        time=MILLI,
+    ),
+    Cost(
+        "fork 100 turns and join", "batches.p50", "batches.cpu_worker", "batches.cpu_store",
+        "The parent's turn is suspended, a hundred agents are made, each has a turn, their ends are counted in the batch, and"
+        " the parent's turn is resumed. Beside a turn by itself (above) each child has an agent of its own to be made and a"
+        " place in the batch.",
+        time=MILLI,
+    ),
+    Cost(
         "command with three capabilities", "commands.rate", "commands.cpu_worker", "commands.cpu_store",
         "The inbox, three async tasks with inputs and results, and a plain task for each of them, which reports its end in"
         " the transaction that settles it.",
@@ -132,20 +147,20 @@ def told(results: Results, *, cores: int) -> list[str]:
     """A table and a sentence for each row of it; empty when nothing of it was measured."""
     rows = [
         [
-            "what", "µs", "floor", "of the floor", "CPU client or worker", "CPU store", "CPU bound", "of the bound",
+            "what", "µs", "beside", "of that", "CPU client or worker", "CPU store", "CPU bound", "of the bound",
             "flushes", "WAL, B",
         ]
     ]  # fmt: skip
     said = []
     for cost in COSTS:
-        took, floor = (_micros(results, cost, peer) for peer in (OURS, FLOOR))
+        took, beside = (_micros(results, cost, peer) for peer in (OURS, FLOOR))
         if took is None:
             continue
         client, store = (_scaled(results.median(each, OURS), cost.micro) for each in (cost.client, cost.store))
         bound = None if client is None or store is None else (client + store) / cores
         rows.append(
             [
-                cost.what, number(took), _known(floor), _times(took, floor), _known(client), _known(store), _known(bound),
+                cost.what, number(took), _known(beside), _times(took, beside), _known(client), _known(store), _known(bound),
                 _times(took, bound), *(_known(results.median(each, OURS)) for each in (cost.flushes, cost.wal)),
             ]
         )  # fmt: skip

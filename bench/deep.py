@@ -24,18 +24,23 @@ BEFORE, HELD = 60.0, 300.0
 
 
 def deep(stage: Stage) -> Figures:
-    """Drain in front of a million rows of each kind, and of none before and after: what comes first does worse as a rule."""
+    """Drain in front of a million rows of each kind, and of none."""
     count = stage.count("deep")
-    kinds = [kind for kind in KINDS if kind in stage.card.fill]
     drained: list[tuple[str, Figures]] = []
-    for kind in ("empty", *kinds, "empty"):
+    for kind in mirrored(["empty", *(kind for kind in KINDS if kind in stage.card.fill)]):
         stage.fresh(template=filled(stage, kind, rows(stage, ROWS)))
         drained.append((kind, drain_filled(stage, 1, count)))
     return shares(drained)
 
 
+def mirrored(kinds: Sequence[str]) -> list[str]:
+    """Return an order in which each has its turn twice, as early as late: a drain takes two seconds, and a machine that gets
+    slower or faster in the meantime would decide between neighbours."""
+    return [*kinds, *reversed(kinds)]
+
+
 def shares(drained: Sequence[tuple[str, Figures]]) -> Figures:
-    """The rates by kind, and what each is of that of the empty table, of which two are taken in the middle."""
+    """The rates by kind, the means of what was measured, and what each is of that of the empty table."""
     figures: Figures = {}
     for kind in dict.fromkeys(kind for kind, _ in drained):
         found = [figure for named, figure in drained if named == kind]
@@ -46,16 +51,14 @@ def shares(drained: Sequence[tuple[str, Figures]]) -> Figures:
 
 
 def deep10(stage: Stage) -> Figures:
-    """Drain in front of ten million finished rows, and of none before and after."""
+    """Drain in front of ten million finished rows, and of none."""
     count = stage.count("deep")
-    stage.fresh()
-    before = drain_filled(stage, 1, count)
-    # Kept for `growth`, which looks at as many: what is drained here adds nothing to speak of.
-    with begun(stage, "finished", rows(stage, MANY), keep=True):
-        finished = drain_filled(stage, 1, count)
-    stage.fresh()
-    after = drain_filled(stage, 1, count)
-    return shares([("empty", before), ("finished", finished), ("empty", after)])
+    drained: list[tuple[str, Figures]] = []
+    for kind in mirrored(["empty", "finished"]):
+        # Kept for `growth`, which looks at as many: what is drained here adds nothing to speak of.
+        with begun(stage, kind, rows(stage, MANY) if kind == "finished" else 0, keep=True):
+            drained.append((kind, drain_filled(stage, 1, count)))
+    return shares(drained)
 
 
 @contextlib.contextmanager

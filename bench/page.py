@@ -4,46 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-from bench import bars, contract, costs, growth, ingest, plot, ranks, report
-from bench.bars import FLOOR, OURS, Results, number
+from bench import beside, contract, costs, growth, limit, plot, ranks, report
+from bench.bars import OURS, Results, number
 from bench.record import Record
 
 PICTURES = "pictures"
+ALONE = (
+    "Ten million rows, the open transaction and the curves of what grows (P13) are of Ferryman alone, in one round: no peer"
+    " stands beside them."
+)
 LEGEND = (
     "`*`: on Redis, not durable. `-`: there is no such call, or nobody knows how to fill its tables by the million"
     " ([bench/README.md](../bench/README.md)); what was left out for another reason is named at the end."
 )
 GROWN = (
-    "Each point was measured once, over 50,000 tasks: time and CPU at the largest size, of the smallest, and in"
-    " brackets of the size before."
-    " Workers share out the cores of one machine, so that of them only the CPU is judged. The connections listen to"
-    " what an idle worker"
-    " listens to (the channel for all, and those for what is ready, due, cancelled and for changes of queues), and are"
-    " read at once."
-)
-
-LOOP, LOOPS = "bare aiohttp and COPY, one page at a time", "the same loop, four pages at a time"
-
-# What, figure, unit, what the floor of it is, whether less is better, whose figure the floor is.
-DOMAINS = (
-    ("turns without tools, moves in the log", "turns.moves_rate", "/s", "plain tasks", False, FLOOR),
-    ("turns without tools", "turns.rate", "/s", "plain tasks", False, FLOOR),
-    ("suspend, tool, resume, p50", "resume.p50", "ms", "one plain task, from create to result", True, FLOOR),
-    ("fork 100 turns and join, p50", "batches.p50", "ms", "create 100 plain tasks and await them", True, FLOOR),
-    ("commands with three capabilities", "commands.rate", "/s", "a plain task that creates three", False, FLOOR),
-    ("ingestion, records in pages of 100", "ingest.rate", "/s", LOOP, False, FLOOR),
-    ("ingestion, CPU of the process for a page", "ingest.cpu_worker", "ms", LOOP, True, FLOOR),
-    ("ingestion, CPU of the store for a page", "ingest.cpu_store", "ms", LOOP, True, FLOOR),
-    ("ingestion, records in pages of 100", "ingest.rate", "/s", LOOPS, False, ingest.FOUR),
-    ("ingestion, CPU of the process for a page", "ingest.cpu_worker", "ms", LOOPS, True, ingest.FOUR),
-    ("ingestion, CPU of the store for a page", "ingest.cpu_store", "ms", LOOPS, True, ingest.FOUR),
+    "Each point was measured once, over 50,000 tasks, of Ferryman alone. Time and CPU are told at the size that is worst for"
+    " them and at the largest, of the smallest, and in the last step, of the size before; by the worst of both a curve is"
+    " called *level* (nowhere above 1.5), *grew* (above it; *and grows no more* if the last step is 1.1 at most) or said to"
+    " *bend upward* (the last step alone is above 1.5)."
+    " Workers share out the cores of one machine, so that of them only the CPU is judged. The connections listen as idle"
+    " workers do (to the channel for all, and to those for what is ready, due, cancelled and for changes of queues), and are"
+    " read at once. Those who await results listen to the channel for what is done: they are not in that curve."
 )
 
 
 def write(docs: Path, record: Record) -> None:
     """Draw the pictures and replace the tables."""
-    results = Results(record.lines)
+    results = Results(record.lines, record.planned)
     peers = {name: drawn for name, (drawn, _) in ranks.pictures(results).items()}
     for name, drawn in {**peers, **pictures(results)}.items():
         (docs / PICTURES / name).write_text(drawn)
@@ -59,9 +48,10 @@ def text(record: Record, results: Results) -> str:
         LEGEND,
         "\n".join(report.settings(record.head)),
         *ranks.told(ranks.pictures(results), PICTURES),
-        "## Against the contract",
-        report.verdicts(results),
-        *titled("## The other domains", domains(results)),
+        *titled("### How far the rounds of the peers lie apart", report.spread(results, peers)),
+        *titled("## Against the contract", [*report.judged(results), *alone(results)]),
+        *titled("## The other domains", beside.told(results)),
+        *titled("## The limit", limit.told(results, record.heads)),
         *titled("## Where the time goes", costs.told(results, cores=record.head["cores"])),
         *titled("## When something grows", curves(results)),
         *titled("## While a transaction stays open", horizon(results)),
@@ -74,54 +64,65 @@ def titled(title: str, parts: Sequence[str]) -> list[str]:
     return [title, *parts] if parts else []
 
 
-def domains(results: Results) -> list[str]:
-    """Ours beside what a person would do with plain tasks, or by hand."""
-    rows = [["what", "ours", "floor", "ratio (range)", "the floor"]]
-    for what, figure, unit, floor, least, peer in DOMAINS:
-        judged = bars.Ratio(what, figure, peer, least=least).judge(results)
-        if judged is not None:
-            theirs = results.median(figure, peer) or 0.0
-            rows.append([f"{what}, {unit}", number(judged.ours), number(theirs), judged.ratio, floor])
-    return [report.table(rows)] if len(rows) > 1 else []
+def alone(results: Results) -> list[str]:
+    """Say of which bars no peer's figures are known, if they were measured."""
+    begins = ("deep10.", "horizon.", "growth_")
+    return [ALONE] if any(figure.startswith(begins) and found for figure, found in results.values.items()) else []
 
 
 def curves(results: Results) -> list[str]:
     """A picture for each variable, and what its curve does, by numbers."""
-    rows = [["what grows", "from", "to", "time per task (last step)", "CPU per task (last step)", "verdict"]]
+    heads = (f"{what} per task: worst, largest, last step" for what in ("time", "CPU"))
+    rows = [["what grows", "from", "to", *heads, "verdict"]]
     shown = []
     for variable in growth.SIZES:
         work = f"growth_{variable}"
         sizes = results.curve(work, "cpu")
         if len(sizes) < 2:
             continue
-        clock, cpu = ((turned(results, work, name), turned(results, work, f"last_{name}")) for name in ("slow", "bend"))
+        clock, cpu = (turned(results, work, name) for name in ("slow", "bend"))
         judged = [cpu] if variable in growth.SHARING else [clock, cpu]
         rows.append(
             [
                 variable,
                 f"{min(sizes):,}",
                 f"{max(sizes):,}",
-                f"{clock[0]:.2f} ({clock[1]:.2f})" + (", not judged" if variable in growth.SHARING else ""),
-                f"{cpu[0]:.2f} ({cpu[1]:.2f})",
-                shape(*max(judged)),
+                clock.told + (", not judged" if variable in growth.SHARING else ""),
+                cpu.told,
+                shape(max(each.worst for each in judged), max(each.step for each in judged))
+                + (", in part: sizes are missing" if work in results.cut else ""),
             ]
         )
-        shown.append(f"![{alt(variable, clock[0], cpu[0])}]({PICTURES}/growth-{variable}.svg)")
+        shown.append(f"![{alt(variable, clock, cpu)}]({PICTURES}/growth-{variable}.svg)")
     return [report.table(rows), GROWN, *shown] if shown else []
 
 
-def turned(results: Results, work: str, name: str) -> float:
-    return results.median(f"{work}.{name}", OURS) or 0.0
+class Turned(NamedTuple):
+    """What a task costs at the worst and the largest size, of the smallest, and at the largest, of the one before."""
+
+    worst: float
+    end: float
+    step: float
+
+    @property
+    def told(self) -> str:
+        return f"{self.worst:.2f}, {self.end:.2f}, {self.step:.2f}"
 
 
-def shape(bend: float, step: float) -> str:
-    if bend <= contract.BEND:
-        return "level"
-    return "bends upward" if step > contract.BEND else "grew, and grows no more"
+def turned(results: Results, work: str, name: str) -> Turned:
+    return Turned(*(results.median(f"{work}.{each}{name}", OURS) or 0.0 for each in ("", "end_", "last_")))
 
 
-def alt(variable: str, slow: float, bend: float) -> str:
-    at_most = f"{slow:.2f} of the time and {bend:.2f} of the CPU at the smallest"
+def shape(worst: float, step: float) -> str:
+    if worst <= contract.BEND:
+        return "level" if step <= contract.BEND else "level, but rose in the last step"
+    if step > contract.BEND:
+        return "bends upward"
+    return "grew, and grows no more" if step <= contract.STILL else "grew"
+
+
+def alt(variable: str, clock: Turned, cpu: Turned) -> str:
+    at_most = f"{clock.end:.2f} of the time and {cpu.end:.2f} of the CPU at the smallest"
     return f"Rate and CPU per task against {growth.UNITS[variable]}: at the largest {at_most}"
 
 
@@ -132,8 +133,8 @@ def horizon(results: Results) -> list[str]:
     least, end = (results.median(f"horizon.{name}", OURS) or 0.0 for name in ("least_share", "end_share"))
     return [
         f"Tasks are created and drained all the time; after {len(usual) * 10} s a transaction is opened that keeps its"
-        f" snapshot for {len(held) * 10} s, so that nothing dead can be removed. Measured once. The slowest slice of 10"
-        f" s has {least:.2f} of"
+        f" snapshot for {len(held) * 10} s, so that nothing dead can be removed. Measured once, of Ferryman alone, by handlers"
+        f" that have begun. The slowest slice of 10 s has {least:.2f} of"
         f" the usual rate, the last third {end:.2f}. Medians of tasks per second: {_thirds(results)}.",
         f"![Tasks per second in slices of 10 s, before and while a transaction stays open]({PICTURES}/horizon.svg)",
     ]

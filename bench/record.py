@@ -62,10 +62,14 @@ class Record:
         return list(self._lines.values())
 
     @property
+    def planned(self) -> Sequence[Item]:
+        """What the parts of the run had planned."""
+        return list(dict.fromkeys(Item(*item) for head in self.heads for item in head.get("planned", ())))
+
+    @property
     def missing(self) -> Sequence[Item]:
         """What a part of the run had planned, and nobody has tried."""
-        planned = dict.fromkeys(Item(*item) for head in self.heads for item in head.get("planned", ()))
-        return [item for item in planned if item not in self._lines]
+        return [item for item in self.planned if item not in self._lines]
 
     @property
     def commits(self) -> Sequence[str]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from bench import bars, contract
+from bench import bars, contract, verdicts
 from bench.record import Item, Line, Record
 
 BEGIN, END = "<!-- bench: begin -->", "<!-- bench: end -->"
@@ -40,6 +40,7 @@ FIGURES = (
     ("drain, 1,000 keys of one slot, /s", "gates.many"),
     ("memory idle, MB", "latency.idle_memory"),
     ("memory peak, MB", "drain1.memory"),
+    ("memory peak in 10-step workflows, MB", "steps.memory"),
     ("idle CPU, % of a core", "latency.idle_cpu"),
     ("idle CPU of the store, % of a core", "latency.idle_cpu_store"),
     ("idle transactions, /s", "latency.idle_transactions"),
@@ -78,36 +79,57 @@ def cell(results: bars.Results, figure: str, peer: str) -> str:
     median = results.median(figure, peer)
     if median is None:
         return "-"
-    # Ranges of all of them would make the table too wide to read; those of ratios stand with the verdicts.
+    # Ranges of all of them would make the table too wide to read; those of the peers stand in one of their own.
     if len(rounds) < 2 or peer not in (bars.OURS, bars.FLOOR):
         return bars.number(median)
-    return f"{bars.number(median)} ({bars.number(min(rounds))}..{bars.number(max(rounds))})"
+    return f"{bars.number(median)} ({reach(rounds)})"
+
+
+def reach(rounds: Collection[float]) -> str:
+    return f"{bars.number(min(rounds))}..{bars.number(max(rounds))}"
+
+
+def marked(results: bars.Results, peers: Sequence[str]) -> list[str]:
+    return [f"{peer}*" if peer in results.fragile else peer for peer in peers]
 
 
 def figures(results: bars.Results, peers: Sequence[str]) -> str:
-    rows = [["", *(f"{peer}*" if peer in results.fragile else peer for peer in peers)]]
+    rows = [["", *marked(results, peers)]]
     for label, figure in FIGURES:
         if any(results.rounds(figure, peer) for peer in peers):
             rows.append([label, *(cell(results, figure, peer) for peer in peers)])
     return table(rows)
 
 
-def verdicts(results: bars.Results) -> str:
+def spread(results: bars.Results, peers: Sequence[str]) -> list[str]:
+    """The lowest and the highest of the rounds of each peer; empty where none has two."""
+    others = [peer for peer in peers if peer not in (bars.OURS, bars.FLOOR)]
+    rows = [["min..max", *marked(results, others)]]
+    for label, figure in FIGURES:
+        found = [results.rounds(figure, peer).values() for peer in others]
+        if any(len(rounds) > 1 for rounds in found) and not figure.endswith(".jobs"):
+            rows.append([label, *(reach(rounds) if len(rounds) > 1 else "-" for rounds in found)])
+    return [table(rows)] if len(rows) > 1 else []
+
+
+def judged(results: bars.Results) -> list[str]:
+    """What became of the bars, in sentences, then one by one."""
+    found = contract.judge(results)
     rows = [["rule", "what", "ours", "against", "ratio (range)", "bar", "goal", "verdict"]]
-    for rule, each in contract.judge(results):
-        rows.append(
-            [rule, each.what, bars.number(each.ours), each.against, each.ratio, each.bar, each.goal, each.verdict]
-        )
-    return table(rows)
+    for rule, each in found:
+        ours = "-" if each.ours is None else bars.number(each.ours)
+        rows.append([rule, each.what, ours, each.against, each.ratio, each.bar, each.goal, each.verdict])
+    return [verdicts.told(found), table(rows)] if found else []
 
 
 def tables(record: Record) -> str:
     """What a run has found, as text."""
-    results = bars.Results(record.lines)
+    results = bars.Results(record.lines, record.planned)
     parts = [
         conditions(record),
         figures(results, list(record.head["peers"])),
-        verdicts(results),
+        *spread(results, list(record.head["peers"])),
+        *judged(results),
         "\n".join(settings(record.head)),
     ]
     return "\n\n".join(parts + remarks(record))

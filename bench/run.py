@@ -59,6 +59,8 @@ def parse(given: Sequence[str] | None) -> argparse.Namespace:
     for name, known in (("work", ALL), ("peers", PEERS)):
         if unknown := set(getattr(asked, name)) - set(known):
             line.error(f"--{name} knows {', '.join(known)}, not {', '.join(sorted(unknown))}")
+    if asked.quick and asked.write_docs:
+        line.error("--quick measures once, with fewer jobs and rows than the page speaks of: leave --write-docs away")
     if asked.report and asked.store is None:
         line.error("--report wants the file: --store bench/results/….jsonl")
     if not {*USUAL, "deep"} & set(asked.work):
@@ -214,6 +216,11 @@ def main(given: Sequence[str] | None = None) -> int:
     asked = parse(given)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the server is stopped, too
     record = Record(asked.store)
+    if asked.write_docs and any(head["scale"] < 1 for head in record.heads):
+        print(
+            f"{asked.store} holds results of --quick, with fewer jobs and rows than the page speaks of: no page is made."
+        )
+        return 2
     if not asked.report:
         if not asked.mix and (others := set(record.commits) - {commit()}):
             print(

@@ -12,6 +12,7 @@ import asyncio
 import json
 import statistics
 import time
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -82,7 +83,10 @@ async def until(app: Ferryman, sql: str, seconds: float = 300.0) -> None:
 
 
 class Meter:
-    """Time, CPU and moves of a drain: what worker and server used for each does not depend on who else is there."""
+    """Time, CPU and moves of a drain: what worker and server used for each does not depend on who else is there.
+
+    The memory is what the process had at most since its start, as one that asks and works.
+    """
 
     def __init__(self, app: Ferryman, server: psutil.Process, moves: int) -> None:
         self._app = app
@@ -110,7 +114,14 @@ class Meter:
             "moves_rate": made / took,
             "cpu_worker": used / count * 10_000,
             "cpu_store": stored / count * 10_000,
+            "memory": peak(),
         }
+
+
+def peak() -> float:
+    """Megabytes that this process had at most; what `getrusage` tells also holds those of the process that started it."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) / 1024
 
 
 async def moves(app: Ferryman) -> int:

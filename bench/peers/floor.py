@@ -1,4 +1,4 @@
-"""The floor: what PostgreSQL allows on this machine when everything goes in sets.
+"""The floor: hand-written SQL when everything goes in sets. Less is possible for who keeps less; it is no bound.
 
 One narrow table, one partial index, no guards, events, retries or results. The worker keeps a few lanes;
 each lane sends one statement per set, which finishes the set it has just run and claims the next one: one

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from bench.measure import await_ends, await_starts, created
+from bench import measure
+from bench.measure import await_ends, await_starts, created, drain_filled
 from bench.server import Server
 from bench.stage import Stage, read_card
 
@@ -40,3 +41,22 @@ def test_creates_are_heard_by_who_listens(stage: Stage) -> None:
 
     assert figures["single_heard"] > 0
     assert figures["disk_single_heard"] > 0
+
+
+def test_a_second_drain_of_a_database_waits_for_its_own_completions(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.fresh()
+    drain_filled(stage, 1, JOBS)
+    stage.clear()
+    awaited: list[int] = []
+
+    def noting(stage: Stage, count: int, until: float) -> float:
+        awaited.append(count)
+        return await_ends(stage, count, until)
+
+    monkeypatch.setattr(measure, "await_ends", noting)
+    drain_filled(stage, 1, JOBS)
+
+    with stage.store.counting(stage.database, stage.card.done) as ask:
+        assert awaited[-1] == ask()

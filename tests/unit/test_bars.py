@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from bench import bars, contract, report
+from bench import bars, contract, page, report, verdicts
+from bench.record import Item
 
 
 def lines(work: str, figure: str, **by_peer: list[float]) -> list[dict[str, Any]]:
@@ -45,7 +46,13 @@ def test_where_less_is_better_the_sides_change(ours: float, said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rounds", "said"), [([60.0, 61.0], "bar met"), ([60.0, 65.0], "bar undecided"), ([65.0, 66.0], "bar missed")]
+    ("rounds", "said"),
+    [
+        ([60.0, 61.0], "bar met"),
+        ([60.0, 61.0, 65.0], "bar undecided, inside"),
+        ([60.0, 65.0, 66.0], "bar undecided, outside"),
+        ([65.0, 66.0], "bar missed"),
+    ],
 )
 def test_a_limit_is_met_only_when_every_round_keeps_it(rounds: list[float], said: str) -> None:
     check = bars.Limit("memory", "drain1.memory", 64, "MB")
@@ -80,6 +87,50 @@ def test_a_cost_that_grows_with_its_variable_misses_its_bar() -> None:
     assert (rule, judged.ours, judged.verdict) == ("P13", 1.9, "bar missed (once)")
 
 
+def test_a_cost_that_was_higher_in_the_middle_misses_its_bar_though_the_ends_are_level() -> None:
+    found = [
+        {"work": "growth_queues", "peer": "ferryman", "round": 0, "size": size, "figures": {"cpu": cpu}}
+        for size, cpu in ((1, 100.0), (10, 190.0), (100, 100.0))
+    ]
+
+    [(_, judged)] = contract.judge(bars.Results(found))
+
+    assert (judged.ours, judged.verdict) == (1.9, "bar missed (once)")
+
+
+@pytest.mark.parametrize(
+    ("worst", "step", "said"),
+    [
+        (1.4, 1.4, "level"),
+        (1.4, 1.6, "level, but rose in the last step"),
+        (1.6, 1.1, "grew, and grows no more"),
+        (1.6, 1.4, "grew"),
+        (1.6, 1.6, "bends upward"),
+    ],
+)
+def test_a_curve_grew_unless_its_last_step_is_level(worst: float, step: float, said: str) -> None:
+    assert page.shape(worst, step) == said
+
+
+def test_the_steeper_last_step_is_not_hidden_by_the_other_of_clock_and_cpu() -> None:
+    found = [
+        {
+            "work": "growth_queues",
+            "peer": "ferryman",
+            "round": 0,
+            "size": size,
+            "figures": {"cpu": cpu, "rate": 1 / clock},
+        }
+        for size, cpu, clock in ((1, 1.0, 1.0), (10, 1.0, 2.0), (100, 1.6, 2.0))
+    ]
+
+    table, *_ = page.curves(bars.Results(found))
+
+    assert "| 2.00, 2.00, 1.00 " in table
+    assert "| 1.60, 1.60, 1.60 " in table
+    assert "| bends upward |" in table
+
+
 @pytest.mark.parametrize(
     ("variable", "said"), [("connections", ["bar met (once)", "bar missed (once)"]), ("workers", ["bar met (once)"])]
 )
@@ -105,13 +156,16 @@ def test_a_rate_that_goes_on_falling_while_the_horizon_is_held_is_judged() -> No
 
 
 @pytest.mark.parametrize(("rule", "figure"), [("P1", "single"), ("P2", "flight")])
-def test_creates_are_judged_while_somebody_listens(rule: str, figure: str) -> None:
+def test_creates_are_judged_while_nobody_listens_and_while_somebody_does(rule: str, figure: str) -> None:
     found = [
-        *lines("enqueue", figure, ferryman=[9_000.0], pgqueuer=[1_000.0]),
-        *lines("enqueue", f"{figure}_heard", ferryman=[8_000.0], pgqueuer=[1_000.0]),
+        *lines("enqueue", figure, ferryman=[9_000.0], pgqueuer=[1_000.0], absurd=[900.0]),
+        *lines("enqueue", f"{figure}_heard", ferryman=[8_000.0], pgqueuer=[500.0], absurd=[800.0]),
     ]
 
-    assert [(judged_by, judged.ours) for judged_by, judged in contract.judge(bars.Results(found))] == [(rule, 8_000.0)]
+    assert [(by, judged.ours, judged.against) for by, judged in contract.judge(bars.Results(found))] == [
+        (rule, 9_000.0, "pgqueuer 1,000"),
+        (rule, 8_000.0, "absurd 800"),
+    ]
 
 
 def test_a_start_before_the_create_returned_counts_as_the_fastest() -> None:
@@ -143,6 +197,61 @@ def test_the_best_peer_is_durable() -> None:
 
 def test_what_was_not_measured_gets_no_verdict() -> None:
     assert contract.judge(bars.Results(lines("drain1", "rate", pgqueuer=[1.0]))) == []
+
+
+def planned(*works: str) -> list[Item]:
+    return [Item(0, work, "ferryman") for work in works]
+
+
+def test_a_bar_that_was_planned_and_cannot_be_judged_is_told() -> None:
+    results = bars.Results(lines("steps", "rate", ferryman=[2_000.0]), planned("steps", "commands"))
+
+    assert [(rule, each.against, each.verdict) for rule, each in contract.judge(results)] == [
+        ("P7", "absurd", "not measured"),
+        ("P11", "", "not measured"),
+    ]
+
+
+def test_what_two_workloads_make_together_is_missed_only_when_both_were_planned() -> None:
+    def wal(*works: str) -> bool:
+        return any(each.what.startswith("WAL") for _, each in contract.judge(bars.Results([], planned(*works))))
+
+    assert wal("enqueue", "drain1")
+    assert not wal("enqueue", "drain2")
+
+
+def test_a_curve_that_lacks_a_size_is_judged_in_part() -> None:
+    found = [
+        {"work": "growth_queues", "peer": "ferryman", "round": 0, "size": size, "figures": {"cpu": 100.0}}
+        for size in (1, 10)
+    ]
+    sizes = [Item(0, "growth_queues", "ferryman", size) for size in (1, 10, 100)]
+
+    judged = dict((each.what, each.verdict) for _, each in contract.judge(bars.Results(found, sizes)))
+
+    assert judged["CPU per task, queues: the worst size against the smallest"] == "bar met (once, part)"
+    assert "level, in part" in page.curves(bars.Results(found, sizes))[0]
+
+
+def test_verdicts_are_counted_and_those_not_reached_are_named() -> None:
+    found = [
+        *lines("drain1", "rate", ferryman=[0.9, 0.9], pgqueuer=[1.0, 1.0], floor=[10.0, 10.0]),
+        *lines("drain2", "rate", ferryman=[2.0, 2.0]),
+        *lines("startup", "import", ferryman=[0.4, 0.4]),
+        *lines("schedule", "last_per_1000", ferryman=[9.0, 9.0], pgqueuer=[10.0, 10.0], floor=[6.0, 6.0]),
+    ]
+
+    said = verdicts.told(contract.judge(bars.Results(found, planned("commands"))))
+
+    assert said.split("\n\n") == [
+        "Of 5 bars: 1 met, 1 undecided inside, 1 undecided outside, 1 missed, 1 not measured."
+        " Undecided outside: P4 drain, 1 worker, /s (against pgqueuer 1)."
+        " Missed: P14 import ferryman, s."
+        " Not measured: P11 commands with three capabilities, /s.",
+        "Of 4 goals: 0 met, 1 undecided inside, 2 not reached, 1 not measured."
+        " Not reached: P4 drain, 1 worker, /s (against pgqueuer 1); P4 drain, 1 worker, /s (against floor 10)."
+        " Not measured: P11 commands with three capabilities, /s.",
+    ]
 
 
 def test_the_range_of_a_ratio_comes_from_rounds_and_not_from_mixed_ones() -> None:

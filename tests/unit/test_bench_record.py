@@ -77,6 +77,21 @@ def test_a_run_that_ended_early_says_what_it_has_not_measured(tmp_path: Path) ->
     ]
 
 
+def test_a_report_tells_the_bars_that_a_run_was_to_judge_and_cannot(tmp_path: Path) -> None:
+    record = Record(tmp_path / "r.jsonl")
+    record.add({**HEAD, "planned": [Item(0, "steps", "ferryman"), Item(0, "growth_queues", "ferryman", 1)]})
+    record.add(line("steps", error="it broke"))
+
+    said = report.tables(record)
+
+    assert "Of 3 bars: 0 met, 0 undecided inside, 0 undecided outside, 0 missed, 3 not measured." in said
+    assert [row.split("|")[1].strip() for row in said.splitlines() if row.endswith("not measured |")] == [
+        "P7",
+        "P13",
+        "P13",
+    ]
+
+
 def test_a_run_that_is_whole_says_nothing_of_the_kind(tmp_path: Path) -> None:
     record = Record(tmp_path / "r.jsonl")
     record.add({**HEAD, "planned": [Item(0, "drain1", "ferryman")]})
@@ -107,6 +122,18 @@ def test_results_of_another_commit_are_not_mixed_in_unawares(
     assert run.main(["--work", "gate", "--store", str(record.path)]) == 2
     assert "an older one" in capsys.readouterr().out
     assert len(Record(record.path).heads) == 1
+
+
+def test_a_quick_look_does_not_write_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        run.parse(["--quick", "--write-docs"])
+    assert "fewer jobs and rows than the page speaks of" in capsys.readouterr().err
+
+    record = Record(tmp_path / "r.jsonl")
+    record.add({**HEAD, "scale": run.QUICK})
+
+    assert run.main(["--report", "--write-docs", "--store", str(record.path)]) == 2
+    assert "holds results of --quick" in capsys.readouterr().out
 
 
 def test_what_takes_minutes_runs_once_and_the_rest_in_every_round() -> None:
@@ -170,10 +197,10 @@ def test_a_factor_is_as_long_everywhere() -> None:
 
 
 def test_more_cpu_of_our_own_does_not_raise_the_limit() -> None:
-    def of_the_floor(cpu: float) -> str:
+    def of_that(cpu: float) -> str:
         ours = {"rate": 10_000.0, "cpu_worker": cpu, "cpu_store": cpu}
         found = [line(figures=ours), line(peer="floor", figures={"rate": 100_000.0})]
         table, *_ = costs.told(Results(found), cores=2)
         return table.splitlines()[-1].split("|")[4].strip()
 
-    assert of_the_floor(0.1) == of_the_floor(0.2) == "10.0x"
+    assert of_that(0.1) == of_that(0.2) == "10.0x"
