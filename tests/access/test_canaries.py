@@ -5,22 +5,35 @@ from __future__ import annotations
 import io
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit, urlunsplit
+from uuid import UUID
 
+import nats
 import pytest
 from fastapi.routing import APIRoute, iter_route_contexts
+from nats.aio.msg import Msg
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from ferryman import Ferryman
 from ferryman.app.doctor import examine
 from ferryman.app.tokens import ALL
 from ferryman.http.server import make
 from ferryman.kernel import errors, telemetry
+from ferryman.testing import NatsServer
 from tests.access import atlas, town
 from tests.access.wire import Wire
+from tests.relays.conftest import until
+from tests.relays.receiver import Receiver, receiving
 
 PASSWORD = "zanzibar-password-canary"
+NATS_PASSWORD = "zanzibar-nats-canary"
 WEBHOOK_KEY = "zanzibar-webhook-key-canary-000000"
 PAYLOAD = "zanzibar-payload-canary"
 # What each page with a place in its address is asked for.
@@ -56,26 +69,74 @@ def said() -> Iterator[io.StringIO]:
     root.level = level
 
 
-def with_password(url: str) -> str:
+def with_password(url: str, password: str = PASSWORD) -> str:
     parts = urlsplit(url)
     user = parts.username or "postgres"
     place = parts.netloc.rpartition("@")[2]
-    return urlunsplit(parts._replace(netloc=f"{user}:{quote(PASSWORD)}@{place}"))
+    return urlunsplit(parts._replace(netloc=f"{user}:{quote(password)}@{place}"))
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[NatsServer]:
+    with NatsServer(tmp_path / "nats") as server:
+        yield server
+
+
+@pytest.fixture
+def spans(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
+    """Every span that is made."""
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", provider)
+    return exporter
+
+
+@asynccontextmanager
+async def overheard(server: NatsServer) -> AsyncIterator[list[Msg]]:
+    """Everything that anybody publishes."""
+    found: list[Msg] = []
+
+    async def hear(message: Msg) -> None:
+        found.append(message)
+
+    client = await nats.connect(server.url)
+    await client.subscribe(">", cb=hear)
+    await client.flush()
+    try:
+        yield found
+    finally:
+        await client.close()
+
+
+def hides(everything: str, secrets: dict[str, str]) -> None:
+    for name, secret in secrets.items():
+        at = everything.find(secret)
+        assert at < 0, (name, everything[max(0, at - 300) : at + 100])
 
 
 @pytest.mark.contract("S6", "R7", "K19")
 async def test_no_secret_comes_out_anywhere(
-    database_url: str, said: io.StringIO, capfd: pytest.CaptureFixture[str]
+    database_url: str,
+    said: io.StringIO,
+    spans: InMemorySpanExporter,
+    broker: NatsServer,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     out: list[str] = []
-    app = Ferryman(with_password(database_url), doorbell="none", relays={"webhook_key": WEBHOOK_KEY})
-    async with town.furnish(app):
+    relays = {"webhook_key": WEBHOOK_KEY, "private_networks": "127.0.0.0/8", "nats": "on"}
+    nats_url = with_password(broker.url, NATS_PASSWORD)
+    app = Ferryman(with_password(database_url), nats_url=nats_url, doorbell="nats", relays=relays)
+    async with overheard(broker) as published, receiving() as receiver, town.furnish(app):
         await town.settle(app, "default", "word")
         made = await app.tokens.create("root", scopes="admin", tenant=ALL)
         begun = await app.tokens.sign_in(made.text)
         assert begun is not None
-        await app.tasks.create("greet", {"card": PAYLOAD}, max_retries=0)
-        out.append(repr(app.settings) + str(app.settings.sources()) + repr(made) + repr(app.tokens))
+        hook = await app.webhooks.add(receiver.url("/hook"))
+        task = await app.tasks.create("greet", {"card": PAYLOAD}, max_retries=0)
+        out.append(
+            repr(app.settings) + str(app.settings.sources()) + repr(made) + repr(app.tokens) + repr(hook.webhook)
+        )
         wire = Wire(make(app), token=made.text)
         async with app.worker(concurrency=2):
             for operation in atlas.operations(make(app).openapi()):
@@ -91,25 +152,40 @@ async def test_no_secret_comes_out_anywhere(
             await wire.of(made.text[:-2] + "xx").get("/v1/tasks")
             await wire.post("/login", {"token": made.text[:-1]})
             out += await pages(wire.of(None), await town.ids_of(app, "default"), begun.secret)
+            out += await told_outside(task.id, receiver, published)
         out.append(telemetry.exposition().decode())
         async with app.database.session() as tx:
             out.append(str([dict(row) for row in await tx.fetch("select * from ferryman.events")]))  # type: ignore[call-overload]
-            for table in ("access_tokens", "access_sessions"):
+            for table in ("access_tokens", "access_sessions", "webhooks", "webhook_deliveries"):
                 stored = await tx.fetch(f"select t::text as row from ferryman.{table} as t")
                 out.append(str([row["row"] for row in stored]))
         out.append(str(await examine(app.settings)))
     out.append(await refused(database_url))
+    traced = [each.to_json() for each in spans.get_finished_spans()]
     written = capfd.readouterr()
-    everything = "\n".join([*out, written.out, written.err, said.getvalue()])
+    everything = "\n".join([*out, *traced, written.out, written.err, said.getvalue()])
 
     assert len(said.getvalue()) > 1000
     assert "root" in everything
-    for name, secret in {
-        "password": PASSWORD, "webhook key": WEBHOOK_KEY, "token": made.text.rpartition("_")[2], "session": begun.secret,
-        "payload": PAYLOAD,
-    }.items():  # fmt: skip
-        at = everything.find(secret)
-        assert at < 0, (name, everything[max(0, at - 300) : at + 100])
+    assert any('"greet"' in each for each in traced)
+    hides(everything, {
+        "password": PASSWORD, "password of NATS": NATS_PASSWORD, "webhook key": WEBHOOK_KEY, "webhook secret": hook.secret,
+        "payload": PAYLOAD, "token": made.text.rpartition("_")[2], "session": begun.secret,
+    })  # fmt: skip
+
+
+async def told_outside(task: UUID, receiver: Receiver, published: list[Msg]) -> list[str]:
+    """Return what webhooks and NATS were told, when both have heard of the end of a task."""
+
+    async def look() -> bool:
+        called = any(str(task).encode() in each.body and b"succeeded" in each.body for each in receiver.calls)
+        return called and any(each.subject.endswith(f".{task}.succeeded") for each in published)
+
+    await until(look, "a call and a message about the end of a task")
+    return [
+        *(f"{each.path} {each.headers} {each.body.decode()}" for each in receiver.calls),
+        *(f"{each.subject} {each.headers} {each.data.decode(errors='replace')}" for each in published),
+    ]
 
 
 async def pages(wire: Wire, ids: dict[str, str], session: str) -> list[str]:

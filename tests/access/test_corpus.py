@@ -21,7 +21,7 @@ from ferryman.app.tokens import ALL
 from ferryman.http import defence
 from ferryman.http.server import make
 from ferryman.http.serving import serving
-from tests.access import aftermath, atlas, town
+from tests.access import aftermath, atlas, luck, town
 from tests.access.atlas import Operation
 from tests.access.wire import Reply, Wire
 from tests.corpus.bad_payloads import TEXTS
@@ -130,7 +130,7 @@ async def test_thousands_of_bad_inputs_break_nothing(
     ids = await town.ids_of(app, "acme")
     operations = atlas.operations(web.openapi())
     creating = [each for each in operations if each.name in town.RIGHT]
-    chance = random.Random(20260101)
+    chance = luck.dice()
     statuses: Counter[int] = Counter()
 
     async with aftermath.noted(app) as noted:

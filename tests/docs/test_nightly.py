@@ -1,26 +1,31 @@
 """What a runner does at night: everything, also after a failure, and the failure is told."""
 
 import os
+import re
 import subprocess
+from datetime import UTC, datetime
 from pathlib import Path
 
 NIGHTLY = Path(__file__).resolve().parents[2] / ".ci" / "nightly"
 JOBS = ["check", "test", "proof", "planted", "orders", "bad inputs", "document", "chaos"]
 # Stands where make stands, and writes down how it was called.
 MAKE = """#!/bin/sh
-echo "CI=$CI BAD_INPUTS=$BAD_INPUTS FUZZ_EXAMPLES=$FUZZ_EXAMPLES $*" >> "$ASKED"
+echo "CI=$CI BAD_INPUTS=$BAD_INPUTS FUZZ_EXAMPLES=$FUZZ_EXAMPLES INPUT_SEED=$INPUT_SEED $*" >> "$ASKED"
 [ "$1" != "$BROKEN" ]
 """
 
 
-def run(folder: Path, *arguments: str, broken: str = "") -> tuple[subprocess.CompletedProcess[str], list[str]]:
+def run(
+    folder: Path, *arguments: str, broken: str = "", seed: str = ""
+) -> tuple[subprocess.CompletedProcess[str], list[str]]:
     make = folder / "make"
     make.write_text(MAKE, encoding="utf-8")
     make.chmod(0o755)
     asked = folder / "asked"
     asked.touch()
     path = f"{folder}{os.pathsep}{os.environ['PATH']}"
-    env = {**os.environ, "PATH": path, "ASKED": str(asked), "BROKEN": broken, "BAD_INPUTS": "", "FUZZ_EXAMPLES": ""}
+    unset = {"BAD_INPUTS": "", "FUZZ_EXAMPLES": "", "INPUT_SEED": seed}
+    env = {**os.environ, "PATH": path, "ASKED": str(asked), "BROKEN": broken, **unset}
     ended = subprocess.run([NIGHTLY, *arguments], env=env, capture_output=True, text=True, timeout=60, check=False)
     return ended, asked.read_text(encoding="utf-8").splitlines()
 
@@ -32,9 +37,21 @@ def test_a_failure_at_night_is_told_and_does_not_end_the_rest(tmp_path: Path) ->
     assert ended.returncode == 1
     assert [line.split("  ")[0] for line in told] == JOBS
     assert [job for job, line in zip(JOBS, told, strict=True) if "failed (1)" in line] == ["proof"]
-    assert "CI=1 BAD_INPUTS=20000 FUZZ_EXAMPLES= test ARGS=tests/access -k bad_inputs" in asked
-    assert "CI=1 BAD_INPUTS= FUZZ_EXAMPLES=100 test ARGS=tests/access -k document_says" in asked
+    [seed] = re.findall(r"^inputs are drawn by INPUT_SEED=(\d{8})$", ended.stdout, re.MULTILINE)
+    assert f"CI=1 BAD_INPUTS=20000 FUZZ_EXAMPLES= INPUT_SEED={seed} test ARGS=tests/access -k bad_inputs" in asked
+    assert f"CI=1 BAD_INPUTS= FUZZ_EXAMPLES=100 INPUT_SEED={seed} test ARGS=tests/access -k document_says" in asked
     assert asked[-1].endswith("chaos ARGS=--seed 7 --minutes 5")
+
+
+def test_each_night_draws_by_its_day_and_one_that_failed_can_be_drawn_again(tmp_path: Path) -> None:
+    before = datetime.now(UTC)
+    ended, _ = run(tmp_path)
+    days = {f"{day:%Y%m%d}" for day in (before, datetime.now(UTC))}
+    assert ended.stdout.splitlines()[0] in {f"inputs are drawn by INPUT_SEED={day}" for day in days}
+
+    again, asked = run(tmp_path, seed="20260102")
+    assert again.stdout.splitlines()[0] == "inputs are drawn by INPUT_SEED=20260102"
+    assert asked[-2].endswith("INPUT_SEED=20260102 test ARGS=tests/access -k document_says")
 
 
 def test_a_night_in_which_all_passed_ends_well_and_has_an_hour_more_when_asked(tmp_path: Path) -> None:

@@ -1,15 +1,20 @@
 import subprocess
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import nats
 import psutil
 import pytest
 
+from ferryman.kernel import migrate
+from ferryman.kernel.db import Row
 from ferryman.kernel.pool import Database, Line, Session
 from ferryman.testing import Cluster, NatsServer, travel
+from ferryman.testing import cluster as lending
 
 OWNER = """
 import sys
@@ -48,6 +53,39 @@ async def test_the_clock_may_stand_in_an_index_condition(tx: Session) -> None:
 async def test_every_database_is_fresh(cluster: Cluster) -> None:
     async with cluster.database() as one, cluster.database() as other:
         assert one != other
+
+
+@pytest.mark.contract("R9")
+async def test_a_database_is_lent_by_one_copy_and_taken_back_by_one_drop(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How long that takes is the machine's affair; what makes it milliseconds is that nothing is migrated and nothing asked."""
+    said: list[str] = []
+
+    class Heard(Line):
+        async def fetch(self, query: str, /, *args: Any) -> Sequence[Row]:
+            said.append(query)
+            return await super().fetch(query, *args)
+
+        async def execute(self, script: str) -> None:
+            said.append(script)
+            await super().execute(script)
+
+    async def migrated(url: str, **_options: Any) -> None:
+        said.append(f"migrate {url}")
+
+    async with cluster.database():
+        pass  # the first of a day makes the template
+    monkeypatch.setattr(lending, "Line", Heard)
+    monkeypatch.setattr(migrate, "migrate", migrated)
+
+    async with cluster.database() as url:
+        name = urlsplit(url).path[1:]
+
+    assert said == [
+        f"create database {name} template {cluster._template} strategy file_copy",
+        f"drop database {name} with (force)",
+    ]
 
 
 async def test_a_database_that_is_lent_after_midnight_has_a_place_for_what_happens_today(

@@ -1,5 +1,6 @@
 """R9: an app on a database of the test's own, work done until nothing is due, and deaths where a seed says."""
 
+import asyncio
 from datetime import timedelta
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 
 from ferryman import Context, Ferryman, Turn
 from ferryman.kernel import errors
-from ferryman.testing import Crashes, NobodyDied, trial
+from ferryman.testing import Cluster, Crashes, NobodyDied, trial
 
 # Where `order` can die, and how often it then says each of its words. A step may be done again only if it died before it was
 # remembered; what stands between two steps is done again too.
@@ -20,6 +21,7 @@ SAID = {
     "returned": (1, 2, 1),
     "settled": (1, 1, 1),
 }
+WORDS = ("charge", "outside", "ship")
 
 
 def story(ledger: Path) -> Ferryman:
@@ -31,10 +33,10 @@ def story(ledger: Path) -> Ferryman:
         return word
 
     @app.task(backoff=0)
-    async def order(ctx: Context) -> list[str]:
-        charged = await ctx.step("charge", say, "charge")
-        await say("outside")
-        return [charged, await ctx.step("ship", say, "ship")]
+    async def order(ctx: Context, mark: str = "") -> list[str]:
+        charged = await ctx.step("charge", say, f"charge{mark}")
+        await say(f"outside{mark}")
+        return [charged, await ctx.step("ship", say, f"ship{mark}")]
 
     @app.task
     async def later(ctx: Context) -> str:
@@ -92,7 +94,7 @@ async def test_steps_survive_a_death_at_every_place(database_url: str, tmp_path:
         assert await order.result(timeout=60) == ["charge", "ship"]
         assert given.deaths == 1
         said = (tmp_path / "ledger").read_text(encoding="utf-8").split()
-        assert tuple(said.count(word) for word in ("charge", "outside", "ship")) == SAID[place]
+        assert tuple(said.count(word) for word in WORDS) == SAID[place]
 
 
 @pytest.mark.contract("R9")
@@ -107,6 +109,37 @@ async def test_a_seed_beyond_the_last_place_does_not_pass_for_a_crash(database_u
 
     with pytest.raises(NobodyDied, match=f"Seed {beyond} killed nobody"):
         await carry_out()
+
+
+async def lives(url: str, ledger: Path, seed: int) -> tuple[list[str], list[int]]:
+    """Let three orders live through what a seed draws; return what they said, and how many attempts each needed."""
+    ledger.unlink(missing_ok=True)
+    app = story(ledger)
+    async with trial.opened(app, url, crashes=Crashes(seed)) as given:
+        orders = [await app.tasks.create("order", {"mark": f"{number}"}) for number in (1, 2, 3)]
+        await given.run(timeout=120)
+        attempts = [(await order.refresh()).attempt for order in orders]
+    return ledger.read_text(encoding="utf-8").split(), attempts
+
+
+@pytest.mark.contract("R9")
+@pytest.mark.timeout(300)
+async def test_a_seed_meets_the_same_deaths_again_where_several_tasks_run(cluster: Cluster, tmp_path: Path) -> None:
+    seeds = range(1, 3 * len(SAID) + 1)
+    for seed in seeds:
+        async with cluster.database() as first, cluster.database() as second:
+            once, again = await asyncio.gather(
+                lives(first, tmp_path / "once", seed), lives(second, tmp_path / "again", seed)
+            )
+
+        assert once == again, f"seed {seed}"
+        said, _attempts = once
+        # Whoever stands before the one that is struck has been done by then, and nobody behind it has begun.
+        before = [f"{word}{number + 1}" for number in range((seed - 1) // len(SAID)) for word in WORDS]
+        assert said[: len(before)] == before, f"seed {seed}"
+    async with cluster.database() as beyond:
+        with pytest.raises(NobodyDied):
+            await lives(beyond, tmp_path / "beyond", len(seeds) + 1)
 
 
 @pytest.mark.contract("R9")

@@ -3,7 +3,8 @@
 A handler passes a place when it begins, before and after each of its durable calls is written, when it returns, and when
 its outcome is stored. A seed says at which place each life of the worker ends: the first at the place of the seed's own
 number, so that a row of seeds passes all places one after the other; later lives by dice, and not all of them die. The same
-seed draws the same places. A death is a real SIGKILL to a forked process.
+seed draws the same numbers, and they are the same places because one task runs after another (testing/trial.py). A death is a
+real SIGKILL to a forked process.
 """
 
 from __future__ import annotations

@@ -2,9 +2,14 @@
 
 `run` lets a worker do everything that is due, in this process, and returns when nothing is due any more: what sleeps until
 tomorrow sleeps on, until the test moves the time. With crashes the worker is a forked process that dies where the seed says;
-its leases are ended at once, as if their time had passed, and the next life goes on. What handlers keep in memory dies with
-them: let them write to the database or to a file, as in life. A trial with crashes in which nobody died has shown nothing of
-them, and says so at its end.
+its leases are ended at once, as if their time had passed, what it held is taken back, and the next life goes on. What handlers
+keep in memory dies with them: let them write to the database or to a file, as in life. A trial with crashes in which nobody
+died has shown nothing of them, and says so at its end.
+
+A seed counts the places that the process passes, and should die at the same one again. So a worker with crashes does one thing
+after another, in the order of the line: with several at once their durable calls share their trips, and which place comes next
+is a matter of microseconds. What a dead worker held is taken back before the next life begins, and not by a watchdog beside it,
+because the place in the line depends on when that is.
 """
 
 from __future__ import annotations
@@ -21,7 +26,9 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Protocol
 
+from ferryman.app import wiring
 from ferryman.app.ferryman import Ferryman
+from ferryman.kernel import watchdog
 from ferryman.kernel.db import Statement, many
 from ferryman.testing import clock, crashes
 from ferryman.testing.crashes import Crashes
@@ -103,9 +110,7 @@ class Trial:
             code = await _forked(self.app, place)
             if code == -signal.SIGKILL:
                 self.deaths += 1
-                async with self.app.database.session() as tx:
-                    for statement in (*_END_LEASES, _TICK):
-                        await many(tx, statement)
+                await _bury(self.app)
             elif code != 0:
                 raise RuntimeError(f"The worker ended with {code}; what it said is above.")
             else:
@@ -127,6 +132,8 @@ async def opened(app: Ferryman, url: str, *, crashes: Crashes | None = None) -> 
     """
     before = app.settings
     worker = replace(before.worker, poll=LOOK, lease_sweep=SWEEP)
+    if crashes is not None:
+        worker = replace(worker, concurrency=1, lanes=1)
     app.settings = replace(before, database_url=url, worker=worker)
     try:
         async with app:
@@ -152,6 +159,16 @@ async def _work(app: Ferryman) -> None:
     finally:
         stop.set()
         await working
+
+
+async def _bury(app: Ferryman) -> None:
+    """End the leases of a worker that has died, and take back what it held."""
+    opened = app._opened  # noqa: SLF001
+    assert opened is not None
+    async with app.database.session() as tx:
+        for statement in (*_END_LEASES, _TICK):
+            await many(tx, statement)
+        await watchdog.tick(tx, [rule for rule in wiring.rules(opened) if rule.reaps])
 
 
 async def _forked(app: Ferryman, place: int) -> int:
