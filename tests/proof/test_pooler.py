@@ -40,8 +40,6 @@ LEFT: dict[str, tuple[bool, bool, set[str | None]]] = {
 @asynccontextmanager
 async def pooled(url: str, folder: Path) -> AsyncIterator[str]:
     """Put a pooler before a database."""
-    for each in (folder, *folder.parents[:2]):
-        each.chmod(each.stat().st_mode | 0o011)  # the pooler of root runs as somebody else
     pooler = Pooler(folder / "pooler", rotates=True)
     try:
         address = pooler.start(url)
@@ -54,9 +52,9 @@ async def pooled(url: str, folder: Path) -> AsyncIterator[str]:
 
 @pytest.mark.contract("K24", "K2")
 async def test_everything_works_through_a_pooler_that_gives_each_transaction_another_server(
-    database_url: str, ship: Launch, tmp_path: Path, tell: Tell
+    database_url: str, ship: Launch, ground: Path, tell: Tell
 ) -> None:
-    async with pooled(database_url, tmp_path) as url:
+    async with pooled(database_url, ground) as url:
         held = await cargo.load(url, 100, hold=0.02)
         ships = [ship(url).start(FERRYMAN_LISTEN_URL=database_url) for _ in range(2)]
         await ships[0].seen("start")
@@ -190,11 +188,11 @@ async def kept(client: Any, names: set[str]) -> tuple[bool, bool]:
 @pytest.mark.contract("K24", "I6")
 @pytest.mark.parametrize("said", LEFT)
 async def test_windows_turns_and_batches_end_right_whatever_another_client_leaves_of_what_servers_have_prepared(
-    said: str, database_url: str, tmp_path: Path, tell: Tell
+    said: str, database_url: str, ground: Path, tell: Tell
 ) -> None:
     statements, notes, refused = LEFT[said]
     gate = Gate()
-    async with pooled(database_url, tmp_path) as url:
+    async with pooled(database_url, ground) as url:
         app, sink = built(url, database_url, gate)
         async with app:
             await prepare(app.database)
