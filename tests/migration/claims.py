@@ -36,7 +36,7 @@ do $$ begin execute (
     from pg_class as class where class.relnamespace = 'ferryman'::regnamespace and class.relkind in ('r', 'p')
 ); end $$
 """
-ROOM = 16
+ROOM = 4
 LEASE, MARGIN = timedelta(seconds=60), timedelta(seconds=5)
 # A file that waits in vain for longer than a claim could be made to stand, or asks for nothing that is held.
 _TURNS = 25
@@ -50,19 +50,25 @@ class Claimer:
     session: Session
     told: stalls.Told
     times: list[float] = field(default_factory=list)
+    working: list[float] = field(default_factory=list)
     _held: list[Outcome] = field(default_factory=list)
     _owner: UUID = field(default_factory=uuid4)
 
     async def turn(self) -> None:
-        began = time.monotonic()
+        began, waits = time.monotonic(), len(self.told.waits)
         claimed, stale, busy = await store.turn(
             self.session, self._held, owner=self._owner, lanes=[("default", "default", ROOM)],
             names=["job"], kinds=[], lease=LEASE, margin=MARGIN,
         )  # fmt: skip
         self.times.append(time.monotonic() - began)
+        self.working.append(self.times[-1] - sum(self.told.waits[waits:]))
         assert (stale, busy) == (set(), set())
         assert len(claimed) == ROOM
         self._held = [Outcome(each.id, each.epoch, self._owner, READY) for each in claimed]
+
+    def stall(self, noise: stalls.Noise) -> stalls.Stall:
+        """Return the longest claim; what one took beside its waits for tables, as PostgreSQL tells them, is the machine's."""
+        return stalls.Stall(max(self.times), max(noise.seconds, *self.working))
 
 
 async def fill(url: str, count: int) -> None:

@@ -21,7 +21,7 @@ import asyncpg
 
 STALL_SECONDS = 0.25
 NOISE_SECONDS = 0.1
-MEASUREMENTS = 3
+MEASUREMENTS = 5
 _WAITED = re.compile(r"acquired \w+ on relation \d+ of database \d+ after ([\d.]+) ms")
 _MOMENT_SECONDS = 0.002
 # Whoever waits for a table to read or write it: not who wants to change it, and waits by choice.

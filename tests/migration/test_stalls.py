@@ -29,7 +29,7 @@ async def test_what_was_measured_on_a_machine_that_was_late_is_measured_again() 
 
 @pytest.mark.contract("K15")
 async def test_a_machine_that_is_always_late_proves_nothing_and_the_proof_says_so() -> None:
-    with pytest.raises(stalls.Inconclusive, match="Inconclusive: the machine was late by 110, 110, 110 ms in 3"):
+    with pytest.raises(stalls.Inconclusive, match=r"^Inconclusive: the machine was late by (110(, )?){5} ms in 5 "):
         await stalls.steady(one_after_another(*[LATE] * MEASUREMENTS, IN_TIME))
 
 
