@@ -23,21 +23,24 @@ listen_addr =
 unix_socket_dir = {folder}
 auth_type = any
 pool_mode = transaction
-default_pool_size = 20
+default_pool_size = {size}
+server_round_robin = {rotates:d}
 max_client_conn = 500
 server_login_retry = 1
 logfile = {folder}/log
 pidfile = {folder}/pid
 """
 PORT = 6432
+POOL_SIZE = 20
 
 
 class Pooler:
     """One PgBouncer of our own."""
 
-    def __init__(self, folder: Path) -> None:
-        """Choose where its socket is."""
+    def __init__(self, folder: Path, *, rotates: bool = False) -> None:
+        """Choose where its socket is, and whether its servers take turns, or the last that was used comes first."""
         self._folder = folder
+        self._rotates = rotates
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, url: str) -> str:
@@ -49,7 +52,8 @@ class Pooler:
         host = parse_qs(parts.query)["host"][0]
         self._folder.mkdir()
         settings = self._folder / "pgbouncer.ini"
-        settings.write_text(SETTINGS.format(host=host, folder=self._folder), encoding="utf-8")
+        told = SETTINGS.format(host=host, folder=self._folder, size=POOL_SIZE, rotates=self._rotates)
+        settings.write_text(told, encoding="utf-8")
         identity = {}
         if os.geteuid() == 0:  # it does not run as root
             nobody = pwd.getpwnam("nobody")

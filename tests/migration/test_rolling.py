@@ -2,16 +2,17 @@
 
 import asyncio
 import shutil
+import tempfile
 from pathlib import Path
 
-import asyncpg
 import pytest
 
 import ferryman
 from ferryman import Ferryman
 from ferryman.kernel import migrate
+from ferryman.testing import Cluster
 from tests.crash import cargo, judge
-from tests.migration import stalls
+from tests.migration import claims, stalls
 
 ADDED = """
 alter table ferryman.tasks add column colour text;
@@ -22,12 +23,17 @@ alter table ferryman.tasks add constraint tasks_colour_short check (length(colou
 STALL_SECONDS = 20.0
 # So often a claim was behind a migration that asked for its table in vain.
 TRIES_SEEN = 3
+MIGRATIONS = Path(ferryman.__file__).parent / "migrations"
+# The first migration with which the statement of a claim works as it is today.
+CLAIMABLE = 6
+# So many that a table which is written anew is seen.
+TASKS = 20_000
 
 
 def grown(place: Path) -> Path:
     """Return the migrations of a version that is to come."""
     folder = place / "migrations"
-    shutil.copytree(Path(ferryman.__file__).parent / "migrations", folder)
+    shutil.copytree(MIGRATIONS, folder)
     number = max(int(file.name[:4]) for file in folder.glob("*.sql")) + 1
     (folder / f"{number:04}_colours.sql").write_text(ADDED, encoding="utf-8")
     return folder
@@ -44,32 +50,62 @@ def grown(place: Path) -> Path:
     ids=["the first table", "the next table"],
 )
 async def test_a_migration_that_waits_for_a_table_holds_up_nobody_for_long(
-    database_url: str, tmp_path: Path, held: str, more: str
+    cluster: Cluster, tmp_path: Path, held: str, more: str
 ) -> None:
     folder = grown(tmp_path)
     newest = max(folder.glob("*.sql"))
     newest.write_text(ADDED + more, encoding="utf-8")
-    stranger = await asyncpg.connect(database_url)
-    claimer = await asyncpg.connect(database_url)
-    told = stalls.Told()
-    await told.listen(claimer)
-    try:
-        async with stalls.noise() as noise:
-            async with stranger.transaction():
-                await stranger.execute(held)
-                migrating = asyncio.create_task(migrate.migrate(database_url, folder=folder))
-                async with asyncio.timeout(STALL_SECONDS):
-                    while len(told.waits) < TRIES_SEEN:
-                        assert not migrating.done()
-                        await claimer.execute("update ferryman.tasks set state = 'running' where false")
-                        await asyncio.sleep(0.002)
-            async with asyncio.timeout(STALL_SECONDS):
-                assert len(await migrating) == 1
-    finally:
-        await stranger.close()
-        await claimer.close()
-    # PostgreSQL says how long each wait was. It is woken in time also where the machine is busy; who migrates may be late.
-    assert max(told.waits) < stalls.STALL_SECONDS + noise.seconds
+
+    async def measure() -> stalls.Stall:
+        async with cluster.database() as url:
+            await claims.fill(url, TASKS)
+            async with claims.claiming(url) as claimer, stalls.noise() as noise:
+                assert await claims.beside(url, folder, claimer, held=held, tries=TRIES_SEEN) == [newest.stem]
+        assert len(claimer.told.waits) >= TRIES_SEEN
+        return claimer.stall(noise)
+
+    assert (await stalls.steady(measure)).short
+
+
+@pytest.mark.contract("K15", "K24")
+async def test_no_claim_stands_long_behind_any_of_the_migrations_there_are(cluster: Cluster, tmp_path: Path) -> None:
+    """Each is applied by itself, with tasks in the table and a stranger's transaction on every table that it may ask for."""
+
+    async def measure() -> stalls.Stall:
+        async with cluster.database(migrated=False) as url:
+            folder = Path(tempfile.mkdtemp(dir=tmp_path))
+            found = [await one_more(url, folder, file) for file in sorted(MIGRATIONS.glob("*.sql"))]
+        return max(found, key=lambda it: (it.seconds - min(it.noise, stalls.NOISE_SECONDS), it.seconds))
+
+    assert (await stalls.steady(measure)).short
+
+
+async def one_more(url: str, folder: Path, file: Path) -> stalls.Stall:
+    """Apply the next file, with claims beside it once there is something that they can claim."""
+    shutil.copy(file, folder)
+    if int(file.name[:4]) <= CLAIMABLE:
+        assert await migrate.migrate(url, folder=folder) == [file.stem]
+        if int(file.name[:4]) == CLAIMABLE:
+            await claims.fill(url, TASKS)
+        return stalls.Stall(0.0, 0.0)
+    async with claims.claiming(url) as claimer, stalls.noise() as noise:
+        await claimer.turn()
+        assert await claims.beside(url, folder, claimer, held=claims.EVERY_TABLE, tries=1) == [file.stem]
+    return claimer.stall(noise)
+
+
+async def test_a_migration_that_keeps_its_table_is_seen_in_the_time_of_claims(
+    database_url: str, tmp_path: Path
+) -> None:
+    await claims.fill(database_url, TASKS)
+    folder = grown(tmp_path)
+    newest = max(folder.glob("*.sql"))
+    newest.write_text(f"{ADDED}select pg_sleep({2 * stalls.STALL_SECONDS});\n", encoding="utf-8")
+    async with claims.claiming(database_url) as claimer:
+        await claims.beside(database_url, folder, claimer, held="select 1", tries=1)
+
+    assert not stalls.Stall(max(claimer.times), stalls.NOISE_SECONDS).short
+    assert not stalls.Stall(max(claimer.told.waits), stalls.NOISE_SECONDS).short
 
 
 @pytest.mark.contract("K15", "K24")

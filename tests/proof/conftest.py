@@ -3,7 +3,9 @@
 What they measured is told at the end, one line each.
 """
 
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +15,18 @@ __all__ = ["ship"]
 
 FIGURE = "figure"
 Tell = Callable[[str], None]
+
+
+@pytest.fixture
+def ground() -> Iterator[Path]:
+    """A folder that others can get into: the servers and poolers of root run as somebody else.
+
+    It is not below that of pytest, which every run of pytest closes to others when it begins, also while this one goes on.
+    """
+    with tempfile.TemporaryDirectory(prefix="ferryman-proof-") as name:
+        folder = Path(name)
+        folder.chmod(0o711)
+        yield folder
 
 
 @pytest.fixture

@@ -20,14 +20,12 @@ LATE = "select extract(epoch from ferryman.clock() - min(next_run_at))::float8 a
 
 
 @pytest.fixture(params=["directly", "through PgBouncer"])
-def address(request: pytest.FixtureRequest, database_url: str, tmp_path: Path) -> Iterator[str]:
+def address(request: pytest.FixtureRequest, database_url: str, ground: Path) -> Iterator[str]:
     """Where workers connect to."""
     if request.param == "directly":
         yield database_url
         return
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(folder.stat().st_mode | 0o011)  # the pooler of root runs as somebody else
-    pooler = Pooler(tmp_path / "pooler")
+    pooler = Pooler(ground / "pooler")
     try:
         yield pooler.start(database_url)
     finally:

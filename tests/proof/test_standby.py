@@ -85,10 +85,8 @@ def _status(data: Path) -> str:
 
 
 @pytest.fixture
-def pair(tmp_path: Path) -> Iterator[Pair]:
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(folder.stat().st_mode | 0o011)  # the server of root runs as somebody else
-    made = Pair(tmp_path)
+def pair(ground: Path) -> Iterator[Pair]:
+    made = Pair(ground)
     try:
         yield made
     finally:
