@@ -77,7 +77,9 @@ class Ship:
         return self._process.pid
 
     def lines(self, *whats: str) -> list[Line]:
-        read = [json.loads(line) for line in self.history_file.read_text(encoding="utf-8").splitlines()]
+        # What comes after the last end of a line is being written.
+        whole = self.history_file.read_text(encoding="utf-8").rpartition("\n")[0]
+        read = [json.loads(line) for line in whole.splitlines()]
         return [line for line in read if not whats or line["what"] in whats]
 
     def strikes(self, point: str) -> int:
