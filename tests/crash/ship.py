@@ -77,13 +77,15 @@ def sail(app: Ferryman, history: History) -> None:  # noqa: C901 - the crew, one
     @app.agent
     async def oar(turn: Turn) -> dict[str, str]:
         history.write("stroke", turn=str(turn.id))
-        return {"summary": f"stroke {turn.instruction}"}
+        number, _, gate = turn.instruction.partition(" ")
+        while gate and not Path(gate).exists():  # noqa: ASYNC110 - opened by another process
+            await asyncio.sleep(GATE_SECONDS)
+        return {"summary": f"stroke {number}"}
 
     @app.agent
     async def admiral(turn: Turn) -> Any:
-        tasks = [
-            {"target_strategy": "new", "target_ref": "oar", "instruction": str(n)} for n in range(turn.instruction)
-        ]
+        count, gate = turn.instruction["children"], turn.instruction["gate"]
+        tasks = [{"target_strategy": "new", "target_ref": "oar", "instruction": f"{n} {gate}"} for n in range(count)]
         return await turn.fork_join(tasks, deadline_seconds=120)
 
     @app.agent
