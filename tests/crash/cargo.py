@@ -61,14 +61,14 @@ async def load_owing(url: str, count: int, *, retries: int = RETRIES, **argument
         await db.close()
 
 
-async def load_schedules(url: str, count: int) -> None:
+async def load_schedules(url: str, count: int, **arguments: Any) -> None:
     """Create schedules that are due once: an hour has passed since."""
     async with client(url) as app:
         for n in range(count):
             # Every other has a key: its firing looks before it is born.
             keys = {"singleton": f"s{n}"} if n % 2 else {}
-            asked = {"name": "job", "payload": {"key": f"s{n}"}, "schedule_type": "every", "interval": 3600}
-            await app.schedules.accept(asked | keys)
+            asked = {"name": "job", "payload": {"key": f"s{n}", **arguments}, "schedule_type": "every"}
+            await app.schedules.accept(asked | {"interval": 3600} | keys)
         async with app.database.session() as tx:
             await travel(tx, timedelta(hours=1, minutes=5))
 

@@ -34,10 +34,14 @@ class Sea:
         self.url = share.start()
         self._shares.append(share)
 
-    async def kill(self) -> None:
-        """SIGKILL to the postmaster: its children notice and go."""
+    async def kill(self, how: signal.Signals = signal.SIGKILL) -> None:
+        """Let the server go by a signal to its postmaster: after SIGKILL its children notice and go by themselves.
+
+        SIGINT is an orderly (fast) shutdown: who is connected is thrown out, and all is written. SIGQUIT is an immediate one:
+        everybody goes at once, and the next start recovers.
+        """
         pid = int((Path(self._data) / "postmaster.pid").read_text(encoding="utf-8").split("\n", 1)[0])
-        os.kill(pid, signal.SIGKILL)
+        os.kill(pid, how)
         await until(lambda: not Path(f"/proc/{pid}").exists(), "the end of the postmaster")
         self.kills += 1
 

@@ -21,9 +21,12 @@ from ferryman import Context, Ferryman, Turn
 from ferryman.app import wiring
 from ferryman.kernel import errors, faults, telemetry, watchdog
 from ferryman.kernel.db import Tx
+from ferryman.kernel.doorbell import Doorbell
+from ferryman.kernel.doorbell_pg import PostgresDoorbell
 from ferryman.kernel.loop import Pump
 from ferryman.kernel.pool import LINE_SETTINGS
 from ferryman.tasks.model import Ended
+from ferryman.testing import Doubled, Late, Lossy
 from tests.crash import orders
 
 GATE_SECONDS = 0.01
@@ -74,13 +77,15 @@ def sail(app: Ferryman, history: History) -> None:  # noqa: C901 - the crew, one
     @app.agent
     async def oar(turn: Turn) -> dict[str, str]:
         history.write("stroke", turn=str(turn.id))
-        return {"summary": f"stroke {turn.instruction}"}
+        number, _, gate = turn.instruction.partition(" ")
+        while gate and not Path(gate).exists():  # noqa: ASYNC110 - opened by another process
+            await asyncio.sleep(GATE_SECONDS)
+        return {"summary": f"stroke {number}"}
 
     @app.agent
     async def admiral(turn: Turn) -> Any:
-        tasks = [
-            {"target_strategy": "new", "target_ref": "oar", "instruction": str(n)} for n in range(turn.instruction)
-        ]
+        count, gate = turn.instruction["children"], turn.instruction["gate"]
+        tasks = [{"target_strategy": "new", "target_ref": "oar", "instruction": f"{n} {gate}"} for n in range(count)]
         return await turn.fork_join(tasks, deadline_seconds=120)
 
     @app.agent
@@ -115,8 +120,22 @@ def sail(app: Ferryman, history: History) -> None:  # noqa: C901 - the crew, one
         return words
 
 
+def bell() -> Doorbell | None:
+    """Give the doorbell that spoils what it hears, if one is asked for; the others are settings."""
+    heard = PostgresDoorbell(os.environ["FERRYMAN_DATABASE_URL"])
+    match os.environ.get("TEST_DOORBELL"):
+        case "lossy":
+            return Lossy(heard, seed=7)
+        case "doubled":
+            return Doubled(heard)
+        case "late":
+            return Late(heard)
+        case _:
+            return None
+
+
 def build(history: History, *, agents: bool = False) -> Ferryman:
-    app = Ferryman()
+    app = Ferryman(doorbell=bell())
     if agents:
         sail(app, history)
     app.on_end("debt", Debts())
@@ -187,7 +206,7 @@ async def work(history: History, *, agents: bool) -> None:
     loop.add_signal_handler(signal.SIGTERM, stop.set)
     fences = loop.create_task(report_fences(history))
     async with build(history, agents=agents) as app:
-        history.write("working")
+        history.write("working", doorbell=type(app.doorbell).__name__)
         await app.work(stop=stop)
     history.write("stopped")
     fences.cancel()

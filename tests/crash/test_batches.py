@@ -18,7 +18,7 @@ from ferryman.kernel.pool import Database
 from tests.crash import cargo, judge
 from tests.crash.conftest import Launch
 from tests.crash.test_turns import all_ended
-from tests.crash.test_zombies import frozen
+from tests.crash.test_zombies import ENDS, frozen, holders, living
 from tests.crash.yard import Ship
 
 
@@ -52,13 +52,14 @@ ASKED = """
 """
 
 
-async def fork(url: str, parents: int, children: int, *, first: int = 0) -> list[UUID]:
-    """Ask as many agents for a turn that forks."""
+async def fork(url: str, parents: int, children: int, *, first: int = 0, gate: Path | None = None) -> list[UUID]:
+    """Ask as many agents for a turn that forks; their children end when the gate, if there is one, is open."""
+    asked = {"children": children, "gate": str(gate or "")}
     async with Ferryman(url) as app:
         turns = []
         for n in range(first, first + parents):
             await app.agents.create(f"admiral-{n}", profile="admiral")
-            turns.append((await app.agents.send(f"admiral-{n}", children)).id)
+            turns.append((await app.agents.send(f"admiral-{n}", asked)).id)
         return turns
 
 
@@ -138,40 +139,61 @@ async def back(zombie: Ship, url: str, *, fenced: bool) -> None:
 
 
 @pytest.mark.contract("R2", "B6", "K4")
+@pytest.mark.parametrize("ends", ENDS)
 async def test_a_worker_frozen_while_it_closes_changes_nothing_when_it_is_back(
-    database_url: str, ship: Launch, tmp_path: Path
+    ends: str, database_url: str, ship: Launch, tmp_path: Path
 ) -> None:
-    turns = await fork(database_url, 1, 3)
+    gate = tmp_path / "gate"
+    gate.touch()
+    turns = await fork(database_url, 1, 3, gate=gate)
     zombie = ship(database_url, agents=True).start(
         FERRYMAN_FAULTS="batch.closed=stop@1", FERRYMAN_FAULTS_LOG=str(tmp_path / "ship0.faults")
     )
     await frozen(zombie, "batch.closed")
-    ship(database_url, agents=True).start()
-    await all_ended(database_url)
+    gate.unlink()
+    successor = ship(database_url, agents=True).start()
+    await successor.seen("stroke")
+    if ends == "before it comes back":
+        gate.touch()
+        await all_ended(database_url)
 
     await back(zombie, database_url, fenced=True)
 
+    gate.touch()
+    await all_ended(database_url)
     await assert_joined_once(database_url, turns, 3)
 
 
 @pytest.mark.contract("R2", "B5", "K2", "K4")
+@pytest.mark.parametrize("ends", ENDS)
 @pytest.mark.parametrize("point", ["batch.dispatched", "batch.sent"])
 async def test_what_a_worker_frozen_while_it_sends_held_or_did_not_ring_for_is_done_without_it(
-    point: str, database_url: str, ship: Launch, tmp_path: Path
+    point: str, ends: str, database_url: str, ship: Launch, tmp_path: Path
 ) -> None:
-    """What it had taken and not committed comes free and is sent once by another; what it had sent waits for no ring."""
-    turns = await fork(database_url, 1, 3)
+    """What it had taken and not committed comes free and is sent once by another; what it had sent waits for no ring.
+
+    There is no fence to come to: its transaction was ended by the server, or was over.
+    """
+    gate = tmp_path / "gate"
+    turns = await fork(database_url, 1, 3, gate=gate)
     zombie = ship(database_url, agents=True).start(
         FERRYMAN_FAULTS=f"{point}=stop@1", FERRYMAN_FAULTS_LOG=str(tmp_path / "ship0.faults")
     )
     await frozen(zombie, point)
     sent = await judge.read(database_url, SENT)
     assert [row["status"] for row in sent] == [{"batch.dispatched": "pending", "batch.sent": "dispatched"}[point]] * 3
-    ship(database_url, agents=True).start()
-    await all_ended(database_url)
+    held = await holders(database_url, "ferryman.pmo_batch_tasks")
+    successor = ship(database_url, agents=True).start()
+    await successor.seen("stroke", count=3)
+    assert held - await living(database_url) or point == "batch.sent"
+    if ends == "before it comes back":
+        gate.touch()
+        await all_ended(database_url)
 
     await back(zombie, database_url, fenced=False)
 
+    gate.touch()
+    await all_ended(database_url)
     # One message and one claim for each child: nothing that the frozen one had asked for was asked for again.
     asked = await judge.read(database_url, ASKED)
     assert [(row["messages"], row["attempts"]) for row in asked] == [(1, 1)] * 3

@@ -1,6 +1,7 @@
 """K24: the database goes away under load and comes back; nothing acknowledged is lost, nobody has to be started again."""
 
 import asyncio
+import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -14,7 +15,9 @@ from tests.crash.sea import Sea
 from tests.crash.yard import LEASE_SECONDS, PATIENCE_SECONDS, Line, Ship, until
 
 KEYS = 300
-FIRST_SUCCESS_SECONDS = 10.0
+FIRST_SUCCESS_SECONDS = 5.0  # docs/contracts/reliability.md
+# How the database goes: as by a loss of power, by an orderly restart, and by a hasty one.
+GOES = {"killed": signal.SIGKILL, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}
 
 
 @pytest.fixture
@@ -54,8 +57,9 @@ async def judged(sea: Sea, producer: Ship, workers: list[Ship]) -> None:
 
 
 @pytest.mark.contract("K24", "K1")
+@pytest.mark.parametrize("goes", GOES)
 async def test_a_database_killed_under_load_loses_nothing_and_needs_nobody(
-    sea: Sea, ship: Launch, enough: Path
+    goes: str, sea: Sea, ship: Launch, enough: Path
 ) -> None:
     workers = [ship(sea.url).start() for _ in range(2)]
     producer = ship(sea.url, role="producer", count=KEYS, until=str(enough)).start()
@@ -63,7 +67,7 @@ async def test_a_database_killed_under_load_loses_nothing_and_needs_nobody(
 
     for _ in range(3):
         await acknowledged(producer, KEYS // 5)
-        await sea.kill()
+        await sea.kill(GOES[goes])
         await asyncio.to_thread(sea.start)
         outages.append(asyncio.get_running_loop().time())
     await acknowledged(producer, 1)

@@ -33,6 +33,22 @@ def _state(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
 
 
+async def holders(url: str, table: str) -> set[int]:
+    """Give the backends whose open transactions have rows of a table in hand."""
+    rows = await judge.read(
+        url,
+        "select pid from pg_locks where relation = $1::text::regclass and granted"
+        " and mode in ('RowShareLock', 'RowExclusiveLock')",
+        table,
+    )
+    return {row["pid"] for row in rows}
+
+
+async def living(url: str) -> set[int]:
+    """Give all backends that there are."""
+    return {row["pid"] for row in await judge.read(url, "select pid from pg_stat_activity")}
+
+
 @pytest.mark.contract("R2", "K4", "T7")
 @pytest.mark.parametrize("ends", ENDS)
 @pytest.mark.parametrize("point", PLANS)
@@ -159,25 +175,35 @@ async def stopped(zombie: Ship) -> None:
 
 
 @pytest.mark.contract("R2", "T11", "T10", "K4")
+@pytest.mark.parametrize("ends", ENDS)
 @pytest.mark.parametrize("point", ["fire.held", "fire.written", "fire.committed"])
 async def test_a_scheduler_frozen_past_its_transaction_fires_nothing_twice(
-    point: str, database_url: str, ship: Launch, tmp_path: Path
+    point: str, ends: str, database_url: str, ship: Launch, tmp_path: Path
 ) -> None:
     """The server ends what it left open, and another fires; after its commit it has nothing left but to ring.
 
     It reads what is due and writes under one lock, so it never comes to its fence: that is in sql/test_schedules.py.
     """
-    count = 6
-    await cargo.load_schedules(database_url, count)
+    count, gate = 6, tmp_path / "gate"
+    if ends == "before it comes back":
+        gate.touch()
+    await cargo.load_schedules(database_url, count, gate=str(gate))
     zombie = ship(database_url).start(
         FERRYMAN_FAULTS=f"{point}=stop@1", FERRYMAN_FAULTS_LOG=str(tmp_path / "ship0.faults")
     )
     await frozen(zombie, point)
+    held = await holders(database_url, "ferryman.schedules")
+    fired = await judge.read(database_url, "select id from ferryman.tasks")
+    assert len(fired) == (count if point == "fire.committed" else 0)
     successor = ship(database_url).start()
     await judge.all_fired(database_url, count)
-    await judge.all_ended(database_url)
+    await successor.seen("start", count=count)
+    assert held - await living(database_url) or point == "fire.committed"
+    if ends == "before it comes back":
+        await judge.all_ended(database_url)
 
     await stopped(zombie)
+    gate.touch()
     await judge.all_ended(database_url)
 
     fired = await judge.read(database_url, "select schedule, count(*) as n from ferryman.tasks group by schedule")

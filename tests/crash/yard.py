@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -31,6 +31,17 @@ TERMS = {
     "FERRYMAN_TASKS__MAX_RETRIES": "20",
 }
 
+# The doorbells that TEST_DOORBELL can ask for, with the settings of each. The last three spoil what is heard of
+# PostgreSQL's, and are put around it in the ship itself (see ship.py).
+BELLS: dict[str, dict[str, str]] = {
+    "pg": {},
+    "nats": {"FERRYMAN_DOORBELL": "nats"},
+    "none": {"FERRYMAN_DOORBELL": "none"},
+    "lossy": {},
+    "doubled": {},
+    "late": {},
+}
+
 # Where a watchdog is killed: with what it found in hand, and with all done and nothing committed.
 WATCHDOG_POINTS = {"watchdog.found": "watchdog.found=kill@1", "watchdog.acted": "watchdog.acted=kill@1"}
 
@@ -42,14 +53,22 @@ class Ship:
     """One process (or one mother and her children), and the file it writes."""
 
     def __init__(
-        self, folder: Path, name: str, url: str, *, role: str = "worker", lives: Sequence[str] = (), **more: Any
+        self,
+        folder: Path,
+        name: str,
+        url: str,
+        *,
+        role: str = "worker",
+        lives: Sequence[str] = (),
+        bell: Mapping[str, str] = BELLS["pg"],
+        **more: Any,
     ) -> None:
         self.history_file = folder / f"{name}.history"
         self.faults_file = folder / f"{name}.faults"
         self.output_file = folder / f"{name}.output"
         self.history_file.touch()
         self.faults_file.touch()
-        self._environment = {"FERRYMAN_DATABASE_URL": url, **TERMS}
+        self._environment = {"FERRYMAN_DATABASE_URL": url, **TERMS, **bell}
         self._plan = {
             "role": role,
             "lives": list(lives),
@@ -77,7 +96,9 @@ class Ship:
         return self._process.pid
 
     def lines(self, *whats: str) -> list[Line]:
-        read = [json.loads(line) for line in self.history_file.read_text(encoding="utf-8").splitlines()]
+        # What comes after the last end of a line is being written.
+        whole = self.history_file.read_text(encoding="utf-8").rpartition("\n")[0]
+        read = [json.loads(line) for line in whole.splitlines()]
         return [line for line in read if not whats or line["what"] in whats]
 
     def strikes(self, point: str) -> int:

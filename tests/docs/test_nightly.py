@@ -7,10 +7,24 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 NIGHTLY = Path(__file__).resolve().parents[2] / ".ci" / "nightly"
-JOBS = ["check", "test", "proof", "planted", "orders", "bad inputs", "document", "chaos"]
+JOBS = [
+    "check",
+    "test",
+    "proof",
+    "planted",
+    "orders",
+    "crash none",
+    "crash nats",
+    "crash lossy",
+    "bad inputs",
+    "document",
+    "chaos",
+    "pooler",
+]
+UNSET = dict.fromkeys(("TEST_DOORBELL", "BAD_INPUTS", "FUZZ_EXAMPLES"), "")
 # Stands where make stands, and writes down how it was called.
 MAKE = """#!/bin/sh
-echo "CI=$CI BAD_INPUTS=$BAD_INPUTS FUZZ_EXAMPLES=$FUZZ_EXAMPLES INPUT_SEED=$INPUT_SEED $*" >> "$ASKED"
+echo "CI=$CI TEST_DOORBELL=$TEST_DOORBELL BAD_INPUTS=$BAD_INPUTS FUZZ_EXAMPLES=$FUZZ_EXAMPLES INPUT_SEED=$INPUT_SEED $*" >> "$ASKED"
 [ "$1" != "$BROKEN" ]
 """
 
@@ -24,8 +38,7 @@ def run(
     asked = folder / "asked"
     asked.touch()
     path = f"{folder}{os.pathsep}{os.environ['PATH']}"
-    unset = {"BAD_INPUTS": "", "FUZZ_EXAMPLES": "", "INPUT_SEED": seed}
-    env = {**os.environ, "PATH": path, "ASKED": str(asked), "BROKEN": broken, **unset}
+    env = {**os.environ, "PATH": path, "ASKED": str(asked), "BROKEN": broken, **UNSET, "INPUT_SEED": seed}
     ended = subprocess.run([NIGHTLY, *arguments], env=env, capture_output=True, text=True, timeout=60, check=False)
     return ended, asked.read_text(encoding="utf-8").splitlines()
 
@@ -38,9 +51,13 @@ def test_a_failure_at_night_is_told_and_does_not_end_the_rest(tmp_path: Path) ->
     assert [line.split("  ")[0] for line in told] == JOBS
     assert [job for job, line in zip(JOBS, told, strict=True) if "failed (1)" in line] == ["proof"]
     [seed] = re.findall(r"^inputs are drawn by INPUT_SEED=(\d{8})$", ended.stdout, re.MULTILINE)
-    assert f"CI=1 BAD_INPUTS=20000 FUZZ_EXAMPLES= INPUT_SEED={seed} test ARGS=tests/access -k bad_inputs" in asked
-    assert f"CI=1 BAD_INPUTS= FUZZ_EXAMPLES=100 INPUT_SEED={seed} test ARGS=tests/access -k document_says" in asked
-    assert asked[-1].endswith("chaos ARGS=--seed 7 --minutes 5")
+    under = [line.split()[1] for line in asked if "ARGS=tests/crash/" in line]
+    assert under == ["TEST_DOORBELL=none", "TEST_DOORBELL=nats", "TEST_DOORBELL=lossy"]
+    inputs = f"INPUT_SEED={seed} test ARGS=tests/access"
+    assert f"CI=1 TEST_DOORBELL= BAD_INPUTS=20000 FUZZ_EXAMPLES= {inputs} -k bad_inputs" in asked
+    assert f"CI=1 TEST_DOORBELL= BAD_INPUTS= FUZZ_EXAMPLES=100 {inputs} -k document_says" in asked
+    assert asked[-2].endswith("chaos ARGS=--seed 7 --minutes 5")
+    assert asked[-1].endswith("chaos ARGS=--seed 7 --minutes 2 --pooler")
 
 
 def test_each_night_draws_by_its_day_and_one_that_failed_can_be_drawn_again(tmp_path: Path) -> None:
@@ -51,7 +68,7 @@ def test_each_night_draws_by_its_day_and_one_that_failed_can_be_drawn_again(tmp_
 
     again, asked = run(tmp_path, seed="20260102")
     assert again.stdout.splitlines()[0] == "inputs are drawn by INPUT_SEED=20260102"
-    assert asked[-2].endswith("INPUT_SEED=20260102 test ARGS=tests/access -k document_says")
+    assert asked[-3].endswith("INPUT_SEED=20260102 test ARGS=tests/access -k document_says")
 
 
 def test_a_night_in_which_all_passed_ends_well_and_has_an_hour_more_when_asked(tmp_path: Path) -> None:

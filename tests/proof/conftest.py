@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.conftest import ship
+from tests.crash.conftest import bell, ship
 
-__all__ = ["ship"]
+__all__ = ["bell", "ship"]
 
 FIGURE = "figure"
 Tell = Callable[[str], None]

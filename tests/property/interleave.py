@@ -175,10 +175,12 @@ MOST_ORDERS = 7
 
 
 def some(possible: Iterable[tuple[int, ...]]) -> list[tuple[int, ...]]:
-    """Choose the orders that are tried."""
+    """Choose the orders that are tried of a pair."""
+    global cut  # noqa: PLW0603 - a count of the process
     every = list(possible)
     if os.environ.get("ALL_ORDERS") or len(every) <= MOST_ORDERS:
         return every
+    cut += 1
     return [every[nth * (len(every) - 1) // (MOST_ORDERS - 1)] for nth in range(MOST_ORDERS)]
 
 

@@ -21,7 +21,7 @@ from ferryman.kernel import ids
 from ferryman.kernel.pool import Session
 from ferryman.tasks.joins import Aftermath
 from ferryman.tasks.model import Outcome
-from ferryman.tasks.states import SUCCEEDED
+from ferryman.tasks.states import FAILED, READY, SUCCEEDED
 from ferryman.tasks.watch import TASK_INVARIANTS
 from ferryman.tasks.work.settle import settle
 from tests.property.interleave import Program, driving, walks
@@ -96,8 +96,27 @@ async def work(scene: Scene, tx: Session) -> bool:
     return bool(busy)
 
 
+async def fail(scene: Scene, tx: Session) -> bool:
+    failed: dict[str, Any] = {"state": FAILED, "result": None, "code": "TASK_EXECUTION_FAILED", "reason": "no"}
+    _, busy = await settle(tx, scene.owners, [each._replace(**failed) for each in scene.outcomes()])
+    return bool(busy)
+
+
+async def hand_back(scene: Scene, tx: Session) -> bool:
+    """The worker leaves: what it had in hand may be claimed anew, and ends by its deadline here."""
+    _, busy = await settle(tx, scene.owners, [each._replace(state=READY, result=None) for each in scene.outcomes()])
+    return bool(busy)
+
+
 async def answer(scene: Scene, tx: Session) -> None:
-    first: End = ends.completed(scene.tasks[0]["id"], {"by": "outside"}, type=None)
+    await end_first(scene, tx, ends.completed(scene.tasks[0]["id"], {"by": "outside"}, type=None))
+
+
+async def answer_failed(scene: Scene, tx: Session) -> None:
+    await end_first(scene, tx, ends.failed(scene.tasks[0]["id"], "NO_ROOM", "told from outside"))
+
+
+async def end_first(scene: Scene, tx: Session, first: End) -> None:
     await scene.orchestrator.complete(tx, scene.owners, first, tenant="default", after=Aftermath())
 
 
@@ -127,7 +146,8 @@ def rule(name: str) -> Way:
 
 
 WAYS: dict[str, Way] = {
-    "work": work, "answer": answer, "cancel": cancel, "stop_task": stop_task,
+    "work": work, "fail": fail, "hand_back": hand_back, "answer": answer, "answer_failed": answer_failed,
+    "cancel": cancel, "stop_task": stop_task,
     "W14": rule("W14"), "W14-async": rule("W14-async"),
 }  # fmt: skip
 FEW = 3  # orders of each pair that are walked in the usual run

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.property import conftest
+from tests.property import conftest, interleave
 
 ROOT = Path(__file__).parents[2]
 WALKED = "from tests.property import interleave\n\n\ndef test_{name}() -> None:\n    interleave.ran += {count}\n"
@@ -48,6 +48,32 @@ def code(folder: Path, *arguments: str, counts: tuple[int, int], everything: boo
     )
     assert "interleavings: " in ran.stdout, ran.stdout + ran.stderr
     return ran.returncode
+
+
+@pytest.mark.contract("R4")
+def test_a_pair_with_more_orders_than_are_tried_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    def left_out(*steps: int) -> tuple[int, int]:
+        before = interleave.cut
+        chosen = interleave.some(interleave.orders(*steps))
+        walked = sum(1 for walk in interleave.walks("a pair", few=3, most=6) if _walked(walk, steps))
+        return interleave.cut - before, len(chosen) + walked
+
+    monkeypatch.delenv("ALL_ORDERS", raising=False)
+    assert left_out(1, 1) == (0, 2 + 2)
+    assert left_out(2, 2) == (1, 6 + 3)
+    assert left_out(3, 2) == (2, interleave.MOST_ORDERS + 3)
+    monkeypatch.setenv("ALL_ORDERS", "1")
+    assert left_out(2, 2) == (0, 6 + 6)
+    assert left_out(3, 2) == (1, 10 + 6)
+
+
+def _walked(walk: interleave.Walks, steps: tuple[int, ...]) -> bool:
+    """Walk one order of so many steps of each, of whom none is ever blocked."""
+    left = list(steps)
+    while able := [place for place, more in enumerate(left) if more]:
+        left[walk.choose(able)] -= 1
+    walk.end()
+    return True
 
 
 @pytest.mark.contract("R4")
