@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from email.utils import formatdate
 from typing import Any
 
 from chaos import terms
@@ -224,6 +225,17 @@ def _ingestion(app: Ferryman, history: History) -> None:
         after = at + terms.PAGE
         watermark = DAWN + timedelta(minutes=page[-1]["id"]) if page else None
         more = after < last
-        return Page(page, str(after) if more else None, more, watermark=watermark, size=len(page) * 10)
+        stats = {"headers": _quota()}
+        return Page(page, str(after) if more else None, more, watermark=watermark, size=len(page) * 10, stats=stats)
 
     app.source(depot, name=terms.SOURCE, sink=Cargo(), ordered=True, safety_lag=timedelta(0))
+
+
+def _quota() -> dict[str, str]:
+    """Say what is left until when, and what the time is here: to whom has a wrong clock, and does not look, that is an hour."""
+    now = int(time.time())
+    return {
+        "Date": formatdate(now, usegmt=True),
+        "X-RateLimit-Remaining": str(terms.QUOTA),
+        "X-RateLimit-Reset": str(now + terms.QUOTA_SECONDS),
+    }

@@ -39,3 +39,6 @@ CROWDED = "crowded"
 SOURCE = "depot"
 RECORDS_OF_A_WINDOW = 120
 PAGE = 10
+# What the source says is left to ask for, and for how long: plenty for so long, and nothing for an hour.
+QUOTA = 40
+QUOTA_SECONDS = 2

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from uuid import UUID
 
 from chaos.checker import claims
 from chaos.checker.evidence import Evidence
@@ -19,6 +20,8 @@ SURE = ("a life had a doorbell that fails", "the database was killed")
 WHOLE = ("postgres", "nats")
 # Tasks that neither fail a try nor park by themselves: a second claim, or a second start, is somebody's doing.
 STEADY = ("job", "plain", "hog", "tick")
+# No create is under way for so long: an id that is further from its row is of another clock.
+FAR_SECONDS = 600.0
 # Fault points behind a commit whose answer is lost there.
 COMMITTED = (
     "create.committed",
@@ -63,6 +66,7 @@ def cases(seen: Evidence, inside: Iterable[tuple[str, str]], *, zombies: int) ->
         "a life had NATS for its doorbell": sum(line["doorbell"] == "nats" for line in seen.of("born")),
         "the NATS server was killed": struck["hush"],
         "a life had a wrong clock": sum(line["clock"] != 0 for line in seen.of("born")),
+        "a task's id was made by a clock that is wrong": _made_by_a_wrong_clock(seen),
         "an answer was lost after its commit": sum(point in COMMITTED and action == "away" for point, action in inside),
         "work was acknowledged between two deaths": bisect_left(oks, last) - bisect_left(oks, first),
     }
@@ -90,6 +94,15 @@ def _turns_taken_over(seen: Evidence) -> int:
 def _runs_lost(seen: Evidence) -> int:
     """Count runs of ingestion that were lost with their executor; an ordinary second attempt is none."""
     return sum(event["kind"] == "ingest_run" and event["code"] == "INGEST_LEASE_LOST" for event in seen.events)
+
+
+def _made_by_a_wrong_clock(seen: Evidence) -> int:
+    """Count tasks whose id, which is made of the time on its maker's wall, is far from when they were written."""
+    born: dict[str, float] = {}
+    for event in seen.events:
+        if event["kind"] == "task":
+            born.setdefault(event["subject"], event["at"])
+    return sum(abs((UUID(task).int >> 80) / 1000 - at) > FAR_SECONDS for task, at in born.items())
 
 
 def missing(found: Mapping[str, int], *, short: bool) -> list[str]:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -263,6 +264,12 @@ def state(at: float, code: str | None) -> dict[str, Any]:
     return {"kind": "agent.state", "subject": "u", "at": at, "code": code, "reason": None}
 
 
+def born(at: float, wall: float) -> dict[str, Any]:
+    """Tell of a task whose maker had this time on its wall."""
+    id = str(UUID(int=(int(wall * 1000) << 80) | (7 << 76) | (2 << 62)))
+    return {**moved(at, "", "ready", task=id), "from_state": None}
+
+
 @pytest.mark.contract("R3")
 def test_a_case_is_met_by_a_fault_and_not_by_an_ordinary_day() -> None:
     ordinary: Any = Told(
@@ -270,7 +277,7 @@ def test_a_case_is_met_by_a_fault_and_not_by_an_ordinary_day() -> None:
             line("invoke", 1.0, key="a", who="p.1", act="one"), line("ok", 1.2, key="a", who="p.1", act="one", again=True),
             line("hogs", 2.0, held=1, pool=2), line("fenced", 3.0, pid=1, domain="task", move="settle", count=5),
         ],
-        [state(1.0, None), state(2.0, None), state(3.0, "handed_back"), state(4.0, "taken_over")],
+        [state(1.0, None), state(2.0, None), state(3.0, "handed_back"), state(4.0, "taken_over"), born(5.0, 995.0)],
     )  # fmt: skip
     ordinary.tasks = {"t": {"name": "shaky", "epoch": 2}, "u": {"name": "voyage", "epoch": 4}}
     faulty: Any = Told(
@@ -279,7 +286,7 @@ def test_a_case_is_met_by_a_fault_and_not_by_an_ordinary_day() -> None:
             line("hogs", 2.0, held=2, pool=2),
         ],
         [
-            state(3.0, claims.LAPSED), state(4.0, "taken_over"),
+            state(3.0, claims.LAPSED), state(4.0, "taken_over"), born(5.0, 4605.0),
             {"kind": "ingest_run", "subject": "r", "at": 5.0, "code": "INGEST_LEASE_LOST", "reason": None},
         ],
     )  # fmt: skip
@@ -291,6 +298,7 @@ def test_a_case_is_met_by_a_fault_and_not_by_an_ordinary_day() -> None:
         "a run of ingestion was lost and its task begun anew",
         "handlers held every connection",
         "an answer was lost after its commit",
+        "a task's id was made by a clock that is wrong",
     )
 
     calm = cases.cases(ordinary, [("command.sent", "away"), ("claim.committed", "kill")], zombies=0)
