@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -268,6 +269,17 @@ def born(at: float, wall: float) -> dict[str, Any]:
     """Tell of a task whose maker had this time on its wall."""
     id = str(UUID(int=(int(wall * 1000) << 80) | (7 << 76) | (2 << 62)))
     return {**moved(at, "", "ready", task=id), "from_state": None}
+
+
+@pytest.mark.contract("R3")
+def test_what_a_life_was_born_with_is_a_case_and_no_fault(tmp_path: Path) -> None:
+    (tmp_path / "worker-0.0001.faults").write_text("claim.committed away 3 11\n", encoding="utf-8")
+    life = line("born", 1.0, pid=1, role="worker", doorbell="lossy", clock=2.0)
+    told: Any = Told([life, line("struck", 2.0, kind="kill", child=1)])
+
+    assert figures._faults(told, tmp_path) == {"kill": 1, "claim.committed away": 1}
+    met = cases.cases(told, (), zombies=0)
+    assert met["a life had a wrong clock"] == met["a life had a doorbell that fails"] == 1
 
 
 @pytest.mark.contract("R3")
