@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TextIO
 from chaos.checker.again import NOTHING
 from chaos.checker.figures import Figures
 from chaos.lookout import Seen
-from chaos.storm import Outcome
+from chaos.storm import QUIET_SECONDS, Outcome
 
 Found = dict[str, Any]
 MARKS = "<!-- {}: begin -->", "<!-- {}: end -->"
@@ -228,7 +228,7 @@ def _told(found: Found) -> str:
         f" {found['cores']} cores with a load of {found['load'][1]:g}, Python {found['python']}: {found['tasks']:,} tasks,"
         f" {found['turns']:,} turns, {found['batches']:,} batches, {found['commands']:,} commands,"
         f" {found['records']:,} ingested records; {found['acknowledged']:,} acknowledgements. All was at rest"
-        f" {found['quiet_seconds']:g} s after the last fault."
+        f" {found['quiet_seconds']:g} s after the last death, where {QUIET_SECONDS:g} s are the most."
     )
 
 
