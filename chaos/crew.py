@@ -17,7 +17,7 @@ from typing import Any
 
 from chaos import terms
 from chaos.history import History
-from ferryman import Command, Context, Fact, Ferryman, Message, Result, Turn
+from ferryman import Command, Context, Fact, Ferryman, Message, Result, Turn, current
 from ferryman.ingest.ports import Item, Page, Request, Written
 from ferryman.kernel import telemetry
 from ferryman.kernel.db import Tx
@@ -168,9 +168,16 @@ def _tasks(app: Ferryman, history: History, *, pool: int) -> None:
         return words
 
 
+def _speak(history: History, what: str) -> None:
+    """Say that the task that runs here has begun."""
+    here = current()
+    history.write(what, task=str(here.id), epoch=here.task.epoch)
+
+
 def _agents(app: Ferryman, history: History) -> None:
     @app.tool(backoff=0.05, retries=terms.RETRIES)
     async def knot(number: int) -> str:
+        _speak(history, "ties")
         return f"knot {number}"
 
     @app.agent
@@ -196,10 +203,11 @@ def _agents(app: Ferryman, history: History) -> None:
 def _commands(app: Ferryman, history: History) -> None:
     @app.on_command("Voyage.Request", backoff=0.05)
     async def request(command: Command) -> list[Message]:
+        _speak(history, "maps")
         return [Message(leg, {}, max_retries=terms.RETRIES) for leg in LEGS]
 
     async def sail(ctx: Context) -> dict[str, int]:
-        history.write("leg", task=str(ctx.id), epoch=ctx.task.epoch)
+        _speak(history, "leg")
         return {"epoch": ctx.task.epoch}
 
     for leg in LEGS:
@@ -207,6 +215,7 @@ def _commands(app: Ferryman, history: History) -> None:
 
     @app.on_result("Leg.Load.Completed", backoff=0.05)
     async def loaded(result: Result) -> list[Message | Fact]:
+        _speak(history, "maps")
         return [Fact("Voyage.Loaded"), Message("Leg.Check", {}, max_retries=terms.RETRIES)]
 
     app.capability("Leg.Check", backoff=0.05)(sail)

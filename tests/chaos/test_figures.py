@@ -188,6 +188,73 @@ def test_a_recovery_is_what_its_holder_had_in_hand_when_it_was_killed(
     assert {why: count for why, count in found.left_out.items() if count} == left_out
 
 
+def turned(at: float, from_state: str, to_state: str, code: str | None = None) -> dict[str, Any]:
+    return {
+        "kind": "agent.state", "subject": "u", "at": 1000.0 + at, "from_state": from_state, "to_state": to_state,
+        "code": code, "reason": None,
+    }  # fmt: skip
+
+
+TAKEN = [turned(8.0, "dispatched", "running"), turned(12.25, "running", "running", claims.LAPSED)]
+WAITED = [
+    turned(8.0, "dispatched", "running"),
+    turned(8.5, "running", "suspended"),
+    turned(9.0, "suspended", "running"),
+]
+OVER = [turned(12.25, "running", "running", claims.LAPSED), turned(13.9, "running", "running", "taken_over")]
+
+
+@pytest.mark.contract("R3")
+@pytest.mark.parametrize(
+    ("work", "lines", "events"),
+    [
+        *((work, [line(what, 9.0, task="t", epoch=1, pid=1), line(what, 14.0, task="t", epoch=2, pid=2)],
+           [CLAIMED, LAPSED, AGAIN]) for what, work in claims.OF_TASKS.items()),
+        ("turns", [line("sails", 9.0, turn="u", pid=1), line("sails", 14.0, turn="u", pid=2)],
+         [*TAKEN, turned(13.9, "running", "running", "taken_over")]),
+        ("turns of batches", [line("stroke", 9.0, turn="u", pid=1), line("stroke", 14.0, turn="u", pid=2)],
+         [*TAKEN, turned(13.9, "running", "running", "taken_over")]),
+        # It had waited for its tools, and went on in another process than it began in, which said so by a step.
+        ("turns",
+         [line("sails", 8.1, turn="u", pid=7), line("ran", 9.1, turn="u", pid=1), line("sails", 14.0, turn="u", pid=2)],
+         [*WAITED, *OVER]),
+    ],
+)  # fmt: skip
+def test_turns_capabilities_steps_and_tools_are_recovered_like_tasks(
+    work: str, lines: list[dict[str, Any]], events: list[dict[str, Any]]
+) -> None:
+    told: Any = Told([line("died", 10.0, child=1), *lines], events)
+
+    found = recovery.recoveries(told, lease=LEASE)
+
+    assert found.work == {work: 1}
+    assert [wait[1:] for wait in found.taken_back] == [(10.0, 12.25)]
+    assert [wait[1:] for wait in found.begun] == [(10.0, 14.0)]
+    assert found.unbegun == 0
+
+
+@pytest.mark.contract("R3")
+@pytest.mark.parametrize(
+    ("lines", "events", "unbegun"),
+    [
+        ([], [CLAIMED, LAPSED], 1),
+        ([], TAKEN, 1),
+        # The one who is dead had let it wait; whoever held it afterwards said nothing.
+        ([line("sails", 8.1, turn="u", pid=1)], [*WAITED, *OVER], 1),
+        ([], [CLAIMED, moved(9.5, "running", "ready", "parked")], 0),
+        ([line("ran", 9.0, task="t", step="load", pid=1)], [CLAIMED, LAPSED], 1),
+    ],
+)
+def test_a_claim_that_lapsed_before_its_handler_spoke_is_counted_and_put_down_to_nobody(
+    lines: list[dict[str, Any]], events: list[dict[str, Any]], unbegun: int
+) -> None:
+    told: Any = Told([line("died", 10.0, child=1), *lines], events)
+
+    found = recovery.recoveries(told, lease=LEASE)
+
+    assert (found.unbegun, found.taken_back) == (unbegun, [])
+
+
 @pytest.mark.contract("R3")
 def test_whoever_claims_it_next_and_falls_before_it_begins_makes_one_wait_by_the_clock_and_two_that_are_judged() -> (
     None
