@@ -83,11 +83,11 @@ def measure(seen: Evidence, folder: Path, *, lease: float) -> Figures:
         recovery_fell=found.fell,
         taken_back_by_the_clock=_spread(until - since for _, since, until in found.taken_back),
         recovery_by_the_clock=_spread(until - since for _, since, until in found.begun),
-        recovery_work={work: found.work[work] for work in claims.WORK},
+        recovery_work={work: sum(each.work == work for each in found.lost) for work in claims.WORK},
         recovery_unbegun=found.unbegun,
         recovery_left_out=dict(found.left_out),
         first_success=_first_successes(seen),
-        cases=cases(seen, _inside(folder), zombies=fenced),
+        cases=cases(seen, _inside(folder), zombies=fenced, lost=found.lost),
     )
 
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from chaos.checker import claims
 from chaos.checker.claims import Begun
@@ -35,6 +36,15 @@ AWAY = "until it was begun anew the database was away, or had been until a lease
 CRASH_SECONDS = 1.0
 
 
+class Lost(NamedTuple):
+    """What somebody had in hand who was killed: what it is work at, of what, when he died, and whether it was begun anew."""
+
+    work: str
+    subject: str
+    death: float
+    begun: bool
+
+
 @dataclass
 class Recoveries:
     """The waits by the clock; which of them are judged; and how many are left out of what, and why."""
@@ -44,7 +54,7 @@ class Recoveries:
     taken_back_judged: list[Wait] = field(default_factory=list)
     begun_judged: list[list[Wait]] = field(default_factory=list)  # two, where another fell with it in between
     fell: int = 0  # so many of these
-    work: Counter[str] = field(default_factory=Counter)  # what was taken back, by what it is work at
+    lost: list[Lost] = field(default_factory=list)  # what was taken back
     unbegun: int = 0  # claims that ended by their lease before a handler spoke in them
     left_out: Counter[str] = field(default_factory=Counter)
 
@@ -68,7 +78,7 @@ def recoveries(seen: Evidence, *, lease: float) -> Recoveries:
             found.left_out[ARRIVED] += 1
             continue
         found.taken_back.append((subject, death, claim.until))
-        found.work[first.work] += 1
+        found.lost.append(Lost(first.work, subject, death, again is not None))
         if again is None:
             found.left_out[ENDED] += 1
             continue

@@ -138,7 +138,11 @@ class Told:
     def __init__(self, lines: Sequence[dict[str, Any]] = (), events: Sequence[dict[str, Any]] = ()) -> None:
         self.lines = sorted([line("clock", 0.0, wall=1000.0, pid=0), *lines], key=lambda each: float(each["at"]))
         self.tasks: dict[str, dict[str, Any]] = {}
+        self.rows: list[dict[str, Any]] = []
         self.events = sorted(events, key=lambda each: float(each["at"]))
+
+    def ask(self, _question: str) -> list[dict[str, Any]]:
+        return self.rows
 
     def of(self, *whats: str, act: str | None = None) -> list[dict[str, Any]]:
         return [each for each in self.lines if each["what"] in whats and (act is None or each.get("act") == act)]
@@ -227,7 +231,7 @@ def test_turns_capabilities_steps_and_tools_are_recovered_like_tasks(
 
     found = recovery.recoveries(told, lease=LEASE)
 
-    assert found.work == {work: 1}
+    assert found.lost == [recovery.Lost(work, lines[0].get("task", "u"), 10.0, begun=True)]
     assert [wait[1:] for wait in found.taken_back] == [(10.0, 12.25)]
     assert [wait[1:] for wait in found.begun] == [(10.0, 14.0)]
     assert found.unbegun == 0
@@ -386,6 +390,39 @@ def test_a_case_is_met_by_a_fault_and_not_by_an_ordinary_day() -> None:
     assert {case: calm[case] for case in named} == dict.fromkeys(named, 0)
     assert {case: met[case] for case in named} == dict.fromkeys(named, 1)
     assert met["a worker that had stood still past its lease was fenced"] == 3
+
+
+@pytest.mark.contract("R3")
+@pytest.mark.parametrize(("ended", "count"), [(11.0, 1), (9.0, 0)])
+def test_a_batch_closed_after_a_death_if_the_death_came_before_its_end(ended: float, count: int) -> None:
+    told: Any = Told([], [{**moved(ended, "running", "success", task="b"), "kind": "batch"}])
+    told.rows = [{"batch": "b", "turn": turn, "status": "success"} for turn in ("u", "v")]
+
+    met = cases.cases(told, (), zombies=0, lost=[recovery.Lost(cases.CHILDREN, "u", 10.0, begun=True)])
+    calm = cases.cases(told, (), zombies=0, lost=[recovery.Lost("turns", "u", 1.0, begun=True)])
+
+    case = "a batch closed after the holder of one of its tasks died"
+    assert (met[case], calm[case]) == (count, 0)
+
+
+@pytest.mark.contract("R3")
+def test_what_was_stopped_and_what_was_done_again_after_a_death_is_counted() -> None:
+    wrecks = {"a": True, "b": True, "c": False}
+    told: Any = Told([
+        *(line("invoke", 1.0, key=batch, who="p.1", act="wreck", arguments={"batch": batch, "fail_fast": fast})
+          for batch, fast in wrecks.items()),
+        *(line("ok", 2.0, key=act, who="p.1", act=act, again=False, stopped=stopped)
+          for act in ("revoke", "recall") for stopped in (True, False)),
+    ])  # fmt: skip
+    told.rows = [{"batch": batch, "turn": None, "status": status} for batch, status in
+                 (("a", "canceled"), ("a", "canceled"), ("b", "success"), ("c", "canceled"))]  # fmt: skip
+    lost = [recovery.Lost(work, "t", 1.0, begun) for work in (*cases.OF_COMMANDS, "tasks") for begun in (True, False)]
+
+    met = cases.cases(told, (), zombies=0, lost=lost)
+
+    assert met["a batch failed fast and its other children were stopped"] == 1
+    assert met["a batch was cancelled"] == met["a command was cancelled"] == 1
+    assert met["a step or a capability of a command was done again after a death"] == 2
 
 
 @pytest.mark.contract("R3")
