@@ -160,12 +160,17 @@ SHARES = {
     "revoke": 2,
     "recall": 2,
     "window": 3,
+    "lag": 6,
 }
+# Kinds that are one task by its name.
+NAMED = ("voyage", "lag")
+# How many leases the first try of a task that lags takes.
+LAG_OF_LEASE = 1.3
 
 
 def kind(act: str, arguments: Arguments) -> str:
     """Say which kind of act one was."""
-    return "voyage" if arguments.get("name") == "voyage" else act
+    return arguments["name"] if arguments.get("name") in NAMED else act
 
 
 def first(done: set[str], recent: list[str]) -> str | None:
@@ -175,7 +180,7 @@ def first(done: set[str], recent: list[str]) -> str | None:
 
 
 def draw(  # noqa: PLR0911, C901 - one return for each act
-    dice: random.Random, chosen: str | None = None, *, recent: list[str], windows: int, load: float
+    dice: random.Random, chosen: str | None = None, *, recent: list[str], windows: int, load: float, lease: float
 ) -> tuple[str, Arguments]:
     """Choose the next act, unless its kind is given, and its arguments."""
     if chosen is None:
@@ -192,8 +197,8 @@ def draw(  # noqa: PLR0911, C901 - one return for each act
             name = dice.choice(("job", "plain", "shaky"))
             hold = {} if name == "shaky" else {"hold": round(dice.uniform(0.1, 1.0), 2)}
             return "one", {"name": name, "more": hold}
-        case "voyage":
-            return "one", {"name": "voyage", "more": {}}
+        case "voyage" | "lag":
+            return "one", {"name": chosen, "more": {"hold": lease * LAG_OF_LEASE} if chosen == "lag" else {}}
         case "cancel" if recent:
             return "cancel", {"task": dice.choice(recent)}
         case "turn":

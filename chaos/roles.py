@@ -119,7 +119,16 @@ class Memory:
 
 
 async def produce(
-    app: Ferryman, told: History, *, seed: int, folder: Path, slot: str, forgets: float, pace: float, load: float
+    app: Ferryman,
+    told: History,
+    *,
+    seed: int,
+    folder: Path,
+    slot: str,
+    forgets: float,
+    pace: float,
+    load: float,
+    lease: float,
 ) -> None:
     """Act, each act until it is acknowledged; what the life before left open comes first."""
     stop = _told_to_stop()
@@ -136,7 +145,7 @@ async def produce(
             chosen = acts.first(past.kinds, recent) if slot == "producer-0" else None
             if stop.is_set() and chosen is None:
                 return
-            act, arguments = acts.draw(dice, chosen, recent=recent, windows=past.windows, load=load)
+            act, arguments = acts.draw(dice, chosen, recent=recent, windows=past.windows, load=load, lease=lease)
             past.kinds.add(acts.kind(act, arguments))
             if act == "window":
                 if slot != "producer-0":  # windows follow each other: one producer asks for them

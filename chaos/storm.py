@@ -53,12 +53,12 @@ class Outcome:
     seconds: float = 0.0
 
 
-def crew(*, workers: int, dogs: int, producers: int, pace: float, load: float) -> list[Slot]:
-    """Say who takes part."""
+def crew(*, workers: int, dogs: int, producers: int, **more: float) -> list[Slot]:
+    """Say who takes part; `more` is what producers are told: their pace, their load, how long leases are."""
     return [
         *(Slot(f"worker-{n}", "worker") for n in range(workers)),
         *(Slot(f"dog-{n}", "dog") for n in range(dogs)),
-        *(Slot(f"producer-{n}", "producer", {"pace": pace, "load": load}) for n in range(producers)),
+        *(Slot(f"producer-{n}", "producer", dict(more)) for n in range(producers)),
         Slot("reader-0", "reader"),
     ]
 

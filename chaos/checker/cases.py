@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from uuid import UUID
 
 from chaos.checker import claims
 from chaos.checker.evidence import Evidence
 from chaos.checker.recovery import Lost
+from chaos.checker.zombies import Still, thawed
 
 # What even a run of seconds meets, however busy the machine is.
 SURE = ("a life had a doorbell that fails", "the database was killed")
 # Doorbells that lose nothing.
 WHOLE = ("postgres", "nats")
 # Tasks that neither fail a try nor park by themselves: a second claim, or a second start, is somebody's doing.
-STEADY = ("job", "plain", "hog", "tick")
+STEADY = ("job", "plain", "hog", "tick", "lag")
 # No create is under way for so long: an id that is further from its row is of another clock.
 FAR_SECONDS = 600.0
 # What the dead had in hand, by its name (chaos/checker/claims.py).
@@ -51,6 +52,7 @@ def cases(
     oks = sorted(line["at"] for line in seen.of("ok"))
     return {
         "a worker that had stood still past its lease was fenced": zombies,
+        "a holder that lived and did not stand still overran its lease": _overran(seen),
         "a task was claimed again that neither fails nor parks": sum(
             row["epoch"] > 1 and row["name"] in STEADY for row in seen.tasks.values()
         ),
@@ -101,6 +103,20 @@ def _turns_taken_over(seen: Evidence) -> int:
         if event["kind"] == "agent.state":
             count += event["code"] == "taken_over" and before.get(event["subject"]) == claims.LAPSED
             before[event["subject"]] = event["code"]
+    return count
+
+
+def _overran(seen: Evidence) -> int:
+    """Count claims whose handler came to its end after they were taken from it, though its process was awake all the time."""
+    over = claims.over(seen)
+    still: dict[int, list[Still]] = defaultdict(list)
+    for each in thawed(seen.lines, lease=0.0):
+        still[each.pid].append(each)
+    count = 0
+    for line in seen.of("effect"):
+        claim = over.get((line["task"], int(line["epoch"])))
+        if claim is not None and claim.lapsed and claim.until < line["at"]:
+            count += not any(each.since < line["at"] and claim.since < each.until for each in still[line["pid"]])
     return count
 
 

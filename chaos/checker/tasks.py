@@ -98,7 +98,7 @@ def success_was_earned(seen: Evidence) -> Iterator[str]:
     done = {(line["task"], line["epoch"]) for line in seen.of("effect")}
     effects = Counter(line["key"] for line in seen.of("effect"))
     for id, row in seen.tasks.items():
-        if row["state"] != "succeeded" or row["name"] not in ("job", "plain", "shaky", "hog", "tick"):
+        if row["state"] != "succeeded" or row["name"] not in ("job", "plain", "shaky", "hog", "tick", "lag"):
             continue
         key = row["payload"]["key"]
         if (id, row["epoch"]) not in done:

@@ -393,6 +393,27 @@ def test_a_case_is_met_by_a_fault_and_not_by_an_ordinary_day() -> None:
 
 
 @pytest.mark.contract("R3")
+@pytest.mark.parametrize(
+    ("count", "effect", "more"),
+    [
+        (1, 12.5, []),
+        (0, 12.0, []),  # in time
+        (0, 14.5, still(1, 9.5, 14.0)),  # it stood still
+        (1, 12.5, still(2, 9.5, 14.0)),
+        (1, 12.5, still(1, 5.0, 8.0)),
+    ],
+)
+def test_a_live_holder_overran_its_lease_if_it_was_awake_and_came_to_its_end_too_late(
+    count: int, effect: float, more: list[dict[str, Any]]
+) -> None:
+    told: Any = Told([start(9.0, 1, 1), line("effect", effect, pid=1, task="t", epoch=1), *more], [CLAIMED, LAPSED])
+
+    met = cases.cases(told, (), zombies=0)
+
+    assert met["a holder that lived and did not stand still overran its lease"] == count
+
+
+@pytest.mark.contract("R3")
 @pytest.mark.parametrize(("ended", "count"), [(11.0, 1), (9.0, 0)])
 def test_a_batch_closed_after_a_death_if_the_death_came_before_its_end(ended: float, count: int) -> None:
     told: Any = Told([], [{**moved(ended, "running", "success", task="b"), "kind": "batch"}])
