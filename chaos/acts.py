@@ -155,9 +155,9 @@ SHARES = {
     "voyage": 6,
     "command": 4,
     "turn": 4,
-    "batch": 4,
-    "wreck": 2,
-    "revoke": 2,
+    "batch": 5,
+    "wreck": 3,
+    "revoke": 3,
     "recall": 2,
     "window": 3,
     "lag": 6,
@@ -228,6 +228,6 @@ def _fate(dice: random.Random, act: str) -> Arguments:
         case "wreck":
             return {"breaks": dice.randrange(OARS), "fail_fast": dice.random() < 0.7}
         case "revoke":
-            return {"after": round(dice.uniform(0.0, 0.8), 3)}
+            return {"after": round(dice.uniform(0.0, 0.4), 3)}
         case _:
             return {}

@@ -32,7 +32,7 @@ DAWN = datetime(2026, 1, 1, tzinfo=UTC)
 # What an oar is told that is to fail.
 BROKEN = "break"
 # How long children of batches, and steps and capabilities of commands, take: long enough to be met by a death.
-STROKE_SECONDS = 0.5
+STROKE_SECONDS = 0.7
 STEP_SECONDS = 0.2
 LEGS = ("Leg.Load", "Leg.Cross", "Leg.Unload")
 
