@@ -104,7 +104,12 @@ def _run(asked: argparse.Namespace, place: Path) -> tuple[report.Found, list[str
         )  # what the log of the database says can be put beside the histories by this
         pace = asked.pace * 2 if asked.soak else asked.pace
         slots = storm.crew(
-            workers=asked.workers, dogs=asked.dogs, producers=asked.producers, pace=pace, load=asked.load
+            workers=asked.workers,
+            dogs=asked.dogs,
+            producers=asked.producers,
+            pace=pace,
+            load=asked.load,
+            lease=asked.lease,
         )
         url = pooler.start(sea.url) if asked.pooler else sea.url
         bells = {"FERRYMAN_LISTEN_URL": sea.url, "FERRYMAN_NATS_URL": bell.url}

@@ -5,6 +5,7 @@ A producer repeats what it does not know to be done: after an error that says so
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
@@ -12,7 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from chaos import terms
-from chaos.crew import DAWN
+from chaos.crew import BROKEN, DAWN
 from ferryman import Ferryman
 from ferryman.kernel import errors, payload
 from ferryman.tasks.intake import create as births
@@ -96,6 +97,30 @@ async def batch(app: Ferryman, key: str, arguments: Arguments) -> Told:
     return {"batch": str(handle.id)}
 
 
+async def wreck(app: Ferryman, key: str, arguments: Arguments) -> Told:
+    """Fork a batch of which one child fails: with fail_fast that ends all of it."""
+    words = [BROKEN if n == arguments["breaks"] else str(n) for n in range(arguments["count"])]
+    tasks = [{"target_strategy": "new", "target_ref": "oar", "instruction": word} for word in words]
+    handle = await app.batches.fork(
+        tasks, id=UUID(arguments["batch"]), fail_fast=arguments["fail_fast"], deadline_seconds=600
+    )
+    return {"batch": str(handle.id)}
+
+
+async def revoke(app: Ferryman, key: str, arguments: Arguments) -> Told:
+    """Fork a batch and cancel it a moment later, with its children; perhaps too late."""
+    told = await batch(app, key, arguments)
+    await asyncio.sleep(arguments["after"])
+    return {**told, "stopped": await app.batches.cancel(UUID(told["batch"]))}
+
+
+async def recall(app: Ferryman, key: str, arguments: Arguments) -> Told:
+    """Send a command and cancel it a moment later, with all that it has started; perhaps too late."""
+    told = await command(app, key, arguments)
+    await asyncio.sleep(arguments["after"])
+    return {**told, "stopped": await app.commands.cancel(told["command"])}
+
+
 async def window(app: Ferryman, key: str, arguments: Arguments) -> Told:
     """Plan the ingestion of one window."""
     since = DAWN + timedelta(minutes=arguments["nth"] * terms.RECORDS_OF_A_WINDOW)
@@ -113,6 +138,9 @@ ACTS: dict[str, Callable[[Ferryman, str, Arguments], Awaitable[Told]]] = {
     "command": command,
     "turn": turn,
     "batch": batch,
+    "wreck": wreck,
+    "revoke": revoke,
+    "recall": recall,
     "window": window,
 }
 
@@ -127,14 +155,22 @@ SHARES = {
     "voyage": 6,
     "command": 4,
     "turn": 4,
-    "batch": 2,
+    "batch": 5,
+    "wreck": 3,
+    "revoke": 3,
+    "recall": 2,
     "window": 3,
+    "lag": 6,
 }
+# Kinds that are one task by its name.
+NAMED = ("voyage", "lag")
+# How many leases the first try of a task that lags takes.
+LAG_OF_LEASE = 1.3
 
 
 def kind(act: str, arguments: Arguments) -> str:
     """Say which kind of act one was."""
-    return "voyage" if arguments.get("name") == "voyage" else act
+    return arguments["name"] if arguments.get("name") in NAMED else act
 
 
 def first(done: set[str], recent: list[str]) -> str | None:
@@ -143,8 +179,8 @@ def first(done: set[str], recent: list[str]) -> str | None:
     return "one" if wanted == "cancel" and not recent else wanted  # there must be something to cancel
 
 
-def draw(  # noqa: PLR0911 - one return for each act
-    dice: random.Random, chosen: str | None = None, *, recent: list[str], windows: int, load: float
+def draw(  # noqa: PLR0911, C901 - one return for each act
+    dice: random.Random, chosen: str | None = None, *, recent: list[str], windows: int, load: float, lease: float
 ) -> tuple[str, Arguments]:
     """Choose the next act, unless its kind is given, and its arguments."""
     if chosen is None:
@@ -161,8 +197,8 @@ def draw(  # noqa: PLR0911 - one return for each act
             name = dice.choice(("job", "plain", "shaky"))
             hold = {} if name == "shaky" else {"hold": round(dice.uniform(0.1, 1.0), 2)}
             return "one", {"name": name, "more": hold}
-        case "voyage":
-            return "one", {"name": "voyage", "more": {}}
+        case "voyage" | "lag":
+            return "one", {"name": chosen, "more": {"hold": lease * LAG_OF_LEASE} if chosen == "lag" else {}}
         case "cancel" if recent:
             return "cancel", {"task": dice.choice(recent)}
         case "turn":
@@ -170,11 +206,28 @@ def draw(  # noqa: PLR0911 - one return for each act
                 "agent": f"sailor-{dice.randrange(SAILORS)}",
                 "turn": str(UUID(int=dice.getrandbits(128), version=4)),
             }
-        case "batch":
-            return "batch", {"count": OARS, "batch": str(UUID(int=dice.getrandbits(128), version=4))}
+        case "batch" | "wreck" | "revoke":
+            return chosen, {
+                "count": OARS,
+                "batch": str(UUID(int=dice.getrandbits(128), version=4)),
+                **_fate(dice, chosen),
+            }
+        case "recall":
+            return "recall", {"after": round(dice.uniform(0.0, 0.5), 3)}
         case "window":
             return "window", {"nth": windows}
         case "within" | "owed" | "command":
             return chosen, {}
         case _:
             return "one", {"name": "job", "more": {"hold": 0.3}}
+
+
+def _fate(dice: random.Random, act: str) -> Arguments:
+    """Say which child of a batch fails and what that means, or when it is cancelled."""
+    match act:
+        case "wreck":
+            return {"breaks": dice.randrange(OARS), "fail_fast": dice.random() < 0.7}
+        case "revoke":
+            return {"after": round(dice.uniform(0.0, 0.4), 3)}
+        case _:
+            return {}

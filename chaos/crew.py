@@ -12,11 +12,12 @@ import os
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from email.utils import formatdate
 from typing import Any
 
 from chaos import terms
 from chaos.history import History
-from ferryman import Command, Context, Fact, Ferryman, Message, Result, Turn
+from ferryman import Command, Context, Fact, Ferryman, Message, Result, Turn, current
 from ferryman.ingest.ports import Item, Page, Request, Written
 from ferryman.kernel import telemetry
 from ferryman.kernel.db import Tx
@@ -28,6 +29,11 @@ from ferryman.tasks.work import handlers
 from ferryman.testing import Doubled, Late, Lossy
 
 DAWN = datetime(2026, 1, 1, tzinfo=UTC)
+# What an oar is told that is to fail.
+BROKEN = "break"
+# How long children of batches, and steps and capabilities of commands, take: long enough to be met by a death.
+STROKE_SECONDS = 0.7
+STEP_SECONDS = 0.2
 LEGS = ("Leg.Load", "Leg.Cross", "Leg.Unload")
 
 
@@ -91,16 +97,16 @@ def build(url: str, history: History, *, doorbell: str, seed: int, pool: int) ->
     listen = os.environ.get("FERRYMAN_LISTEN_URL", url)
     app = Ferryman(url, doorbell=bell(doorbell, listen, seed), pool={"size": pool})
     app.on_end("debt", Debts())
-    _tasks(app, history, pool=pool)
+    _tasks(app, history)
+    _hogs(app, history, pool=pool)
+    _voyages(app, history)
     _agents(app, history)
     _commands(app, history)
     _ingestion(app, history)
     return app
 
 
-def _tasks(app: Ferryman, history: History, *, pool: int) -> None:
-    hogs: set[str] = set()
-
+def _tasks(app: Ferryman, history: History) -> None:
     @app.task(backoff=0.05)
     async def job(ctx: Context, key: str, hold: float = 0.0) -> str:
         told: dict[str, Any] = {"task": str(ctx.id), "epoch": ctx.task.epoch, "attempt": ctx.attempt}
@@ -127,6 +133,27 @@ def _tasks(app: Ferryman, history: History, *, pool: int) -> None:
         return key
 
     @app.task(backoff=0.05)
+    async def tick(ctx: Context, key: str) -> str:
+        told: dict[str, Any] = {"task": str(ctx.id), "epoch": ctx.task.epoch, "attempt": ctx.attempt}
+        history.write("start", **told, key=key)
+        history.write("effect", key=key, **told)
+        return key
+
+    @app.task(backoff=0.05)
+    async def lag(ctx: Context, key: str, hold: float) -> str:
+        """The first claim takes longer than a lease; those after it do not, or it would be started for ever."""
+        told: dict[str, Any] = {"task": str(ctx.id), "epoch": ctx.task.epoch, "attempt": ctx.attempt}
+        history.write("start", **told, key=key)
+        if ctx.task.epoch == 1:
+            await asyncio.sleep(hold)
+        history.write("effect", key=key, **told)
+        return key
+
+
+def _hogs(app: Ferryman, history: History, *, pool: int) -> None:
+    hogs: set[str] = set()
+
+    @app.task(backoff=0.05)
     async def hog(ctx: Context, key: str, hold: float) -> str:
         told: dict[str, Any] = {"task": str(ctx.id), "epoch": ctx.task.epoch, "attempt": ctx.attempt}
         history.write("start", **told, key=key)
@@ -140,13 +167,8 @@ def _tasks(app: Ferryman, history: History, *, pool: int) -> None:
         history.write("effect", key=key, **told)
         return key
 
-    @app.task(backoff=0.05)
-    async def tick(ctx: Context, key: str) -> str:
-        told: dict[str, Any] = {"task": str(ctx.id), "epoch": ctx.task.epoch, "attempt": ctx.attempt}
-        history.write("start", **told, key=key)
-        history.write("effect", key=key, **told)
-        return key
 
+def _voyages(app: Ferryman, history: History) -> None:
     @app.task(backoff=0.05)
     async def voyage(ctx: Context, key: str) -> list[str]:
         """Steps, a sleep and children: each step returns a word that no other run of it would."""
@@ -160,21 +182,31 @@ def _tasks(app: Ferryman, history: History, *, pool: int) -> None:
 
         words = [await ctx.step(name, ran, name) for name in ("load", "cast-off")]
         await ctx.sleep(0.05)
-        legs = [ctx.child(job, {"key": f"{key}-{n}"}) for n in range(2)]
+        legs = [ctx.child("job", {"key": f"{key}-{n}"}) for n in range(2)]
         words += await ctx.join(legs)
         words.append(await ctx.step("unload", ran, "unload"))
         history.write("effect", key=key, **told)
         return words
 
 
+def _speak(history: History, what: str) -> None:
+    """Say that the task that runs here has begun."""
+    here = current()
+    history.write(what, task=str(here.id), epoch=here.task.epoch)
+
+
 def _agents(app: Ferryman, history: History) -> None:
     @app.tool(backoff=0.05, retries=terms.RETRIES)
     async def knot(number: int) -> str:
+        _speak(history, "ties")
         return f"knot {number}"
 
     @app.agent
     async def oar(turn: Turn) -> dict[str, str]:
         history.write("stroke", turn=str(turn.id))
+        if turn.instruction == BROKEN:  # at once, so that the others are under way
+            raise RuntimeError("the oar broke")
+        await asyncio.sleep(STROKE_SECONDS)
         return {"summary": f"stroke {turn.instruction}"}
 
     @app.agent
@@ -195,10 +227,13 @@ def _agents(app: Ferryman, history: History) -> None:
 def _commands(app: Ferryman, history: History) -> None:
     @app.on_command("Voyage.Request", backoff=0.05)
     async def request(command: Command) -> list[Message]:
+        _speak(history, "maps")
+        await asyncio.sleep(STEP_SECONDS)
         return [Message(leg, {}, max_retries=terms.RETRIES) for leg in LEGS]
 
     async def sail(ctx: Context) -> dict[str, int]:
-        history.write("leg", task=str(ctx.id), epoch=ctx.task.epoch)
+        _speak(history, "leg")
+        await asyncio.sleep(STEP_SECONDS)
         return {"epoch": ctx.task.epoch}
 
     for leg in LEGS:
@@ -206,6 +241,8 @@ def _commands(app: Ferryman, history: History) -> None:
 
     @app.on_result("Leg.Load.Completed", backoff=0.05)
     async def loaded(result: Result) -> list[Message | Fact]:
+        _speak(history, "maps")
+        await asyncio.sleep(STEP_SECONDS)
         return [Fact("Voyage.Loaded"), Message("Leg.Check", {}, max_retries=terms.RETRIES)]
 
     app.capability("Leg.Check", backoff=0.05)(sail)
@@ -224,6 +261,17 @@ def _ingestion(app: Ferryman, history: History) -> None:
         after = at + terms.PAGE
         watermark = DAWN + timedelta(minutes=page[-1]["id"]) if page else None
         more = after < last
-        return Page(page, str(after) if more else None, more, watermark=watermark, size=len(page) * 10)
+        stats = {"headers": _quota()}
+        return Page(page, str(after) if more else None, more, watermark=watermark, size=len(page) * 10, stats=stats)
 
     app.source(depot, name=terms.SOURCE, sink=Cargo(), ordered=True, safety_lag=timedelta(0))
+
+
+def _quota() -> dict[str, str]:
+    """Say what is left until when, and what the time is here: to whom has a wrong clock, and does not look, that is an hour."""
+    now = int(time.time())
+    return {
+        "Date": formatdate(now, usegmt=True),
+        "X-RateLimit-Remaining": str(terms.QUOTA),
+        "X-RateLimit-Reset": str(now + terms.QUOTA_SECONDS),
+    }

@@ -91,7 +91,7 @@ class Fleet:
         """Begin the next life of a name."""
         slot.nth += 1
         slot.born_at = time.monotonic()
-        life = plan.life(self._seed, slot.name, slot.nth, role=slot.role, calm=self.calm)
+        life = plan.life(self._seed, slot.name, slot.nth, role=slot.role, calm=self.calm, lease=self._lease)
         child = os.fork()
         if child == 0:
             self._live(slot, life)

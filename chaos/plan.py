@@ -30,6 +30,8 @@ RATES = {
 # An hour of ordinary days, in some minutes: what a soak meets.
 MILD = {"kill": 1.0, "cut": 1.0, "hold": 0.5, "outage": 0.05}
 
+# Renewals that are held up come after so many leases.
+OVERRUN_OF_LEASE = 1.75
 # In the processes: answers that are lost though the database has committed, renewals that come too late, and deaths at the
 # worst places.
 BUGS = (
@@ -38,7 +40,7 @@ BUGS = (
     "step.committed=away%0.02",
     "park.committed=away%0.02",
     "renew.before=away%0.05",
-    "renew.before=delay:3.5%0.02",
+    "renew.before=delay:{overrun:g}%0.7",  # whoever holds something for as long as its lease overruns it, and lives
     "settle.inside=kill%0.002",
     "claim.committed=kill%0.001",
     "settle.committed=kill%0.001",
@@ -129,13 +131,14 @@ def _length(kind: str, dice: random.Random, lease: float) -> float:
             return 0.0
 
 
-def life(seed: int, name: str, nth: int, *, role: str, calm: bool = False) -> Life:
+def life(seed: int, name: str, nth: int, *, role: str, calm: bool = False, lease: float = LEASE_SECONDS) -> Life:
     """Say how the nth life of a process is hampered; calm: not at all."""
     if calm:
         return Life("", "postgres", 0.0, 10)
     dice = random.Random(f"{seed} {name} {nth}")
     bugs = PRODUCER_BUGS if role == "producer" else BUGS
-    faults = ";".join(f"{bug}?seed={dice.randrange(1_000_000)}" for bug in bugs)
+    told = [bug.format(overrun=lease * OVERRUN_OF_LEASE) for bug in bugs]
+    faults = ";".join(f"{bug}?seed={dice.randrange(1_000_000)}" for bug in told)
     clock = dice.choice((0.0, 0.0, 0.0, -3600.0, -2.0, 2.0, 86_400.0))
     forgets = FORGETS if role == "producer" else 0.0
     return Life(faults, dice.choice(DOORBELLS), clock, dice.choice((2, 4, 10)), forgets)

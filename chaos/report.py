@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
+from chaos import terms
 from chaos.checker.again import NOTHING
 from chaos.checker.figures import Figures
 from chaos.lookout import Seen
-from chaos.storm import Outcome
+from chaos.storm import QUIET_SECONDS, Outcome
 
 Found = dict[str, Any]
 MARKS = "<!-- {}: begin -->", "<!-- {}: end -->"
@@ -93,6 +94,8 @@ def found(
         "recovery_worst": worst,
         "recovery_by_the_clock": figures.recovery_by_the_clock,
         "recovery_fell": figures.recovery_fell,
+        "recovery_work": figures.recovery_work,
+        "recovery_unbegun": figures.recovery_unbegun,
         "recovery_left_out": figures.recovery_left_out,
         "outages": outages,
         "first_success_worst": first,
@@ -176,6 +179,12 @@ def _wild(found: Found) -> list[Aim]:
             _clocked(found["recovery_by_the_clock"]),
         ),
         Aim("claimed in between by another who never began it: judged as two waits", "", f"{found['recovery_fell']:,}"),
+        Aim("so many were", "", ", ".join(f"{work} {count:,}" for work, count in found["recovery_work"].items())),
+        Aim(
+            "not looked at: claims that ended by their lease before their handler began, nobody knows whose",
+            "",
+            f"{found['recovery_unbegun']:,}",
+        ),
         *(
             Aim(f"left out of what is judged: {why}", "", f"{count:,}")
             for why, count in found["recovery_left_out"].items()
@@ -225,10 +234,11 @@ def _told(found: Found) -> str:
     through = " through PgBouncer," if found["pooler"] else ""
     return (
         f"Seed {found['seed']}, {found['minutes']:g} minutes of faults,{through} {found['wall_seconds']} s in all, on"
-        f" {found['cores']} cores with a load of {found['load'][1]:g}, Python {found['python']}: {found['tasks']:,} tasks,"
-        f" {found['turns']:,} turns, {found['batches']:,} batches, {found['commands']:,} commands,"
-        f" {found['records']:,} ingested records; {found['acknowledged']:,} acknowledgements. All was at rest"
-        f" {found['quiet_seconds']:g} s after the last fault."
+        f" {found['cores']} cores with a load of {found['load'][1]:g}, Python {found['python']}, with"
+        f" {terms.told(found['lease'])}: {found['tasks']:,} tasks, {found['turns']:,} turns,"
+        f" {found['batches']:,} batches, {found['commands']:,} commands, {found['records']:,} ingested"
+        f" records; {found['acknowledged']:,} acknowledgements. All was at rest"
+        f" {found['quiet_seconds']:g} s after the last death, where {QUIET_SECONDS:g} s are the most."
     )
 
 

@@ -7,11 +7,10 @@ import contextlib
 import os
 import random
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
-from chaos import acts, crew, history, terms
+from chaos import acts, clock, crew, history, terms
 from chaos.history import History
 from chaos.plan import Life
 from ferryman import Ferryman
@@ -25,9 +24,7 @@ _stops: list[bool] = []
 
 def live(role: str, life: Life, told: History, *, url: str, seed: int, folder: Path, slot: str, **more: Any) -> None:
     """Live one life; the caller is a fresh process."""
-    # A clock that is wrong, as far as this process can see; the database owns the time.
-    real = time.time
-    time.time = lambda: real() + life.clock
+    clock.set_wrong(life.clock)
     if life.faults:
         faults.arm(life.faults, log=folder / f"{told.path.stem}.faults")
     told.write("born", role=role, doorbell=life.doorbell, clock=life.clock, pool=life.pool)
@@ -122,7 +119,16 @@ class Memory:
 
 
 async def produce(
-    app: Ferryman, told: History, *, seed: int, folder: Path, slot: str, forgets: float, pace: float, load: float
+    app: Ferryman,
+    told: History,
+    *,
+    seed: int,
+    folder: Path,
+    slot: str,
+    forgets: float,
+    pace: float,
+    load: float,
+    lease: float,
 ) -> None:
     """Act, each act until it is acknowledged; what the life before left open comes first."""
     stop = _told_to_stop()
@@ -139,7 +145,7 @@ async def produce(
             chosen = acts.first(past.kinds, recent) if slot == "producer-0" else None
             if stop.is_set() and chosen is None:
                 return
-            act, arguments = acts.draw(dice, chosen, recent=recent, windows=past.windows, load=load)
+            act, arguments = acts.draw(dice, chosen, recent=recent, windows=past.windows, load=load, lease=lease)
             past.kinds.add(acts.kind(act, arguments))
             if act == "window":
                 if slot != "producer-0":  # windows follow each other: one producer asks for them

@@ -22,6 +22,7 @@ TERMS = {
 RETRIES = 50
 # A watchdog is silent after three intervals, which an outage that ends a lease must be.
 INTERVAL_OF_LEASE = 0.3
+INGEST_OF_LEASE = 1.5
 
 
 def leased(seconds: float) -> dict[str, str]:
@@ -30,8 +31,17 @@ def leased(seconds: float) -> dict[str, str]:
         **TERMS,
         "FERRYMAN_WORKER__LEASE": f"{seconds:g}s",
         "FERRYMAN_WORKER__WATCHDOG_INTERVAL_SECONDS": f"{seconds * INTERVAL_OF_LEASE:g}",
-        "FERRYMAN_INGEST__LEASE": f"{seconds * 1.5:g}s",
+        "FERRYMAN_INGEST__LEASE": f"{seconds * INGEST_OF_LEASE:g}s",
     }
+
+
+def told(lease: float) -> str:
+    """Say how long leases are and how often somebody looks: by these a recovery is to be judged."""
+    return (
+        f"leases of {lease:g} s (ingestion {lease * INGEST_OF_LEASE:g} s) that are swept every"
+        f" {TERMS['FERRYMAN_WORKER__LEASE_SWEEP_SECONDS']} s, workers that poll every"
+        f" {TERMS['FERRYMAN_WORKER__POLL'].removesuffix('s')} s and a watchdog that looks every {lease * INTERVAL_OF_LEASE:g} s"
+    )
 
 
 # Where this file is, producers wait.
@@ -39,3 +49,6 @@ CROWDED = "crowded"
 SOURCE = "depot"
 RECORDS_OF_A_WINDOW = 120
 PAGE = 10
+# What the source says is left to ask for, and for how long: plenty for so long, and nothing for an hour.
+QUOTA = 40
+QUOTA_SECONDS = 2

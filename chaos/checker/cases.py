@@ -6,19 +6,27 @@ its tools has several epochs, and a task that fails its first try or parks has s
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from uuid import UUID
 
 from chaos.checker import claims
 from chaos.checker.evidence import Evidence
+from chaos.checker.recovery import Lost
+from chaos.checker.zombies import Still, thawed
 
 # What even a run of seconds meets, however busy the machine is.
 SURE = ("a life had a doorbell that fails", "the database was killed")
 # Doorbells that lose nothing.
 WHOLE = ("postgres", "nats")
 # Tasks that neither fail a try nor park by themselves: a second claim, or a second start, is somebody's doing.
-STEADY = ("job", "plain", "hog", "tick")
+STEADY = ("job", "plain", "hog", "tick", "lag")
+# No create is under way for so long: an id that is further from its row is of another clock.
+FAR_SECONDS = 600.0
+# What the dead had in hand, by its name (chaos/checker/claims.py).
+CHILDREN, OF_COMMANDS = "turns of batches", ("steps of commands", "capabilities")
 # Fault points behind a commit whose answer is lost there.
 COMMITTED = (
     "create.committed",
@@ -34,14 +42,17 @@ COMMITTED = (
 )
 
 
-def cases(seen: Evidence, inside: Iterable[tuple[str, str]], *, zombies: int) -> dict[str, int]:
-    """Count the cases that a run is for; `inside` are the faults inside of the processes, by point and action."""
+def cases(
+    seen: Evidence, inside: Iterable[tuple[str, str]], *, zombies: int, lost: Sequence[Lost] = ()
+) -> dict[str, int]:
+    """Count the cases that a run is for; `inside` are the faults inside of the processes, `lost` is what the dead held."""
     struck = Counter(line["kind"] for line in seen.of("struck"))
     kills = sorted(line["at"] for line in seen.of("died"))
     first, last = (kills[0], kills[-1]) if kills else (0.0, 0.0)
     oks = sorted(line["at"] for line in seen.of("ok"))
     return {
         "a worker that had stood still past its lease was fenced": zombies,
+        "a holder that lived and did not stand still overran its lease": _overran(seen),
         "a task was claimed again that neither fails nor parks": sum(
             row["epoch"] > 1 and row["name"] in STEADY for row in seen.tasks.values()
         ),
@@ -53,6 +64,13 @@ def cases(seen: Evidence, inside: Iterable[tuple[str, str]], *, zombies: int) ->
         "a task was cancelled": sum(bool(line.get("cancelled")) for line in seen.of("ok", act="cancel")),
         "a cancel came too late": sum(not line.get("cancelled") for line in seen.of("ok", act="cancel")),
         "a turn was taken over by another worker": _turns_taken_over(seen),
+        "a batch closed after the holder of one of its tasks died": _batches_orphaned(seen, lost),
+        "a batch failed fast and its other children were stopped": _failed_fast(seen),
+        "a batch was cancelled": sum(bool(line["stopped"]) for line in seen.of("ok", act="revoke")),
+        "a command was cancelled": sum(bool(line["stopped"]) for line in seen.of("ok", act="recall")),
+        "a step or a capability of a command was done again after a death": sum(
+            each.begun and each.work in OF_COMMANDS for each in lost
+        ),
         "a run of ingestion was lost and its task begun anew": _runs_lost(seen),
         "the database was killed": struck["outage"],
         "a backend was killed": struck["crash"],
@@ -63,6 +81,7 @@ def cases(seen: Evidence, inside: Iterable[tuple[str, str]], *, zombies: int) ->
         "a life had NATS for its doorbell": sum(line["doorbell"] == "nats" for line in seen.of("born")),
         "the NATS server was killed": struck["hush"],
         "a life had a wrong clock": sum(line["clock"] != 0 for line in seen.of("born")),
+        "a task's id was made by a clock that is wrong": _made_by_a_wrong_clock(seen),
         "an answer was lost after its commit": sum(point in COMMITTED and action == "away" for point, action in inside),
         "work was acknowledged between two deaths": bisect_left(oks, last) - bisect_left(oks, first),
     }
@@ -87,9 +106,51 @@ def _turns_taken_over(seen: Evidence) -> int:
     return count
 
 
+def _overran(seen: Evidence) -> int:
+    """Count claims whose handler came to its end after they were taken from it, though its process was awake all the time."""
+    over = claims.over(seen)
+    still: dict[int, list[Still]] = defaultdict(list)
+    for each in thawed(seen.lines, lease=0.0):
+        still[each.pid].append(each)
+    count = 0
+    for line in seen.of("effect"):
+        claim = over.get((line["task"], int(line["epoch"])))
+        if claim is not None and claim.lapsed and claim.until < line["at"]:
+            count += not any(each.since < line["at"] and claim.since < each.until for each in still[line["pid"]])
+    return count
+
+
+def _batches_orphaned(seen: Evidence, lost: Sequence[Lost]) -> int:
+    """Count batches that came to their end after a worker had died with one of their children in hand."""
+    deaths = {each.subject: each.death for each in lost if each.work == CHILDREN}
+    ahead = claims.offset(seen)
+    ended = {
+        event["subject"]: event["at"] - ahead
+        for event in seen.events
+        if event["kind"] == "batch" and event["from_state"] == "running"
+    }
+    rows = seen.ask("select batch_id::text as batch, agent_turn_id::text as turn from ferryman.pmo_batch_tasks")
+    return len({row["batch"] for row in rows if deaths.get(row["turn"], math.inf) < ended.get(row["batch"], -math.inf)})
+
+
+def _failed_fast(seen: Evidence) -> int:
+    """Count batches that one child ended, before the others had come to their end."""
+    asked = [line["arguments"]["batch"] for line in seen.of("invoke", act="wreck") if line["arguments"]["fail_fast"]]
+    rows = seen.ask("select batch_id::text as batch, agent_turn_id::text as turn, status from ferryman.pmo_batch_tasks")
+    return len({row["batch"] for row in rows if row["batch"] in asked and row["status"] == "canceled"})
+
+
 def _runs_lost(seen: Evidence) -> int:
     """Count runs of ingestion that were lost with their executor; an ordinary second attempt is none."""
     return sum(event["kind"] == "ingest_run" and event["code"] == "INGEST_LEASE_LOST" for event in seen.events)
+
+
+def _made_by_a_wrong_clock(seen: Evidence) -> int:
+    """Count tasks whose id, which is made of the time on its maker's wall, is far from when they were written."""
+    born = {
+        event["subject"]: event["at"] for event in seen.events if event["kind"] == "task" and not event["from_state"]
+    }
+    return sum(abs((UUID(task).int >> 80) / 1000 - at) > FAR_SECONDS for task, at in born.items())
 
 
 def missing(found: Mapping[str, int], *, short: bool) -> list[str]:

@@ -1,4 +1,4 @@
-"""What the checker asks of turns, batches, commands and ingestion."""
+"""What the checker asks of turns, commands and ingestion, and of all processes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 
 from chaos import terms
-from chaos.checker.evidence import Evidence
+from chaos.checker import batches
+from chaos.checker.evidence import Evidence, Row
 
 LEGS = ("Leg.Check", "Leg.Cross", "Leg.Load", "Leg.Unload")
 # What is known of a command in the end: that it was asked for, that each of its capabilities has come to its end, and what its
@@ -48,69 +49,61 @@ def turns_are_delivered(seen: Evidence) -> Iterator[str]:
             told = [word for word in words if not word.startswith("knot")] if isinstance(words, list) else []
             if len(told) != 2 or not set(told) <= said[line["turn"]] or words[1:3] != ["knot 1", "knot 2"]:
                 yield f"the turn {line['turn']} delivered {words}"
+    children = batches.turns(seen)
     for id, row in rows.items():
-        if row["turn_status"] != "success":
+        if row["turn_status"] != "success" and id not in children:
             yield f"the turn {id} ended as {row['turn_status']} ({row['error_code']}: {row['error']})"
     for row in seen.ask("select agent_id, status from ferryman.agent_state_head where status <> 'idle'"):
         yield f"the agent {row['agent_id']} is still {row['status']}"
 
 
-def batches_are_whole(seen: Evidence) -> Iterator[str]:
-    """Every batch has succeeded, with as many tasks as were asked for, in order, each with its own turn."""
-    rows: dict[str, list[tuple[int, str, str]]] = defaultdict(list)
-    for row in seen.ask(
-        "select batch.id::text as batch, batch.status as ended, task.task_index, task.status"
-        " from ferryman.pmo_batches as batch join ferryman.pmo_batch_tasks as task on task.batch_id = batch.id"
-        " order by batch.id, task.task_index"
-    ):
-        rows[row["batch"]].append((row["task_index"], row["status"], row["ended"]))
-    asked = {line["arguments"]["batch"]: line["arguments"]["count"] for line in seen.of("invoke", act="batch")}
-    for line in seen.of("ok", act="batch"):
-        count = asked[line["batch"]]
-        if line["batch"] not in rows:
-            yield f"the batch {line['batch']} was acknowledged and is gone"
-        elif [each[0] for each in rows[line["batch"]]] != list(range(count)):
-            yield f"the batch {line['batch']} was to have {count} tasks, and has {rows[line['batch']]}"
-    for batch, found in rows.items():
-        if {each[1:] for each in found} != {("success", "success")}:
-            yield f"the batch {batch} came to {found}"
-    twice = seen.ask("select agent_turn_id from ferryman.pmo_batch_tasks group by agent_turn_id having count(*) > 1")
-    yield from (f"the turn {row['agent_turn_id']} belongs to two tasks" for row in twice)
-    turnless = seen.ask(
-        "select task.id from ferryman.pmo_batch_tasks as task"
-        " where not exists (select from ferryman.agent_inbox as turn where turn.id = task.agent_turn_id)"
-    )
-    yield from (f"the task {row['id']} of a batch has no turn" for row in turnless)
-
-
 def commands_are_complete(seen: Evidence) -> Iterator[str]:
-    """Every command is completed, has run each capability once and has stated each fact once."""
-    rows = {row["id"]: row for row in seen.ask("select id::text, status, error_code from ferryman.command_inbox")}
-    started: dict[str, list[str]] = defaultdict(list)
-    for begun in seen.ask(
-        "select triggered_by_command_id::text as command, task_type, status from ferryman.async_tasks"
-    ):
-        started[begun["command"]].append(begun["task_type"])
-        if begun["status"] != "COMPLETED":
-            yield f"{begun['task_type']} of the command {begun['command']} is {begun['status']}"
-    for line in seen.of("ok", act="command"):
-        row = rows.get(line["command"])
-        if row is None:
-            yield f"the command {line['command']} was acknowledged and is gone"
-        elif sorted(started[line["command"]]) != sorted(LEGS):
-            yield f"the command {line['command']} started {sorted(started[line['command']])}"
-    for id, row in rows.items():
-        if row["status"] != "COMPLETED":
-            yield f"the command {id} is {row['status']} ({row['error_code']})"
+    """Every command is completed, with each capability run and each fact stated once, or was cancelled as somebody asked."""
+    rows = {row["id"]: row for row in seen.ask(
+        "select id::text, status, error_code, idempotency_key as key from ferryman.command_inbox"
+    )}  # fmt: skip
+    recalled = {line["key"] for line in seen.of("invoke", act="recall")}
+    started: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    for row in seen.ask("select triggered_by_command_id::text as command, task_type, status from ferryman.async_tasks"):
+        started[row["command"]].append((row["task_type"], row["status"]))
     facts: dict[str, list[str]] = defaultdict(list)
     for event in seen.events:
         if event["kind"] == "fact":
             facts[event["subject"]].append(event["name"])
+    for line in [*seen.of("ok", act="command"), *seen.of("ok", act="recall")]:
+        if line["command"] not in rows:
+            yield f"the command {line['command']} was acknowledged and is gone"
+        elif line.get("stopped") and rows[line["command"]]["status"] != "FAILED":
+            yield f"the command {line['command']} was cancelled, and is {rows[line['command']]['status']}"
+    for id, row in rows.items():
+        if row["status"] == "FAILED" and row["error_code"] == "COMMAND_CANCELLED" and row["key"] in recalled:
+            yield from _cut_short(id, started[id], facts[id])
+        else:
+            yield from _incomplete(id, row, started[id], facts[id])
+
+
+def _incomplete(id: str, row: Row, started: list[tuple[str, str]], facts: list[str]) -> Iterator[str]:
+    if row["status"] != "COMPLETED":
+        yield f"the command {id} is {row['status']} ({row['error_code']})"
+    if sorted(leg for leg, _ in started) != sorted(LEGS):
+        yield f"the command {id} started {sorted(started)}"
+    yield from (f"{leg} of the command {id} is {status}" for leg, status in started if status != "COMPLETED")
+    if sorted(facts) != FACTS:
+        yield f"of the command {id} was stated {sorted(facts)}"
+
+
+def _cut_short(id: str, started: list[tuple[str, str]], facts: list[str]) -> Iterator[str]:
+    """Of a command that was cancelled some is done and the rest is cancelled; nothing of it is there twice."""
+    legs = [leg for leg, _ in started]
+    if len(set(legs)) < len(legs) or not set(legs) <= set(LEGS):
+        yield f"the command {id}, which was cancelled, started {sorted(started)}"
     yield from (
-        f"of the command {id} was stated {sorted(facts[id])}"
-        for id, row in rows.items()
-        if row["status"] == "COMPLETED" and sorted(facts[id]) != FACTS
+        f"{leg} of the command {id}, which was cancelled, is {status}"
+        for leg, status in started
+        if status not in ("COMPLETED", "CANCELLED")
     )
+    if len(set(facts)) < len(facts) or not set(facts) <= set(FACTS):
+        yield f"of the command {id}, which was cancelled, was stated {sorted(facts)}"
 
 
 def windows_are_covered(seen: Evidence) -> Iterator[str]:
@@ -184,7 +177,7 @@ def traces(said: str) -> Iterator[str]:
 
 CHECKS: tuple[Callable[[Evidence], Iterator[str]], ...] = (
     turns_are_delivered,
-    batches_are_whole,
+    batches.batches_are_whole,
     commands_are_complete,
     windows_are_covered,
     nobody_was_refused_for_good,

@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from chaos.checker import able, again, zombies
+from chaos.checker import able, again, claims, zombies
 from chaos.checker.able import Able
-from chaos.checker.cases import STEADY, WHOLE, cases
+from chaos.checker.cases import STEADY, cases
 from chaos.checker.evidence import Evidence
 from chaos.checker.recovery import recoveries
 
@@ -40,6 +40,8 @@ class Figures:
     taken_back_by_the_clock: Spread  # also while nobody could
     recovery_by_the_clock: Spread
     recovery_fell: int  # of those judged: another had claimed it in between and was struck before it began
+    recovery_work: dict[str, int]  # what was taken back, by what it is work at
+    recovery_unbegun: int  # claims that ended by their lease before a handler spoke in them
     recovery_left_out: dict[str, int]  # by why
     first_success: Spread  # how many outages; the worst since somebody asked, since it was back, since it was killed
     cases: dict[str, int]
@@ -81,9 +83,11 @@ def measure(seen: Evidence, folder: Path, *, lease: float) -> Figures:
         recovery_fell=found.fell,
         taken_back_by_the_clock=_spread(until - since for _, since, until in found.taken_back),
         recovery_by_the_clock=_spread(until - since for _, since, until in found.begun),
+        recovery_work={work: sum(each.work == work for each in found.lost) for work in claims.WORK},
+        recovery_unbegun=found.unbegun,
         recovery_left_out=dict(found.left_out),
         first_success=_first_successes(seen),
-        cases=cases(seen, _inside(folder), zombies=fenced),
+        cases=cases(seen, _inside(folder), zombies=fenced, lost=found.lost),
     )
 
 
@@ -92,12 +96,9 @@ def _count(seen: Evidence, table: str) -> int:
 
 
 def _faults(seen: Evidence, folder: Path) -> dict[str, int]:
-    """Count what struck: from outside, and inside of the processes."""
+    """Count what struck: from outside, and inside of the processes; what a life was born with is a case, and no fault."""
     found = Counter(str(line["kind"]) for line in seen.of("struck"))
     found.update(f"{point} {action}" for point, action in _inside(folder))
-    lives = [line for line in seen.of("born") if line["role"] in ("worker", "dog", "producer")]
-    found.update(f"doorbell {line['doorbell']}" for line in lives if line["doorbell"] not in WHOLE)
-    found["clock"] = sum(line["clock"] != 0 for line in lives)
     return dict(found)
 
 

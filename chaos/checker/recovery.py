@@ -8,19 +8,24 @@ is not judged, is counted and told with its reason.
 Now and then the next to claim it is struck as well, before it begins, and the lease of that one must pass too. By the clock
 that is one long wait. Judged it is two, of which the longer counts: until it was claimed, and from the last such claim on. How
 many there were is told.
+
+Tasks, turns, capabilities, steps of commands and tools are all looked at: whoever works says so in its history, and a turn that
+goes on after it has waited says so by its next step. A claim that ended by its lease before any handler spoke in it has no
+such line, so nobody knows whose it was and since when that one was dead: how many there are is told.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from chaos.checker import claims
+from chaos.checker.claims import Begun
 from chaos.checker.evidence import Evidence
-from chaos.history import Line
 
-Wait = tuple[str, float, float]  # of a task: from when to when
+Wait = tuple[str, float, float]  # of a task or a turn: from when to when
 Span = tuple[float, float]
 
 ARRIVED = "what its holder had sent before its death still arrived, or somebody cancelled it"
@@ -29,6 +34,15 @@ AWAY_BEFORE = "until it was taken back the database was away, or had been until 
 AWAY = "until it was begun anew the database was away, or had been until a lease before the death"
 # PostgreSQL throws everybody out when a backend is killed, and is back within about so long.
 CRASH_SECONDS = 1.0
+
+
+class Lost(NamedTuple):
+    """What somebody had in hand who was killed: what it is work at, of what, when he died, and whether it was begun anew."""
+
+    work: str
+    subject: str
+    death: float
+    begun: bool
 
 
 @dataclass
@@ -40,6 +54,8 @@ class Recoveries:
     taken_back_judged: list[Wait] = field(default_factory=list)
     begun_judged: list[list[Wait]] = field(default_factory=list)  # two, where another fell with it in between
     fell: int = 0  # so many of these
+    lost: list[Lost] = field(default_factory=list)  # what was taken back
+    unbegun: int = 0  # claims that ended by their lease before a handler spoke in them
     left_out: Counter[str] = field(default_factory=Counter)
 
 
@@ -47,41 +63,48 @@ def recoveries(seen: Evidence, *, lease: float) -> Recoveries:
     """Find what was in the hands of the dead, and what became of it."""
     found = Recoveries()
     died = {line["child"]: float(line["at"]) for line in seen.of("died")}
-    over = claims.over(seen)
+    of_turns, claimed = claims.turns(seen)
+    over = {**claims.over(seen), **of_turns}
     away = _away(seen, lease)
-    for line, again in _pairs(seen):
-        task, epoch, death = line["task"], int(line["epoch"]), died.get(line["pid"])
-        claim = over.get((task, epoch))
+    pairs = _pairs(claims.begun(seen, claimed))
+    spoke = {(first.subject, first.number) for first, _ in pairs}
+    found.unbegun = sum(claim.lapsed and key not in spoke for key, claim in over.items())
+    for first, again in pairs:
+        subject, death = first.subject, died.get(first.pid)
+        claim = over.get((subject, first.number))
         if death is None or claim is None or claim.until <= death:
             continue  # it lives, or had settled, parked or handed back what it had
         if not claim.lapsed:
             found.left_out[ARRIVED] += 1
             continue
-        found.taken_back.append((task, death, claim.until))
+        found.taken_back.append((subject, death, claim.until))
+        found.lost.append(Lost(first.work, subject, death, again is not None))
         if again is None:
             found.left_out[ENDED] += 1
             continue
-        whole = task, death, float(again["at"])
+        whole = subject, death, again.at
         found.begun.append(whole)
         if _met(whole, away):
             found.left_out[AWAY] += 1
             continue
-        fell = [over[task, between] for between in range(epoch + 1, int(again["epoch"])) if (task, between) in over]
+        fell = [over[key] for number in range(first.number + 1, again.number) if (key := (subject, number)) in over]
         found.fell += bool(fell)
-        found.begun_judged.append([(task, death, fell[0].since), (task, fell[-1].since, whole[2])] if fell else [whole])
+        found.begun_judged.append(
+            [(subject, death, fell[0].since), (subject, fell[-1].since, whole[2])] if fell else [whole]
+        )
     found.taken_back_judged = [wait for wait in found.taken_back if not _met(wait, away)]
     found.left_out[AWAY_BEFORE] += len(found.taken_back) - len(found.taken_back_judged)
     return found
 
 
-def _pairs(seen: Evidence) -> list[tuple[Line, Line | None]]:
-    """Give the first start in each claim, with the next start of the same task."""
-    tries: dict[str, dict[int, Line]] = defaultdict(dict)
-    for line in seen.of("start"):
-        tries[line["task"]].setdefault(int(line["epoch"]), line)
-    found: list[tuple[Line, Line | None]] = []
-    for starts in tries.values():
-        ordered: Sequence[Line] = [starts[epoch] for epoch in sorted(starts)]
+def _pairs(begun: Iterable[Begun]) -> list[tuple[Begun, Begun | None]]:
+    """Give the beginning in each claim, with the next beginning of the same."""
+    tries: dict[str, list[Begun]] = defaultdict(list)
+    for each in begun:
+        tries[each.subject].append(each)
+    found: list[tuple[Begun, Begun | None]] = []
+    for one_by_one in tries.values():
+        ordered = sorted(one_by_one, key=lambda one: one.number)
         found += zip(ordered, [*ordered[1:], None], strict=True)
     return found
 

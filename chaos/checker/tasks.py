@@ -48,11 +48,11 @@ def what_was_asked_for_succeeded(seen: Evidence) -> Iterator[str]:
 
 
 def _may_be_cancelled(seen: Evidence) -> set[str]:
-    """Give what producers asked to cancel, acknowledged or not, and all that was born of it."""
+    """Give what producers asked to cancel, acknowledged or not, also with its command, and all that was born of it."""
     children: dict[str, list[str]] = defaultdict(list)
     for row in seen.ask("select task::text, child::text from ferryman.task_steps where child is not null"):
         children[row["task"]].append(row["child"])
-    found: set[str] = set()
+    found = _of_recalled(seen)
     open_ = [line["arguments"]["task"] for line in seen.of("invoke", act="cancel")]
     while open_:
         task = open_.pop()
@@ -60,6 +60,16 @@ def _may_be_cancelled(seen: Evidence) -> set[str]:
             found.add(task)
             open_ += children[task]
     return found
+
+
+def _of_recalled(seen: Evidence) -> set[str]:
+    """Give the tasks that ran for commands which somebody asked to cancel."""
+    keys = sorted({line["key"] for line in seen.of("invoke", act="recall")})
+    return {row["id"] for row in seen.ask(
+        "select task.id::text from ferryman.command_inbox as command"
+        " join ferryman.tasks as task on split_part(task.callback_ref, ':', 1) = command.id::text"
+        " where command.idempotency_key = any(%s)", keys,
+    )}  # fmt: skip
 
 
 def each_claim_has_its_epoch(seen: Evidence) -> Iterator[str]:
@@ -88,7 +98,7 @@ def success_was_earned(seen: Evidence) -> Iterator[str]:
     done = {(line["task"], line["epoch"]) for line in seen.of("effect")}
     effects = Counter(line["key"] for line in seen.of("effect"))
     for id, row in seen.tasks.items():
-        if row["state"] != "succeeded" or row["name"] not in ("job", "plain", "shaky", "hog", "tick"):
+        if row["state"] != "succeeded" or row["name"] not in ("job", "plain", "shaky", "hog", "tick", "lag"):
             continue
         key = row["payload"]["key"]
         if (id, row["epoch"]) not in done:

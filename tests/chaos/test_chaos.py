@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -47,6 +48,12 @@ def test_one_seed_draws_one_plan_and_every_kind_of_fault_is_in_it() -> None:
         assert all(0 < fault.at < seconds for fault in drawn)
     assert plan.life(7, "worker-1", 3, role="worker") == plan.life(7, "worker-1", 3, role="worker")
     assert len({plan.life(7, "worker-1", nth, role="worker") for nth in range(30)}) == 30
+    # A renewal that is held up comes when its lease is over, however long that is.
+    for lease in (2.0, 6.0):
+        [late] = re.findall(
+            r"renew.before=delay:([0-9.]+)", plan.life(7, "worker-1", 3, role="worker", lease=lease).faults
+        )
+        assert float(late) > lease
     # Whoever freezes for longer than its lease comes back as a zombie; whoever pauses does not.
     assert all(fault.seconds > plan.LEASE_SECONDS for fault in plan.draw(7, 600) if fault.kind == "freeze")
     assert all(fault.seconds < plan.LEASE_SECONDS for fault in plan.draw(7, 600) if fault.kind == "pause")

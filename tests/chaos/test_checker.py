@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from chaos import checker
-from chaos.checker import domains, ends
+from chaos.checker import batches, domains, ends
 from ferryman.testing import Cluster
 from tests.chaos.world import Scene, World, made
 
@@ -98,6 +98,69 @@ def unended(domain: ends.Domain) -> Callable[[Scene], object]:
             f"update ferryman.{domain.table} set {domain.state} = 'under way'"
             f" where id = (select id from ferryman.{domain.table} where {domain.which} order by id limit 1)"
         )
+
+    return spoil
+
+
+def a_batch(act: str) -> Callable[[Scene], str]:
+    """Name a batch by what was asked for."""
+    return lambda scene: str(scene.line("ok", act=act)["batch"])
+
+
+def to(which: Callable[[Scene], str], status: str, tasks: str) -> Callable[[Scene], object]:
+    """Let a batch, and all tasks of it, have ended otherwise."""
+
+    def spoil(scene: Scene) -> None:
+        scene.unguard("pmo_batches")
+        scene.unguard("pmo_batch_tasks")
+        scene.run("update ferryman.pmo_batches set status = %s where id = %s", status, which(scene))
+        scene.run("update ferryman.pmo_batch_tasks set status = %s where batch_id = %s", tasks, which(scene))
+
+    return spoil
+
+
+def unasked(scene: Scene) -> None:
+    """Let nobody have asked for a batch."""
+    scene.lines[:] = [line for line in scene.lines if line.get("act") != "batch"]
+
+
+def turn_of_canceled(status: str, code: str) -> Callable[[Scene], object]:
+    """Let a task whose turn was done be one that was stopped, and its turn have ended like this."""
+
+    def spoil(scene: Scene) -> None:
+        to(a_batch("wreck"), "failed", "canceled")(scene)
+        scene.unguard("agent_inbox")
+        scene.run(
+            "update ferryman.agent_inbox set turn_status = %s, error_code = %s"
+            " where id in (select agent_turn_id from ferryman.pmo_batch_tasks where batch_id = %s)",
+            status, code, a_batch("wreck")(scene),
+        )  # fmt: skip
+
+    return spoil
+
+
+def recalled(change: str) -> Callable[[Scene], object]:
+    """Let the command that was cancelled be otherwise."""
+
+    def spoil(scene: Scene) -> None:
+        scene.unguard("command_inbox")
+        scene.run(
+            f"update ferryman.command_inbox set {change} where id = %s", scene.line("ok", act="recall")["command"]
+        )
+
+    return spoil
+
+
+def leg_of_recalled(leg: str, status: str) -> Callable[[Scene], object]:
+    """Let the command that was cancelled have had a capability at work that ended like this."""
+
+    def spoil(scene: Scene) -> None:
+        scene.unguard("async_tasks")
+        command = scene.line("ok", act="recall")["command"]
+        scene.run(
+            "update ferryman.async_tasks set triggered_by_command_id = %s, task_type = %s, status = %s"
+            " where id = (select id from ferryman.async_tasks limit 1)", command, leg, status,
+        )  # fmt: skip
 
     return spoil
 
@@ -199,6 +262,32 @@ PLANTS = [
         "update ferryman.pmo_batch_tasks set agent_turn_id = (select agent_turn_id from ferryman.pmo_batch_tasks limit 1)"
     )),
     Plant("batches_are_whole", "has no turn", rows("update ferryman.pmo_batch_tasks set agent_turn_id = gen_random_uuid()")),
+    Plant("batches_are_whole", "(wreck) came to success", to(a_batch("wreck"), "success", "success")),
+    Plant("batches_are_whole", "(wreck) came to failed", to(a_batch("wreck"), "failed", "canceled")),
+    Plant("batches_are_whole", "(revoke) came to failed", to(a_batch("revoke"), "failed", "success")),
+    Plant("batches_are_whole", "(revoke) came to timeout", to(a_batch("revoke"), "timeout", "canceled")),
+    Plant("batches_are_whole", "was cancelled, and is success", to(a_batch("revoke"), "success", "success")),
+    Plant("batches_are_whole", "(batch) came to failed", to(a_batch("batch"), "failed", "canceled")),
+    Plant("batches_are_whole", "is success, and its turn canceled", rows(
+        "update ferryman.agent_inbox set turn_status = 'canceled'"
+        " where id in (select agent_turn_id from ferryman.pmo_batch_tasks)"
+    )),
+    Plant("batches_are_whole", "is canceled, and its turn failed (other)", turn_of_canceled("failed", "other")),
+    Plant("batches_are_whole", "nobody asked for the batch", unasked),
+    Plant("commands_are_complete", "was cancelled, and is COMPLETED", recalled("status = 'COMPLETED'")),
+    Plant("commands_are_complete", "is FAILED (OTHERWISE)", recalled("error_code = 'OTHERWISE'")),
+    Plant("commands_are_complete", "which was cancelled, started", leg_of_recalled("Leg.Elsewhere", "CANCELLED")),
+    Plant("commands_are_complete", "which was cancelled, is FAILED", leg_of_recalled("Leg.Load", "FAILED")),
+    Plant("commands_are_complete", "which was cancelled, was stated", rows(
+        f"{EVENT} select now(), id, 'default', 'fact', null, null, 'Voyage.Landed' from ferryman.command_inbox"
+        " where status = 'FAILED'"
+    )),
+    Plant("commands_are_complete", "is FAILED (COMMAND_CANCELLED)", lambda scene: [
+        line.update(act="command") for line in scene.lines if line.get("act") == "recall"
+    ]),
+    Plant("what_was_asked_for_succeeded", "nobody had asked for it", lambda scene: [
+        line.update(act="command") for line in scene.lines if line.get("act") == "recall"
+    ]),
     Plant("commands_are_complete", "was acknowledged and is gone", rows("delete from ferryman.command_inbox")),
     Plant("commands_are_complete", "is FAILED", rows(
         "update ferryman.command_inbox set status = 'FAILED', error_message = 'so'"
@@ -245,6 +334,15 @@ def test_a_check_speaks_when_one_thing_is_spoilt(world: World, plant: Plant) -> 
         found = list(check(scene.seen()))
 
     assert any(plant.says in each for each in found), found
+
+
+@pytest.mark.contract("R3")
+def test_a_child_that_was_stopped_is_no_failure_of_its_batch(world: World) -> None:
+    with world.scene() as scene:
+        turn_of_canceled("failed", "stopped")(scene)
+        found = list(batches.batches_are_whole(scene.seen()))
+
+    assert not any("its turn" in each for each in found), found
 
 
 @pytest.mark.contract("R3")

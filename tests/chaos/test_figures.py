@@ -2,7 +2,9 @@
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -136,7 +138,11 @@ class Told:
     def __init__(self, lines: Sequence[dict[str, Any]] = (), events: Sequence[dict[str, Any]] = ()) -> None:
         self.lines = sorted([line("clock", 0.0, wall=1000.0, pid=0), *lines], key=lambda each: float(each["at"]))
         self.tasks: dict[str, dict[str, Any]] = {}
+        self.rows: list[dict[str, Any]] = []
         self.events = sorted(events, key=lambda each: float(each["at"]))
+
+    def ask(self, _question: str) -> list[dict[str, Any]]:
+        return self.rows
 
     def of(self, *whats: str, act: str | None = None) -> list[dict[str, Any]]:
         return [each for each in self.lines if each["what"] in whats and (act is None or each.get("act") == act)]
@@ -184,6 +190,73 @@ def test_a_recovery_is_what_its_holder_had_in_hand_when_it_was_killed(
     judged = [wait for case in found.begun_judged for wait in case]
     assert [found.taken_back, found.begun] == [found.taken_back_judged, judged] == waits
     assert {why: count for why, count in found.left_out.items() if count} == left_out
+
+
+def turned(at: float, from_state: str, to_state: str, code: str | None = None) -> dict[str, Any]:
+    return {
+        "kind": "agent.state", "subject": "u", "at": 1000.0 + at, "from_state": from_state, "to_state": to_state,
+        "code": code, "reason": None,
+    }  # fmt: skip
+
+
+TAKEN = [turned(8.0, "dispatched", "running"), turned(12.25, "running", "running", claims.LAPSED)]
+WAITED = [
+    turned(8.0, "dispatched", "running"),
+    turned(8.5, "running", "suspended"),
+    turned(9.0, "suspended", "running"),
+]
+OVER = [turned(12.25, "running", "running", claims.LAPSED), turned(13.9, "running", "running", "taken_over")]
+
+
+@pytest.mark.contract("R3")
+@pytest.mark.parametrize(
+    ("work", "lines", "events"),
+    [
+        *((work, [line(what, 9.0, task="t", epoch=1, pid=1), line(what, 14.0, task="t", epoch=2, pid=2)],
+           [CLAIMED, LAPSED, AGAIN]) for what, work in claims.OF_TASKS.items()),
+        ("turns", [line("sails", 9.0, turn="u", pid=1), line("sails", 14.0, turn="u", pid=2)],
+         [*TAKEN, turned(13.9, "running", "running", "taken_over")]),
+        ("turns of batches", [line("stroke", 9.0, turn="u", pid=1), line("stroke", 14.0, turn="u", pid=2)],
+         [*TAKEN, turned(13.9, "running", "running", "taken_over")]),
+        # It had waited for its tools, and went on in another process than it began in, which said so by a step.
+        ("turns",
+         [line("sails", 8.1, turn="u", pid=7), line("ran", 9.1, turn="u", pid=1), line("sails", 14.0, turn="u", pid=2)],
+         [*WAITED, *OVER]),
+    ],
+)  # fmt: skip
+def test_turns_capabilities_steps_and_tools_are_recovered_like_tasks(
+    work: str, lines: list[dict[str, Any]], events: list[dict[str, Any]]
+) -> None:
+    told: Any = Told([line("died", 10.0, child=1), *lines], events)
+
+    found = recovery.recoveries(told, lease=LEASE)
+
+    assert found.lost == [recovery.Lost(work, lines[0].get("task", "u"), 10.0, begun=True)]
+    assert [wait[1:] for wait in found.taken_back] == [(10.0, 12.25)]
+    assert [wait[1:] for wait in found.begun] == [(10.0, 14.0)]
+    assert found.unbegun == 0
+
+
+@pytest.mark.contract("R3")
+@pytest.mark.parametrize(
+    ("lines", "events", "unbegun"),
+    [
+        ([], [CLAIMED, LAPSED], 1),
+        ([], TAKEN, 1),
+        # The one who is dead had let it wait; whoever held it afterwards said nothing.
+        ([line("sails", 8.1, turn="u", pid=1)], [*WAITED, *OVER], 1),
+        ([], [CLAIMED, moved(9.5, "running", "ready", "parked")], 0),
+        ([line("ran", 9.0, task="t", step="load", pid=1)], [CLAIMED, LAPSED], 1),
+    ],
+)
+def test_a_claim_that_lapsed_before_its_handler_spoke_is_counted_and_put_down_to_nobody(
+    lines: list[dict[str, Any]], events: list[dict[str, Any]], unbegun: int
+) -> None:
+    told: Any = Told([line("died", 10.0, child=1), *lines], events)
+
+    found = recovery.recoveries(told, lease=LEASE)
+
+    assert (found.unbegun, found.taken_back) == (unbegun, [])
 
 
 @pytest.mark.contract("R3")
@@ -263,6 +336,23 @@ def state(at: float, code: str | None) -> dict[str, Any]:
     return {"kind": "agent.state", "subject": "u", "at": at, "code": code, "reason": None}
 
 
+def born(at: float, wall: float) -> dict[str, Any]:
+    """Tell of a task whose maker had this time on its wall."""
+    id = str(UUID(int=(int(wall * 1000) << 80) | (7 << 76) | (2 << 62)))
+    return {**moved(at, "", "ready", task=id), "from_state": None}
+
+
+@pytest.mark.contract("R3")
+def test_what_a_life_was_born_with_is_a_case_and_no_fault(tmp_path: Path) -> None:
+    (tmp_path / "worker-0.0001.faults").write_text("claim.committed away 3 11\n", encoding="utf-8")
+    life = line("born", 1.0, pid=1, role="worker", doorbell="lossy", clock=2.0)
+    told: Any = Told([life, line("struck", 2.0, kind="kill", child=1)])
+
+    assert figures._faults(told, tmp_path) == {"kill": 1, "claim.committed away": 1}
+    met = cases.cases(told, (), zombies=0)
+    assert met["a life had a wrong clock"] == met["a life had a doorbell that fails"] == 1
+
+
 @pytest.mark.contract("R3")
 def test_a_case_is_met_by_a_fault_and_not_by_an_ordinary_day() -> None:
     ordinary: Any = Told(
@@ -270,7 +360,7 @@ def test_a_case_is_met_by_a_fault_and_not_by_an_ordinary_day() -> None:
             line("invoke", 1.0, key="a", who="p.1", act="one"), line("ok", 1.2, key="a", who="p.1", act="one", again=True),
             line("hogs", 2.0, held=1, pool=2), line("fenced", 3.0, pid=1, domain="task", move="settle", count=5),
         ],
-        [state(1.0, None), state(2.0, None), state(3.0, "handed_back"), state(4.0, "taken_over")],
+        [state(1.0, None), state(2.0, None), state(3.0, "handed_back"), state(4.0, "taken_over"), born(5.0, 995.0)],
     )  # fmt: skip
     ordinary.tasks = {"t": {"name": "shaky", "epoch": 2}, "u": {"name": "voyage", "epoch": 4}}
     faulty: Any = Told(
@@ -279,7 +369,7 @@ def test_a_case_is_met_by_a_fault_and_not_by_an_ordinary_day() -> None:
             line("hogs", 2.0, held=2, pool=2),
         ],
         [
-            state(3.0, claims.LAPSED), state(4.0, "taken_over"),
+            state(3.0, claims.LAPSED), state(4.0, "taken_over"), born(5.0, 4605.0),
             {"kind": "ingest_run", "subject": "r", "at": 5.0, "code": "INGEST_LEASE_LOST", "reason": None},
         ],
     )  # fmt: skip
@@ -291,6 +381,7 @@ def test_a_case_is_met_by_a_fault_and_not_by_an_ordinary_day() -> None:
         "a run of ingestion was lost and its task begun anew",
         "handlers held every connection",
         "an answer was lost after its commit",
+        "a task's id was made by a clock that is wrong",
     )
 
     calm = cases.cases(ordinary, [("command.sent", "away"), ("claim.committed", "kill")], zombies=0)
@@ -299,6 +390,60 @@ def test_a_case_is_met_by_a_fault_and_not_by_an_ordinary_day() -> None:
     assert {case: calm[case] for case in named} == dict.fromkeys(named, 0)
     assert {case: met[case] for case in named} == dict.fromkeys(named, 1)
     assert met["a worker that had stood still past its lease was fenced"] == 3
+
+
+@pytest.mark.contract("R3")
+@pytest.mark.parametrize(
+    ("count", "effect", "more"),
+    [
+        (1, 12.5, []),
+        (0, 12.0, []),  # in time
+        (0, 14.5, still(1, 9.5, 14.0)),  # it stood still
+        (1, 12.5, still(2, 9.5, 14.0)),
+        (1, 12.5, still(1, 5.0, 8.0)),
+    ],
+)
+def test_a_live_holder_overran_its_lease_if_it_was_awake_and_came_to_its_end_too_late(
+    count: int, effect: float, more: list[dict[str, Any]]
+) -> None:
+    told: Any = Told([start(9.0, 1, 1), line("effect", effect, pid=1, task="t", epoch=1), *more], [CLAIMED, LAPSED])
+
+    met = cases.cases(told, (), zombies=0)
+
+    assert met["a holder that lived and did not stand still overran its lease"] == count
+
+
+@pytest.mark.contract("R3")
+@pytest.mark.parametrize(("ended", "count"), [(11.0, 1), (9.0, 0)])
+def test_a_batch_closed_after_a_death_if_the_death_came_before_its_end(ended: float, count: int) -> None:
+    told: Any = Told([], [{**moved(ended, "running", "success", task="b"), "kind": "batch"}])
+    told.rows = [{"batch": "b", "turn": turn, "status": "success"} for turn in ("u", "v")]
+
+    met = cases.cases(told, (), zombies=0, lost=[recovery.Lost(cases.CHILDREN, "u", 10.0, begun=True)])
+    calm = cases.cases(told, (), zombies=0, lost=[recovery.Lost("turns", "u", 1.0, begun=True)])
+
+    case = "a batch closed after the holder of one of its tasks died"
+    assert (met[case], calm[case]) == (count, 0)
+
+
+@pytest.mark.contract("R3")
+def test_what_was_stopped_and_what_was_done_again_after_a_death_is_counted() -> None:
+    wrecks = {"a": True, "b": True, "c": False}
+    told: Any = Told([
+        *(line("invoke", 1.0, key=batch, who="p.1", act="wreck", arguments={"batch": batch, "fail_fast": fast})
+          for batch, fast in wrecks.items()),
+        *(line("ok", 2.0, key=act, who="p.1", act=act, again=False, stopped=stopped)
+          for act in ("revoke", "recall") for stopped in (True, False)),
+    ])  # fmt: skip
+    told.rows = [{"batch": batch, "turn": None, "status": status} for batch, status in
+                 (("a", "canceled"), ("a", "canceled"), ("b", "success"), ("c", "canceled"))]  # fmt: skip
+    lost = [recovery.Lost(work, "t", 1.0, begun) for work in (*cases.OF_COMMANDS, "tasks") for begun in (True, False)]
+
+    met = cases.cases(told, (), zombies=0, lost=lost)
+
+    assert met["a batch failed fast and its other children were stopped"] == 1
+    assert met["a batch was cancelled"] == met["a command was cancelled"] == 1
+    assert met["a step or a capability of a command was done again after a death"] == 2
 
 
 @pytest.mark.contract("R3")

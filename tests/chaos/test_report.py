@@ -1,5 +1,6 @@
 """R3: what a run says of itself to people, and when that fails it."""
 
+import io
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import pytest
 
 from chaos import __main__ as program
-from chaos import report
+from chaos import report, terms
 from chaos.checker import again, recovery
 
 WILD: dict[str, Any] = {
@@ -19,7 +20,7 @@ WILD: dict[str, Any] = {
     "taken_back": 9, "taken_back_p50": 2.0, "taken_back_p99": 3.0, "taken_back_worst": 3.0,
     "taken_back_by_the_clock": (9, 2.0, 3.0, 3.0), "recoveries": 9, "recovery_p50": 2.0, "recovery_p99": 3.0,
     "recovery_worst": 3.0, "recovery_by_the_clock": (9, 2.0, 3.0, 3.0), "recovery_fell": 1,
-    "recovery_left_out": {recovery.AWAY: 2},
+    "recovery_work": {"tasks": 8, "turns": 1}, "recovery_unbegun": 3, "recovery_left_out": {recovery.AWAY: 2},
     "outages": 6, "first_success_worst": 5.0, "first_success_since_back": 6.0, "first_success_since_killed": 7.0,
 }  # fmt: skip
 
@@ -61,6 +62,20 @@ def test_a_run_that_is_long_enough_fails_by_its_exit_code_when_a_figure_is_misse
     said = capsys.readouterr().out
     assert ("WRONG  short of its aim: starts per task" in said) == (code == 1)
     assert "(short of its aim)" in page.read_text(encoding="utf-8")  # nothing is wrong: what is short is told there too
+
+
+@pytest.mark.contract("R3")
+def test_a_run_tells_the_terms_that_its_recoveries_hang_on() -> None:
+    screen = io.StringIO()
+
+    report.show({**WILD, "lease": 4.0}, [], file=screen)
+
+    said = screen.getvalue()
+    assert "with leases of 4 s (ingestion 6 s) that are swept every 0.2 s, workers that poll every 0.2 s" in said
+    assert "a watchdog that looks every 1.2 s" in said
+    assert "3 s after the last death, where 120 s are the most" in said
+    assert "tasks 8, turns 1" in said
+    assert terms.leased(4.0)["FERRYMAN_WORKER__WATCHDOG_INTERVAL_SECONDS"] == "1.2"
 
 
 GROWTH = {"who": "worker-0.1", "middle": 60 << 20, "an_hour": 1 << 20, "bar": 8 << 20, "judged": 5}

@@ -118,7 +118,7 @@ async def _act(trial: Trial, told: History) -> None:
         act, arguments = (
             ("one", {"name": "shaky", "more": {}})
             if kind == "shaky"
-            else acts.draw(dice, kind, recent=[], windows=0, load=1.0)
+            else acts.draw(dice, kind, recent=[], windows=0, load=1.0, lease=0.1)
         )
         await roles.act_until_done(trial.app, memory, f"world:{number}", act, arguments)
     await trial.run()
