@@ -24,7 +24,8 @@ JOBS = [
 UNSET = dict.fromkeys(("TEST_DOORBELL", "BAD_INPUTS", "FUZZ_EXAMPLES"), "")
 # Stands where make stands, and writes down how it was called.
 MAKE = """#!/bin/sh
-echo "CI=$CI TEST_DOORBELL=$TEST_DOORBELL BAD_INPUTS=$BAD_INPUTS FUZZ_EXAMPLES=$FUZZ_EXAMPLES INPUT_SEED=$INPUT_SEED $*" >> "$ASKED"
+inputs="BAD_INPUTS=$BAD_INPUTS FUZZ_EXAMPLES=$FUZZ_EXAMPLES INPUT_SEED=$INPUT_SEED"
+echo "CI=$CI TEST_DOORBELL=$TEST_DOORBELL $inputs $*" >> "$ASKED"
 [ "$1" != "$BROKEN" ]
 """
 
