@@ -2,7 +2,7 @@
 
 import pytest
 
-from ferryman.kernel.looks import LAST, LONG_SECONDS, REST_SECONDS_MAX, SHARE, Pace
+from ferryman.kernel.looks import LAST, LONG_SECONDS, REST_SECONDS, REST_SECONDS_MAX, SHARE, Pace
 
 pytestmark = pytest.mark.contract("P13")
 
@@ -22,15 +22,18 @@ def test_a_look_that_takes_a_moment_is_not_put_off_for_longer_than_a_few_of_them
 
 
 def test_the_longer_the_walk_the_smaller_is_the_share_of_the_time() -> None:
-    shares = [seconds / (seconds + paced(seconds).rest()) for seconds in (0.001, 0.01, 0.05, 0.1, 0.2, 0.4)]
+    shares = [seconds / (seconds + paced(seconds).rest()) for seconds in (0.001, 0.01, 0.05, 0.1, 0.2, 0.23)]
 
     assert shares == sorted(shares, reverse=True)
     assert shares[0] > 0.1
-    assert shares[-1] < 0.02
+    assert shares[-1] < 0.025
 
 
-def test_what_only_such_a_look_can_find_waits_a_minute_at_most() -> None:
-    assert paced(3600.0).rest() == REST_SECONDS_MAX
+@pytest.mark.parametrize(("takes", "rests"), [(0.5, REST_SECONDS), (5.0, SHARE * 5.0), (3600.0, REST_SECONDS_MAX)])
+def test_what_only_such_a_look_can_find_waits_some_seconds_or_for_the_share_of_a_long_one(
+    takes: float, rests: float
+) -> None:
+    assert paced(takes).rest() == rests
 
 
 def test_what_takes_as_long_without_a_walk_is_none() -> None:

@@ -3,7 +3,7 @@
 While somebody keeps a transaction open PostgreSQL removes nothing that has died since, and a look along an index from its front
 walks over all of it. That costs more than its time: the pages that it reads drive those that are in use out of memory, and
 each that it is the first to read since it was written goes into the WAL as a whole. So the longer the walk gets, the smaller is
-the share of the time that looks may have: one eighth where it takes a moment, one percent where it takes half a second.
+the share of the time that looks may have: one eighth where it takes a moment, a fortieth where it takes a quarter of a second.
 
 What is long because the machine is slow is no walk. So a look is compared with those that need not walk, where there are such,
 and of the last few the shortest counts: a stall makes single ones long, the dead make all of them long.
@@ -17,7 +17,9 @@ from collections import deque
 SHARE = 8
 # One whose walk takes as long as this may have half of that share, one of twice this a third.
 LONG_SECONDS = 0.05
-# What only such a look can find waits no longer than this.
+# What only such a look can find waits no longer than this, unless looks would have more than their share then; and never longer
+# than that. A machine that is starved by fits looks as if it walked.
+REST_SECONDS = 10.0
 REST_SECONDS_MAX = 60.0
 LAST = 2
 
@@ -46,4 +48,5 @@ class Pace:
 
     def rest(self) -> float:
         """Return how many seconds shall lie between two looks from the front."""
-        return min(REST_SECONDS_MAX, SHARE * min(self._front) * (1 + self.walk / LONG_SECONDS))
+        share = SHARE * min(self._front)
+        return min(REST_SECONDS_MAX, share * (1 + self.walk / LONG_SECONDS), max(REST_SECONDS, share))

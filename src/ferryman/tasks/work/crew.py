@@ -284,6 +284,12 @@ class TaskCrew:
         for (state, code), count in Counter((each.state, each.code) for each in outcomes).items():
             telemetry.ended("task", state.value, code, count)
 
+    def heard(self, hints: Collection[str]) -> bool:
+        """Take a ring; tell whether there is a lane to look into. Without names it may be for what keeps its old place."""
+        if not hints:
+            self._places.forget()
+        return self.lanes.heard(hints)
+
     def doubt(self) -> None:
         """Look at the index at the next turn, unless looks take too much of the time."""
         if self._places.may_look():

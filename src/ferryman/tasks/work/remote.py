@@ -103,7 +103,7 @@ class Remote:
 
     def heard(self, hints: frozenset[str]) -> None:
         """Look again if a ring names a lane of this one."""
-        if self.crew.lanes.heard(hints):
+        if self.crew.heard(hints):
             self.rung.set()
 
 

@@ -154,7 +154,7 @@ class Worker:
             await line.close()
 
     def _ready(self, hints: frozenset[str]) -> None:
-        if self._crew.lanes.heard(hints):
+        if self._crew.heard(hints):
             self.pump.look()
 
     async def _beat(self, line: Line) -> None:
