@@ -4,8 +4,8 @@ While somebody keeps a transaction open PostgreSQL removes nothing that has died
 the front walks over all of that, and the more was claimed, the longer; and so does a look for lanes that nobody named. So looks
 from the front get no more than a share of the time (kernel/looks.py), and the claims between them begin where an earlier one
 was. What stands in front of that place (it came later with a higher priority, or was locked) waits for the next look from the
-front: a few times as long as one takes, as a rule ten seconds at most (kernel/looks.py). What was taken back from a dead worker stands in front too, and
-is not to wait: a ring without names, as the watchdog's, lets the next claims begin there.
+front: a few times as long as one takes, as a rule ten seconds at most. What was taken back from a dead worker stands in front
+too, and is not to wait: a ring without names, as the watchdog's, lets the next claims begin there.
 
 Claims of many begin behind as a rule. Who takes a few at a time, because handlers take their time or there is little to do,
 keeps the exact order for as long as walks are short. A claim that began behind and found too little says nothing about its
