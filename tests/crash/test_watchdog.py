@@ -86,8 +86,9 @@ async def given_up(url: str, ship: Launch, _gate: Path, turns: list[str]) -> Non
     assert [row["status"] for row in heads] == ["idle"] * COUNT
 
 
-async def batch_under_way(url: str, ship: Launch, _gate: Path) -> list[str]:
-    turns = await test_batches.fork(url, 1, COUNT)
+async def batch_under_way(url: str, ship: Launch, gate: Path) -> list[str]:
+    # Where its worker is slow to die the children begin meanwhile: none of them comes to its end.
+    turns = await test_batches.fork(url, 1, COUNT, gate=gate)
     await dies(ship(url, lives=["batch.sent=kill@1"], agents=True), url)
     return [str(turn) for turn in turns]
 
