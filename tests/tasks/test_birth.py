@@ -4,7 +4,6 @@ import asyncio
 import signal
 import sys
 from datetime import UTC, datetime, timedelta
-from functools import partial
 
 import pytest
 
@@ -279,11 +278,13 @@ async def test_what_was_acknowledged_is_there_when_its_creator_dies_the_next_ins
 @pytest.mark.contract("K2", "T1")
 async def test_one_set_of_creates_rings_for_what_is_due_and_for_what_will_be(make_app: MakeApp) -> None:
     app = await make_app(mail)
-    rung: dict[str, frozenset[str]] = {}
-    for topic in ("ready", "due"):
-        app.doorbell.listen(topic, partial(rung.__setitem__, topic))
+    rung: dict[str, set[frozenset[str]]] = {"ready": set(), "due": set()}
+    for topic, hints in rung.items():
+        app.doorbell.listen(topic, hints.add)
 
     await asyncio.gather(app.tasks.create(mail), app.tasks.create(mail, at=datetime.now(UTC) + timedelta(hours=1)))
     await app.doorbell.close()
 
-    assert rung == {"ready": frozenset({"default\x1fdefault"}), "due": frozenset()}
+    # One that has just begun to listen may be told to look at everything, too.
+    assert frozenset({"default\x1fdefault"}) in rung["ready"]
+    assert rung["due"] == {frozenset()}

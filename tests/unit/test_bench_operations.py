@@ -48,7 +48,7 @@ async def test_a_worker_that_never_begins_a_job_is_not_waited_for_for_ever(tmp_p
     peer = Noting(Marks(tmp_path / "marks"), takers=[0] * 1_000_000)
 
     with pytest.raises(TimeoutError, match="1 of 2 workers"):
-        await operations.warm(peer, Order(op="warm", count=0, workers=2, cap=0.01))
+        await operations.warm(peer, Order(op="warm", count=0, workers=2, cap=0.5))
 
 
 def becomes(members: list[psutil.Process], *, stopped: bool) -> bool:
