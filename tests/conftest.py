@@ -10,6 +10,10 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from xdist.scheduler import LoadScopeScheduling
 
 from ferryman.kernel.pool import Database, Session
@@ -96,3 +100,13 @@ async def tx(db: Database) -> AsyncIterator[Session]:
         async with db.transaction() as transaction:
             yield transaction
             raise _Undo
+
+
+@pytest.fixture
+def spans(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
+    """Configure a provider for one test: it is the whole process's, and other tests carry traces where there is none."""
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", provider)
+    return exporter

@@ -16,9 +16,6 @@ import nats
 import pytest
 from fastapi.routing import APIRoute, iter_route_contexts
 from nats.aio.msg import Msg
-from opentelemetry import trace
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from ferryman import Ferryman
@@ -80,16 +77,6 @@ def with_password(url: str, password: str = PASSWORD) -> str:
 def broker(tmp_path: Path) -> Iterator[NatsServer]:
     with NatsServer(tmp_path / "nats") as server:
         yield server
-
-
-@pytest.fixture
-def spans(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
-    """Every span that is made."""
-    exporter = InMemorySpanExporter()
-    provider = TracerProvider(shutdown_on_exit=False)
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    monkeypatch.setattr(trace, "_TRACER_PROVIDER", provider)
-    return exporter
 
 
 @asynccontextmanager

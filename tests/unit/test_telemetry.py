@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 from opentelemetry import trace
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client import REGISTRY
 
@@ -20,16 +18,6 @@ pytestmark = pytest.mark.contract("K19")
 
 def value(name: str, **labels: str) -> float:
     return telemetry.registry().get_sample_value(name, labels) or 0.0
-
-
-@pytest.fixture
-def spans(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
-    """Configure a provider for one test: it is the whole process's, and other tests carry traces where there is none."""
-    exporter = InMemorySpanExporter()
-    provider = TracerProvider(shutdown_on_exit=False)
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    monkeypatch.setattr(trace, "_TRACER_PROVIDER", provider)
-    return exporter
 
 
 def test_what_happens_is_counted_by_its_labels() -> None:

@@ -2,8 +2,9 @@
 
 Two kinds, so that user code can never starve the machinery (K24): a `Database` is the pool behind the doors (create, read,
 cancel, a handler's own transactions); a `Line` is one connection held by one part of the machinery (a lane of the pump, the
-lease keeper, the watchdog, the doorbell). A line that broke heals itself at its next use. No session state is relied on, so
-both work through PgBouncer in transaction mode. Settings that a pooler refuses are left out at the next try, and those that
+lease keeper, the watchdog, the doorbell). A line that broke heals itself at its next use. No session state is relied on
+(the statement of a sink is kept in one, and done without where it is lost: decision 39), so both work through PgBouncer in
+transaction mode. Settings that a pooler refuses are left out at the next try, and those that
 bound an open transaction are given to each transaction instead.
 
 Cancelled does not mean uncommitted, and a connection lost during a commit does not say what became of it: every write

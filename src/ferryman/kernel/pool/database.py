@@ -76,7 +76,7 @@ class Database:
                 server_settings=settings,
                 init=_begin,
                 statement_cache_size=STATEMENTS_KEPT if settings is not None else STATEMENTS_KEPT_BY_A_POOLER,
-                # No session state is ever set, so there is nothing to reset: it would cost a round trip a release.
+                # What stays in a session harms nobody who comes next: a reset would cost a round trip a release.
                 reset=_nothing_to_reset,
             )
         except asyncpg.ProtocolViolationError as error:
