@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 
 from bench import startup
-from bench.protocol import WARM, WARM_LATENCY
+from bench.protocol import WARM, WARM_LATENCY, Card
 from bench.stage import Crew, Failed, Stage
 
 Figures = dict[str, float]
@@ -59,8 +59,15 @@ def await_rings(stage: Stage, rings: Callable[[], int], least: int) -> None:
     until = time.monotonic() + RINGS_WITHIN
     while rings() < least:
         if time.monotonic() > until:
-            raise Failed(f"{stage.peer}: {rings()} rings on {', '.join(stage.card.channels)} for {least} creates")
+            raise Failed(f"{stage.peer}: {rings()} rings on {', '.join(stage.card.channels)} instead of {least}")
         time.sleep(0.01)
+
+
+def due_rings(card: Card, op: str, count: int, seconds: float) -> int:
+    """Return how often so many creates must have rung: those in flight may share a ring, and so may those of a paced stream."""
+    if op != "single":
+        return 1
+    return max(1, int(seconds / card.pace / 2)) if card.pace else count
 
 
 def enqueue(stage: Stage) -> Figures:
@@ -90,8 +97,7 @@ def created(stage: Stage, op: str, name: str, *, heard: bool = False) -> Figures
         told = stage.client(op, count)
         spent = stage.store.counters(stage.database) - before
         if heard:
-            # Those in flight may share a ring.
-            await_rings(stage, rings, count if op == "single" else 1)
+            await_rings(stage, rings, due_rings(stage.card, op, count, told["seconds"]))
     return {
         name: count / told["seconds"],
         f"cpu_client_{name}": told["cpu"] / count * 10_000,

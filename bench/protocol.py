@@ -109,6 +109,7 @@ class Card:
     fill: Mapping[str, str]
     channels: Sequence[str]
     presence: str
+    pace: float
     settings: str
 
 
@@ -133,7 +134,8 @@ class Peer:
     """A system under measurement. `done` is SQL that counts the jobs that are durably finished.
 
     `channels` are those on which a create rings for workers, and `presence` is what a worker's connection says beside LISTEN,
-    where a create rings only if somebody is there.
+    where a create rings only if somebody is there. `pace` is how many seconds apart the rings for a stream of creates are;
+    none: each create rings.
     """
 
     name: ClassVar[str]
@@ -146,6 +148,7 @@ class Peer:
     fill: ClassVar[Mapping[str, str]] = {}
     channels: ClassVar[Sequence[str]] = ()
     presence: ClassVar[str] = ""
+    pace: ClassVar[float] = 0.0
     settings: ClassVar[str] = ""
     uvloop: ClassVar[bool] = False
 

@@ -75,6 +75,7 @@ class Ferryman(Peer):
     fill: ClassVar[Mapping[str, str]] = FILLS
     channels = CHANNELS
     presence = PRESENCE
+    pace = 0.002  # kernel/doorbell_pg.py
     settings = f"concurrency {CONCURRENCY}, uvloop"
     uvloop = True
 

@@ -123,7 +123,7 @@ HOT = [
     ),
     Hot(
         births._CREATE_ONE,
-        said(births._CREATE_ONE, store.create_alike(Ear(), NEW[0], IDS[:1], ["1"], ends_after=TERM)),
+        said(births._CREATE_ONE, store.create_one(Ear(), NEW[0], ends_after=TERM)),
         set(),
     ),
     Hot(

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Iterable
 
 import pytest
 
-from ferryman.kernel.doorbell import NoDoorbell
+from ferryman.kernel.doorbell import Inside, NoDoorbell
 from ferryman.kernel.pool import Database, Line
 from ferryman.tasks.joins import CHILD, Joins
 from ferryman.tasks.ports import Owners
@@ -21,7 +21,7 @@ class Noted(NoDoorbell):
         super().__init__()
         self.rings: dict[str, set[str]] = {}
 
-    def ring(self, topic: str, hints: Iterable[str] = (), *, here: bool = False) -> None:
+    def ring(self, topic: str, hints: Iterable[str] = (), *, inside: Inside | None = None) -> None:
         self.rings[topic] = set(hints)
 
 

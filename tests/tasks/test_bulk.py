@@ -7,11 +7,13 @@ import pytest
 
 from ferryman import Ferryman
 from ferryman.kernel import errors
+from ferryman.kernel.ids import new_id
 from ferryman.kernel.pool import Database
-from ferryman.tasks.intake.create import Alike, create_alike
+from ferryman.tasks.intake.create import Alike, create_alike, create_one, lonely
 from ferryman.tasks.model import Draft
 from ferryman.tasks.rules.request import Defaults, draft
 from ferryman.tasks.states import PENDING, READY
+from ferryman.tasks.store import births
 from tests.sql.counted import Counted
 from tests.tasks.conftest import MakeApp
 
@@ -99,29 +101,30 @@ async def test_none_is_no_task(make_app: MakeApp) -> None:
 
 SAID = {
     "nothing": {},
-    "before": {"schedule_type": "at", "scheduled_at": datetime.now(UTC) - timedelta(hours=1)},
-    "later": {"schedule_type": "at", "scheduled_at": datetime.now(UTC) + timedelta(hours=1)},
     "all": {
-        "queue": "mail", "priority": -2, "timeout_ms": 7000, "max_retries": 1, "backoff": [1, 2], "traceparent": "00-1-2-01",
-        "ends_at": datetime.now(UTC) + timedelta(hours=2),
+        "queue": "mail",
+        "priority": -2,
+        "timeout_ms": 7000,
+        "max_retries": 1,
+        "backoff": [1, 2],
+        "traceparent": "00-1-2-01",
     },
-}  # fmt: skip
+}
 
 
 @pytest.mark.contract("T1", "T8", "T21")
 @pytest.mark.parametrize("said", SAID)
-async def test_a_set_of_one_is_stored_as_each_of_many_is(db: Database, said: str) -> None:
+async def test_one_alone_is_stored_as_each_of_many_is(db: Database, said: str) -> None:
     """They have a statement each: what differs is when, and who."""
-    draft, ids = like(**SAID[said]), [like().task.id for _ in range(3)]
+    drafts = [like(**SAID[said]) for _ in range(3)]
+    ids = [each.task.id for each in drafts]
     async with db.session() as tx:
-        answers = [
-            await create_alike(tx, draft, Alike(some, ['{"n": 1}'] * len(some)), ends_after=TERM)
-            for some in (ids[:1], ids[1:])
-        ]
+        alone = (await create_one(tx, drafts[0], ends_after=TERM)).task
+        first = await create_alike(tx, drafts[1], Alike(ids[1:], ["{}"] * 2), ends_after=TERM)
         born = await tx.fetch(
             "select to_jsonb(task) - '{id,created_at,updated_at}'::text[] || jsonb_build_object("
-            " 'due_at', task.scheduled_at is not distinct from task.due_at or task.due_at = task.created_at,"
-            " 'rank', task.rank - task.created_at, 'ends_at', task.ends_at - task.due_at < interval '30 days 1 s') as row"
+            " 'due_at', task.due_at = task.created_at, 'rank', task.rank - task.created_at,"
+            " 'ends_at', task.ends_at - task.due_at) as row"
             " from ferryman.tasks as task order by id"
         )
         told = await tx.fetch(
@@ -136,11 +139,25 @@ async def test_a_set_of_one_is_stored_as_each_of_many_is(db: Database, said: str
     assert {row["row"] for row in born} == {born[0]["row"]}
     assert {row["row"] for row in told} == {told[0]["row"]}
     assert [row["same"] for row in moments] == [True] * 3
-    alone, first = (
+    one, other = (
         each._replace(id=ids[0], task_id="", due_at=TIME, ends_at=TIME, created_at=TIME, updated_at=TIME)
-        for each in answers
+        for each in (alone, first)
     )
-    assert alone == first
+    assert one == other
+    assert (alone.due_at, alone.ends_at) == (alone.created_at, alone.created_at + TERM)
+
+
+def test_the_parameters_of_one_alone_stand_in_the_order_of_its_statement() -> None:
+    assert births._CREATE_ONE.names == (*births.ONE, "ends_after", "channel", "word")
+
+
+AT = {"schedule_type": "at", "scheduled_at": datetime.now(UTC)}
+
+
+@pytest.mark.parametrize("said", [AT, {"ends_at": TIME}, {"task_id": "t"}, {"task_id": str(new_id())}])
+def test_what_has_a_time_or_a_name_of_its_own_does_not_go_the_shortest_way(said: dict[str, object]) -> None:
+    assert lonely(like())
+    assert not lonely(like(**said))
 
 
 @pytest.mark.contract("K24", "K11")

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 import asyncpg
 import pytest
 
+from ferryman.kernel import doorbell_pg
 from ferryman.kernel.doorbell_pg import PostgresDoorbell, channel
 from ferryman.kernel.pool import Database
 from tests.conformance.ear import Ear
@@ -86,6 +87,64 @@ async def test_a_create_for_later_rings_when_it_is_stored(make_app: MakeApp, dat
     await due.until(lambda ear: bool(ear.heard))
     await elsewhere.close()
     assert ear.heard == []
+
+
+@pytest.mark.contract("K2")
+async def test_who_creates_in_a_stream_rings_at_once_and_then_for_all_that_followed(
+    make_app: MakeApp, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doorbell_pg, "PACE_SECONDS", 3600.0)
+    app = await make_app(idle)
+    elsewhere = PostgresDoorbell(database_url)
+    ear = Ear(elsewhere)
+    await elsewhere.open()
+
+    await app.tasks.create(idle)
+    await ear.until(lambda ear: bool(ear.hints))
+    for queue in ("mail", "post", "mail"):
+        await app.tasks.create(idle, queue=queue)
+    await app.tasks.create_many(idle, [{"n": 1}, {"n": 2}], queue="many")
+    at_once = ear.hints
+    assert isinstance(app.doorbell, PostgresDoorbell)
+    await app.doorbell.close()  # it waits for no hour
+    await ear.until(lambda ear: "many\x1fdefault" in ear.hints)
+    await elsewhere.close()
+
+    assert at_once == {"default\x1fdefault"}
+    assert ear.hints == {f"{queue}\x1fdefault" for queue in ("default", "mail", "post", "many")}
+    assert app.doorbell.sent == 1
+
+
+@pytest.mark.contract("K2")
+async def test_a_ring_that_was_put_off_comes_by_itself(make_app: MakeApp, database_url: str) -> None:
+    app = await make_app(idle)
+    elsewhere = PostgresDoorbell(database_url)
+    ear = Ear(elsewhere)
+    await elsewhere.open()
+
+    queues = [f"queue{n}" for n in range(20)]
+    for queue in queues:
+        await app.tasks.create(idle, queue=queue)
+
+    await ear.until(lambda ear: ear.hints == {f"{queue}\x1fdefault" for queue in queues})
+    await elsewhere.close()
+
+
+@pytest.mark.contract("K2")
+async def test_a_listener_of_the_same_process_hears_of_each_at_once(
+    make_app: MakeApp, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doorbell_pg, "PACE_SECONDS", 3600.0)
+    app = await make_app(idle)
+    here, elsewhere = Ear(app.doorbell), PostgresDoorbell(database_url)
+    Ear(elsewhere)
+    await elsewhere.open()
+
+    for queue in ("mail", "post"):
+        await app.tasks.create(idle, queue=queue)
+
+    await here.until(lambda ear: ear.hints >= {"mail\x1fdefault", "post\x1fdefault"})
+    await elsewhere.close()
 
 
 @pytest.mark.contract("K2")

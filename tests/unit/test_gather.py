@@ -50,6 +50,33 @@ async def test_the_first_goes_alone_and_those_who_come_meanwhile_share_the_next_
     assert wire.sets == [[1], [2, 3, 4]]
 
 
+async def test_what_goes_alone_may_have_a_way_of_its_own_and_is_drained_like_the_rest(wire: Wire) -> None:
+    gone, back = asyncio.Event(), asyncio.Event()
+
+    async def alone(thing: int) -> int | Exception:
+        gone.set()
+        await back.wait()
+        return ValueError("no") if thing < 0 else thing * 3
+
+    gather = Gather(wire.send, alone=alone)
+    first = asyncio.ensure_future(gather(1))
+    await gone.wait()
+    second = asyncio.ensure_future(gather(2))
+    drained = asyncio.ensure_future(gather.drain())
+    await asyncio.sleep(0)
+    too_soon = drained.done()
+    back.set()
+    await wire.let_go()
+    await drained
+
+    assert [await first, await second] == [3, 4]
+    assert wire.sets == [[2]]
+    assert not too_soon
+    with pytest.raises(ValueError, match="no"):
+        await gather(-1)
+    assert await gather(5) == 15
+
+
 async def test_a_set_is_bounded(wire: Wire) -> None:
     gather = Gather(wire.send, most=2)
     answers = [gather.put(n) for n in range(5)]

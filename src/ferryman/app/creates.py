@@ -18,7 +18,7 @@ from itertools import takewhile
 from ferryman.app.flows import Flows
 from ferryman.app.lent import Lent
 from ferryman.app.repeat import repeated
-from ferryman.kernel import errors, faults
+from ferryman.kernel import errors, faults, telemetry
 from ferryman.kernel.doorbell import Doorbell, Inside
 from ferryman.kernel.gather import Gather, Ways
 from ferryman.kernel.pool import Database, Line
@@ -28,6 +28,8 @@ from ferryman.tasks.model import Created, Draft, SentTwice, TaskRecord
 from ferryman.tasks.ports import Owners
 from ferryman.tasks.work import births
 from ferryman.tasks.work.lanes import named
+
+log = telemetry.logger("creates")
 
 
 class Creates:
@@ -64,7 +66,7 @@ class Creates:
         self.cancel_lent = self._lent.cancel
 
     def _gather(self, line: Line) -> Gather[Draft, Created]:
-        return Gather(partial(self._create_set, line), revocable=True)
+        return Gather(partial(self._create_set, line), alone=partial(self._create_one, line), revocable=True)
 
     def create(self, draft: Draft, connection: object) -> Awaitable[Created]:
         """Store one task."""
@@ -102,7 +104,7 @@ class Creates:
             sets = [(only, await repeated(lambda: self._create_only(like, only, ring), self._patience))]
         else:
             sets = await repeated(lambda: self._create_sets(like, next_set), self._patience)
-        self._born([(first, len(alike.ids)) for alike, first in sets], here=ring is not None and ring.rung)
+        self._born([(first, len(alike.ids)) for alike, first in sets], inside=ring)
         return sets
 
     async def _create_only(self, like: Draft, alike: Alike, ring: Inside | None) -> TaskRecord:
@@ -135,6 +137,29 @@ class Creates:
                 alike = following
         return created
 
+    async def _create_one(self, line: Line, draft: Draft) -> Created | Exception:
+        """Store one task by the shortest way there is.
+
+        What fails is tried again as a set of one: its id keeps that from making a second task, and there it is waited for a
+        database that is away, and said what was refused.
+        """
+        if create.lonely(draft):
+            task = draft.task
+            lane = frozenset((named(task.queue, task.tenant),))
+            ring = self._doorbell.inside("ready", lane)
+            try:
+                faults.point("create.before")
+                made = await create.create_one(line, draft, ends_after=self._ends_after, ring=ring)
+                faults.point("create.committed")
+            except Exception as error:  # noqa: BLE001 - raised again below if it comes again
+                log.debug("a create is sent again: %s", error)
+            else:
+                telemetry.created("task", task.queue)
+                self._doorbell.ring("ready", lane, inside=ring)
+                return made
+        [answer] = await self._create_set(line, [draft])
+        return answer
+
     async def _create_set(self, line: Line, drafts: list[Draft]) -> Sequence[Created | Exception]:
         alike = create.alike_among(drafts)
         try:
@@ -158,7 +183,7 @@ class Creates:
             return first
 
         first = await repeated(send, self._patience)
-        self._born([(first, len(alike.ids))], here=ring is not None and ring.rung)
+        self._born([(first, len(alike.ids))], inside=ring)
         return create.born_alike(first, alike)
 
     async def _create_various(self, line: Line, drafts: list[Draft]) -> Sequence[Created | Exception]:
@@ -172,7 +197,7 @@ class Creates:
 
         answers = await repeated(send, self._patience)
         born = [(each.task, 1) for each in answers if isinstance(each, Created) and not each.idempotent_hit]
-        self._born(born, here=ring is not None and ring.rung)
+        self._born(born, inside=ring)
         return answers
 
     def _ring_inside(self, drafts: Sequence[Draft]) -> Inside | None:
@@ -181,10 +206,10 @@ class Creates:
             return None
         return self._doorbell.inside("ready", {named(each.task.queue, each.task.tenant) for each in drafts})
 
-    def _born(self, created: Sequence[tuple[TaskRecord, int]], *, here: bool = False) -> None:
-        """Ring for tasks that are stored; with `here` the transaction has rung for the other processes."""
+    def _born(self, created: Sequence[tuple[TaskRecord, int]], *, inside: Inside | None = None) -> None:
+        """Ring for tasks that are stored, unless their transaction has."""
         for topic, hints in births.count(created).items():
-            self._doorbell.ring(topic, hints, here=here)
+            self._doorbell.ring(topic, hints, inside=inside)
 
     async def close(self) -> None:
         """Send what is under way."""

@@ -43,11 +43,20 @@ Bundle = Mapping[str, frozenset[str]]
 
 @dataclass(slots=True)
 class Inside:
-    """A ring that goes with a transaction: what it must notify, and whether it did."""
+    """A ring that goes with a transaction: what it must notify, and whether it did.
 
-    channel: str
-    word: str
+    One without a channel comes too close upon another of its topic: it is rung a moment later, with those that come meanwhile.
+    """
+
+    channel: str | None
+    word: str | None
+    at: float  # on the monotonic clock
     rung: bool = False
+    heard: bool = False
+
+    def answer(self, said: str | None) -> None:
+        """Take what the transaction says: 'rung', 'nobody' where nobody listens who would have to be, or nothing."""
+        self.rung, self.heard = said is not None, said == "rung"
 
 
 class Doorbell(Protocol):
@@ -59,10 +68,10 @@ class Doorbell(Protocol):
     async def close(self) -> None:
         """Send what was rung, within a moment, and stop."""
 
-    def ring(self, topic: str, hints: Iterable[str] = (), *, here: bool = False) -> None:
+    def ring(self, topic: str, hints: Iterable[str] = (), *, inside: Inside | None = None) -> None:
         """Tell whoever listens to the topic to look; called after the commit. Never blocks, never raises.
 
-        With `here` only the listeners of this process: the others were rung from inside the transaction.
+        What a transaction took along needs to be told in this process alone.
         """
 
     def inside(self, topic: str, hints: Iterable[str] = ()) -> Inside | None:
@@ -121,8 +130,8 @@ class Local:
     def ring(self, topic: str, hints: Iterable[str], *, here: bool = False) -> None:
         """Note a ring; also from another thread, such as a plain handler's."""
         loop = self._loop
-        if loop is None:
-            return
+        if loop is None or (here and not self._listeners.get(topic)):
+            return  # nobody is left to be told, and a turn of the loop would be spent on that
         narrowed = frozenset((hints,) if isinstance(hints, str) else hints)
         if _running_loop() is loop:
             self._note(topic, narrowed, here)
@@ -156,8 +165,8 @@ class Local:
             self.tell(topic, EVERYTHING)
 
     def _note(self, topic: str, hints: frozenset[str], here: bool) -> None:
-        if self._loop is None or (here and not self._listeners.get(topic)):
-            return  # nobody is left to be told, and a turn of the loop would be spent on that
+        if self._loop is None:
+            return
         if not self._rings:
             self._loop.call_soon(self._deliver)
         self._rings.add(topic, hints)
@@ -248,10 +257,10 @@ class NoDoorbell:
         """Stop."""
         self._local.close()
 
-    def ring(self, topic: str, hints: Iterable[str] = (), *, here: bool = False) -> None:
+    def ring(self, topic: str, hints: Iterable[str] = (), *, inside: Inside | None = None) -> None:
         """Tell the listeners of this process."""
         self.rung += 1
-        self._local.ring(topic, hints, here=here)
+        self._local.ring(topic, hints)
 
     def inside(self, topic: str, hints: Iterable[str] = ()) -> Inside | None:
         """No transaction can ring for a process that only polls."""

@@ -67,10 +67,10 @@ class NatsDoorbell:
             await stop(keeper)
         self._tried.clear()
 
-    def ring(self, topic: str, hints: Iterable[str] = (), *, here: bool = False) -> None:
+    def ring(self, topic: str, hints: Iterable[str] = (), *, inside: Inside | None = None) -> None:
         """Tell whoever listens, here and elsewhere."""
         self.rung += 1
-        self._local.ring(topic, hints, here=here)
+        self._local.ring(topic, hints)
 
     def inside(self, topic: str, hints: Iterable[str] = ()) -> Inside | None:
         """No transaction of PostgreSQL can ring through NATS."""

@@ -14,6 +14,8 @@ A lonely create need not pay for two trips, though. It may take its ring along (
 that is what an advisory lock, tried and never waited for, decides in the statement itself. The answer says whether it rang.
 Nor need it pay where nobody listens. Who listens to a channel holds its lock in common with all who do; a create that gets that
 lock for itself has found nobody, and who comes to listen gets it when that create has committed, and then looks.
+Nor need one who creates in a stream ring each time: whoever was rung looks, and goes on looking while there is something. So a
+ring that comes close upon one of the same topic waits a moment, for all that come meanwhile, and goes by the carrier.
 A transaction that a caller lends (`ring_within`) rings whatever others do: who knows when it commits, and who would tell us?
 
 The server keeps notifications in one queue until the slowest of all who listen has read them; somebody who listens and then
@@ -40,13 +42,14 @@ import hashlib
 import json
 import logging
 import random
+import time
 import uuid
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from functools import cache, lru_cache
 
 from ferryman.kernel import db, errors, telemetry
-from ferryman.kernel.doorbell import EVERYTHING, LOG, Bundle, Carrier, Heard, Inside, Local, pause, stop
+from ferryman.kernel.doorbell import EVERYTHING, LOG, Bundle, Carrier, Heard, Inside, Local, Rings, pause, stop
 from ferryman.kernel.pool import Line
 from ferryman.kernel.timed import timed
 
@@ -60,6 +63,10 @@ UNFLUSHED = {"synchronous_commit": "off"}
 # PostgreSQL takes payloads of less than 8000 bytes and names of less than 64.
 MAX_PAYLOAD_BYTES = 7999
 MAX_NAME_BYTES = 63
+
+# A topic that was rung from inside a transaction is not rung so again for as long: a stream of creates then wakes its listeners
+# five hundred times a second and not for each, and who comes alone still rings at once.
+PACE_SECONDS = 0.002
 
 # What PostgreSQL says to a NOTIFY for which its queue has no room.
 QUEUE_FULL = "54000"
@@ -128,6 +135,10 @@ class PostgresDoorbell:
         self._listening = Line(listen_url or url, schema=schema, settings=UNFLUSHED, patience=PATIENCE)
         self._carrier = Carrier("postgres", self._send)
         self._local = Local(self._carrier.take)
+        # By topic: the last ring that a transaction took along or that was put off, and those that are put off now.
+        self._last: dict[str, Inside] = {}
+        self._late = Rings()
+        self._later: asyncio.TimerHandle | None = None
         self._keeper: asyncio.Task[None] | None = None
         # What somebody listens to, or once did, and what of it the server sends us.
         self._wanted: set[str] = set()
@@ -147,6 +158,7 @@ class PostgresDoorbell:
     async def close(self) -> None:
         """Send what was rung, then hang up."""
         self._local.close()
+        self._ring_late()
         await self._carrier.close()
         keeper, self._keeper = self._keeper, None
         if keeper is not None:
@@ -155,14 +167,37 @@ class PostgresDoorbell:
         await self._listening.close()
         await self._ringing.close()
 
-    def ring(self, topic: str, hints: Iterable[str] = (), *, here: bool = False) -> None:
+    def ring(self, topic: str, hints: Iterable[str] = (), *, inside: Inside | None = None) -> None:
         """Tell whoever listens, here and elsewhere."""
         self.rung += 1
-        self._local.ring(topic, hints, here=here)
+        if inside is None:
+            self._local.ring(topic, hints)
+            return
+        late = inside.channel is None
+        self._local.ring(topic, hints, here=late or inside.rung)
+        if late:
+            self._late.add(topic, frozenset(hints))
+            if self._later is None:
+                self._later = asyncio.get_running_loop().call_later(PACE_SECONDS, self._ring_late)
+
+    def _ring_late(self) -> None:
+        """Ring for what was put off."""
+        if self._later is None:
+            return
+        self._later.cancel()
+        self._later = None
+        bundle, now = self._late.take(), time.monotonic()
+        self._last.update({topic: Inside(None, None, now, heard=True) for topic in bundle})
+        self._carrier.take(bundle)
 
     def inside(self, topic: str, hints: Iterable[str] = ()) -> Inside | None:
-        """Give the ring that a transaction in our database can take along."""
-        return Inside(channel(self._schema, topic), _kept(self._origin, topic, frozenset(hints)))
+        """Give the ring that a transaction in our database can take along; called in the thread of the loop."""
+        now, last = time.monotonic(), self._last.get(topic)
+        if self._later is not None or (last is not None and last.heard and now - last.at < PACE_SECONDS):
+            return Inside(None, None, now)
+        ring = Inside(channel(self._schema, topic), _kept(self._origin, topic, frozenset(hints)), now)
+        self._last[topic] = ring
+        return ring
 
     def listen(self, topic: str, heard: Heard) -> Callable[[], None]:
         """Hear the rings of all processes; called in the thread of the loop."""

@@ -38,38 +38,46 @@ class Gather(Generic[Thing, Answer]):
         self,
         send: Callable[[list[Thing]], Awaitable[Sequence[Answer | Exception]]],
         *,
+        alone: Callable[[Thing], Awaitable[Answer | Exception]] | None = None,
         most: int = 500,
         revocable: bool = False,
     ) -> None:
-        """Bound a set to `most` things.
+        """Bound a set to `most` things; what goes `alone` may have a shorter way.
 
         What is `revocable` is not sent if its caller has gone away before. What tells of something that was done is not.
         """
         self._send = send
+        self._send_one = alone or self._send_set_of_one
         self._revocable = revocable
         self._most = most
         # Each with how long it is put off when it is busy.
         self._waiting: list[tuple[Thing, asyncio.Future[Answer], float]] = []
         self._sender: asyncio.Task[None] | None = None
         self._under_way = False
-        self._alone: asyncio.Future[None] | None = None
+        self._alone = False
+        self._back: asyncio.Future[None] | None = None  # somebody waits until what went alone is back
         self._again: dict[asyncio.Future[Answer], asyncio.TimerHandle] = {}
 
     def __call__(self, thing: Thing) -> Awaitable[Answer]:
         """Send one thing, with whatever else goes now; its answer is waited for at once."""
-        if self._sender is not None or self._alone is not None:
-            return self.put(thing)
-        return self._send_alone(thing)
+        return self._send_alone(thing) if self.idle else self.put(thing)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is under way, and nothing waits."""
+        return self._sender is None and not self._alone
 
     async def _send_alone(self, thing: Thing) -> Answer:
-        if self._sender is not None or self._alone is not None:  # who was called in the same breath is under way
+        if not self.idle:  # who was called in the same breath is under way
             return await self.put(thing)
-        self._alone = asyncio.get_running_loop().create_future()
+        self._alone = True
         try:
-            [answer] = await self._send([thing])
+            answer = await self._send_one(thing)
         finally:
-            self._alone.set_result(None)
-            self._alone = None
+            self._alone = False
+            if self._back is not None:
+                self._back.set_result(None)
+                self._back = None
             self._start()
         if isinstance(answer, Again):
             return await self.put(thing)
@@ -77,9 +85,13 @@ class Gather(Generic[Thing, Answer]):
             raise answer
         return answer
 
+    async def _send_set_of_one(self, thing: Thing) -> Answer | Exception:
+        [answer] = await self._send([thing])
+        return answer
+
     def crowd(self) -> tuple[bool, int]:
         """Say whether a set is under way, and how many wait for the next: who comes does best where that is least."""
-        return self._under_way or self._alone is not None, len(self._waiting)
+        return self._under_way or self._alone, len(self._waiting)
 
     def put(self, thing: Thing) -> asyncio.Future[Answer]:
         """Put one thing into the next set; its answer comes later."""
@@ -89,7 +101,7 @@ class Gather(Generic[Thing, Answer]):
 
     def _wait(self, thing: Thing, future: asyncio.Future[Answer], pause: float) -> None:
         self._waiting.append((thing, future, pause))
-        if self._alone is None:
+        if not self._alone:
             self._start()
 
     def _start(self) -> None:
@@ -154,7 +166,12 @@ class Gather(Generic[Thing, Answer]):
 
     async def drain(self) -> None:
         """Wait until everything that was put has been sent."""
-        while under_way := [each for each in (self._sender, self._alone, *self._again) if each is not None]:
+        while True:
+            if self._alone and self._back is None:
+                self._back = asyncio.get_running_loop().create_future()
+            under_way = [each for each in (self._sender, self._back, *self._again) if each is not None]
+            if not under_way:
+                return
             await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
 
 
@@ -171,7 +188,8 @@ class Ways(Generic[Thing, Answer]):
 
     def __call__(self, thing: Thing) -> Awaitable[Answer]:
         """Send one thing, with whatever else goes now; its answer is waited for at once."""
-        return min(self._ways, key=_crowd)(thing)
+        first = self._ways[0]
+        return (first if first.idle else min(self._ways, key=_crowd))(thing)
 
     async def drain(self) -> None:
         """Wait until everything that was put has been sent."""

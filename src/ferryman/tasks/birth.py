@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from uuid import UUID
 
 from ferryman.kernel import errors
@@ -42,11 +43,15 @@ def compare(draft: Draft, hits: dict[str, TaskRecord]) -> Created | errors.TaskD
 
 def newborn(task: NewTask, row: Row) -> TaskRecord:
     """Return the record of a task that was just born."""
-    born = row["created_at"]
+    return born_as(task, TaskState(row["state"]), row["due_at"], row["ends_at"], row["created_at"])
+
+
+def born_as(task: NewTask, state: TaskState, due_at: datetime, ends_at: datetime, born: datetime) -> TaskRecord:
+    """Return the record of a task that was born so."""
     return TaskRecord(
         task.id, task.task_id or str(task.id), task.tenant, task.name, task.queue, task.priority, task.schedule_type,
-        task.scheduled_at, TaskState(row["state"]), 1, task.max_retries, task.timeout_ms, task.idempotency_key,
-        task.idempotency_scope, None, None, row["due_at"], row["ends_at"], born, born, None, None, None, None,
+        task.scheduled_at, state, 1, task.max_retries, task.timeout_ms, task.idempotency_key,
+        task.idempotency_scope, None, None, due_at, ends_at, born, born, None, None, None, None,
         task.payload, None, None, None, None, None, task.limit_key,
     )  # fmt: skip
 

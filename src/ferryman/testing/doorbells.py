@@ -27,9 +27,9 @@ class _Wrapped:
         """Close the doorbell within."""
         await self.inner.close()
 
-    def ring(self, topic: str, hints: Iterable[str] = (), *, here: bool = False) -> None:
+    def ring(self, topic: str, hints: Iterable[str] = (), *, inside: Inside | None = None) -> None:
         """Ring the doorbell within."""
-        self.inner.ring(topic, hints, here=here)
+        self.inner.ring(topic, hints, inside=inside)
 
     def inside(self, topic: str, hints: Iterable[str] = ()) -> Inside | None:
         """Give what the doorbell within gives."""

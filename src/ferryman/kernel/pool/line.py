@@ -53,6 +53,7 @@ class Line:
         bound = {} if patience is None else {"statement_timeout": f"{self._patience * SERVER_SHARE * 1000:.0f}ms"}
         self._settings = LINE_SETTINGS | bound | (settings or {})
         self._connection: asyncpg.Connection[Any] | None = None
+        self._session: Session | None = None
         self.refused = False  # a pooler in between takes no settings
         self._turn = Turnstile(1)
         self._listening: dict[str, Callable[[str], None]] = {}
@@ -60,20 +61,25 @@ class Line:
 
     async def open(self) -> Session:
         """Connect if need be, and listen again to what was listened to."""
-        connection = self._connection
-        if connection is None or connection.is_closed():
-            if connection is not None:
-                telemetry.reconnected("line")
-            try:
-                with translated():
-                    connection, self.refused = await _connect(self.url, self._settings, patience=self._patience)
-                    await self._take_up(connection)
-            except errors.DatabaseUnavailable as error:
-                self._turn.tell(error)
-                raise
-        return Session(connection, self.schema, bounds=within(self._settings) if self.refused else "")
+        session = self._whole()
+        if session is not None:
+            return session
+        if self._connection is not None:
+            telemetry.reconnected("line")
+        try:
+            with translated():
+                connection, self.refused = await _connect(self.url, self._settings, patience=self._patience)
+                return await self._take_up(connection)
+        except errors.DatabaseUnavailable as error:
+            self._turn.tell(error)
+            raise
 
-    async def _take_up(self, connection: asyncpg.Connection[Any]) -> None:
+    def _whole(self) -> Session | None:
+        """Return the session of a connection that is there; on the way to every lonely statement, so it waits for nothing."""
+        connection = self._connection
+        return None if connection is None or connection.is_closed() else self._session
+
+    async def _take_up(self, connection: asyncpg.Connection[Any]) -> Session:
         """Keep a connection once it listens: one that does not would look whole."""
         try:
             for channel in self._listening:
@@ -84,11 +90,13 @@ class Line:
         read_little(connection)
         connection.add_termination_listener(self._terminated)
         self._connection = connection
+        self._session = Session(connection, self.schema, bounds=within(self._settings) if self.refused else "")
+        return self._session
 
     async def fetch(self, query: str, /, *args: Any) -> Sequence[Row]:
         """Run one statement that commits itself."""
         async with self._turn:
-            return await (await self.open()).fetch(query, *args)
+            return await (self._whole() or await self.open()).fetch(query, *args)
 
     async def execute(self, script: str) -> None:
         """Run plain statements that commit together, as text: the shortest way for what takes no parameters."""

@@ -96,7 +96,10 @@ class Turnstile:
 
     async def __aenter__(self) -> None:
         """Wait for a place."""
-        await self.enter()
+        if self._room:
+            self._room -= 1
+        else:
+            await self.enter()
 
     async def __aexit__(self, *_: object) -> None:
         """Give it on."""

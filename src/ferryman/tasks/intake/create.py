@@ -11,8 +11,9 @@ from ferryman.kernel import errors
 from ferryman.kernel.db import Tx
 from ferryman.kernel.doorbell import Inside
 from ferryman.tasks import store
-from ferryman.tasks.birth import TRIES, compare, newborn, place, siblings
+from ferryman.tasks.birth import TRIES, born_as, compare, newborn, place, siblings
 from ferryman.tasks.model import Created, Draft, SentTwice, TaskRecord
+from ferryman.tasks.states import READY
 
 Answer = Created | errors.TaskDuplicate
 
@@ -45,6 +46,18 @@ async def create(tx: Tx, drafts: Sequence[Draft], *, ends_after: timedelta, ring
             "A task with this task_id exists and cannot be shown.", conflict_fields=["task_id"]
         )
     return [answers[n] for n in range(len(drafts))]
+
+
+def lonely(draft: Draft) -> bool:
+    """Tell whether a draft can go by the shortest way: a task_id that is a UUID is the id itself, and can meet another's."""
+    return store.lonely(draft.task) and "task_id" not in draft.given
+
+
+async def create_one(tx: Tx, draft: Draft, *, ends_after: timedelta, ring: Inside | None = None) -> Created:
+    """Create one task that is due now by a statement that commits itself; one that is there already is an error here."""
+    row = await store.create_one(tx, draft.task, ends_after=ends_after, ring=ring)
+    born = row["created_at"]
+    return Created(born_as(draft.task, READY, born, row["ends_at"], born), False)
 
 
 class Alike(NamedTuple):

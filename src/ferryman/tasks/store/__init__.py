@@ -1,6 +1,6 @@
 """One function per statement on the tables of tasks, by subject."""
 
-from ferryman.tasks.store.births import alike, create, create_alike, existing
+from ferryman.tasks.store.births import alike, create, create_alike, create_one, existing, lonely
 from ferryman.tasks.store.moves import (
     callbacks,
     cancel,
@@ -43,6 +43,7 @@ __all__ = [
     "claim",
     "create",
     "create_alike",
+    "create_one",
     "depth",
     "ended",
     "existing",
@@ -55,6 +56,7 @@ __all__ = [
     "lapsed",
     "leave",
     "list_page",
+    "lonely",
     "named",
     "orphans",
     "progress",

@@ -37,6 +37,14 @@ _unshared = itemgetter(*(place for place, each in enumerate(NewTask._fields) if 
 _UNSAID = _unshared((None,) * len(NewTask._fields))
 _PAYLOAD = NewTask._fields.index("payload")
 
+# What `create_one` carries, in the order of its parameters.
+ONE = (
+    "id", "tenant", "queue", "name", "payload", "priority", "timeout_ms", "max_retries", "traceparent", "backoff",
+)  # fmt: skip
+_one = itemgetter(*map(NewTask._fields.index, ONE))
+_more = itemgetter(*(place for place, each in enumerate(NewTask._fields) if each not in ONE))
+_NO_MORE = _more((None,) * len(NewTask._fields))
+
 _UNIQUE_VIOLATION = "23505"
 
 
@@ -49,6 +57,11 @@ def alike(tasks: Sequence[NewTask]) -> bool:
         return True
     before, after = first[1:_PAYLOAD], first[_PAYLOAD + 1 :]
     return all(task[_PAYLOAD + 1 :] == after and task[1:_PAYLOAD] == before for task in tasks)
+
+
+def lonely(task: NewTask) -> bool:
+    """Tell whether a task has nothing that `create_one` does not carry: no time, and no key or name of its own."""
+    return bool(_more(task) == _NO_MORE)
 
 
 def _bell(ring: Inside | None) -> dict[str, str | None]:
@@ -68,7 +81,7 @@ async def create(
             columns[scalar] = first if alike else None
     rows = await many(tx, _CREATE, ends_after=ends_after, **_bell(ring), **columns)
     if ring is not None and rows:
-        ring.rung = rows[0]["rung"]
+        ring.answer(rows[0]["rung"])
     return rows
 
 
@@ -87,17 +100,23 @@ async def create_alike(
     """
     shared = dict(zip(SHARED, _shared(like), strict=True)) | _bell(ring)
     try:
-        if len(ids) == 1:
-            row = await one(tx, _CREATE_ONE, id=ids[0], payload=payloads[0], ends_after=ends_after, **shared)
-        else:
-            row = await one(tx, _CREATE_ALIKE, ids=ids, payloads=payloads, ends_after=ends_after, **shared)
+        row = await one(tx, _CREATE_ALIKE, ids=ids, payloads=payloads, ends_after=ends_after, **shared)
     except Exception as error:
         if sqlstate(error) == _UNIQUE_VIOLATION:  # they have no key or name that could be another's: it is an id
             raise SentTwice from error
         raise
     assert row is not None
     if ring is not None:
-        ring.rung = row["rung"]
+        ring.answer(row["rung"])
+    return row
+
+
+async def create_one(tx: Tx, task: NewTask, *, ends_after: timedelta, ring: Inside | None = None) -> Row:
+    """Give birth to one task that is due now and answer with its times; by position, because a lonely create is all waiting."""
+    channel, word = (None, None) if ring is None else (ring.channel, ring.word)
+    [row] = await tx.fetch(_CREATE_ONE.sql(tx.schema), *_one(task), ends_after, channel, word)
+    if ring is not None:
+        ring.answer(row["rung"])
     return row
 
 

@@ -57,10 +57,10 @@ told as (
 ),
 bell as materialized (
     -- The ring goes along unless somebody else's does, or the queue of notifications fills up: kernel/doorbell_pg.py tells why.
-    select case when :channel::text is null then false
-                when not pg_try_advisory_xact_lock(hashtextextended('ferryman.doorbell', 0)) then false
-                when pg_notification_queue_usage() >= 0.5 then false
-                else pg_notify(:channel, :word)::text is not null end as rung
+    select case when :channel::text is null then null
+                when not pg_try_advisory_xact_lock(hashtextextended('ferryman.doorbell', 0)) then null
+                when pg_notification_queue_usage() >= 0.5 then null
+                else 'rung' || pg_notify(:channel, :word)::text end as rung
 )
 select born.id, born.state, born.due_at, born.ends_at, born.created_at, bell.rung
 from born, bell

@@ -33,9 +33,9 @@ told as (
 select now as created_at, due_at, ends_at, state,
     -- Nobody is rung who is not there, and the ring goes along unless somebody else's does, or the queue of notifications fills
     -- up: kernel/doorbell_pg.py tells why.
-    case when :channel::text is null then false
-         when pg_try_advisory_xact_lock(hashtextextended(:channel, 0)) then true
-         when not pg_try_advisory_xact_lock(hashtextextended('ferryman.doorbell', 0)) then false
-         when pg_notification_queue_usage() >= 0.5 then false
-         else pg_notify(:channel, :word)::text is not null end as rung
+    case when :channel::text is null then null
+         when pg_try_advisory_xact_lock(hashtextextended(:channel, 0)) then 'nobody'
+         when not pg_try_advisory_xact_lock(hashtextextended('ferryman.doorbell', 0)) then null
+         when pg_notification_queue_usage() >= 0.5 then null
+         else 'rung' || pg_notify(:channel, :word)::text end as rung
 from form
