@@ -11,6 +11,7 @@ from dataclasses import Field, dataclass, fields
 from datetime import timedelta
 from ipaddress import ip_address, ip_network
 from typing import Any, Final
+from urllib.parse import unquote, urlsplit
 
 from ferryman.kernel import duration as durations
 from ferryman.kernel import errors, ids
@@ -186,9 +187,20 @@ def url(*schemes: str) -> Kind:
             return None
         if not isinstance(value, str) or value.partition("://")[0] not in schemes:
             raise ValueError(f"an address that begins with {schemes[0]}://")
+        if not _is_url(value):
+            raise ValueError(f"an address such as {schemes[0]}://host:port/name, with an IPv6 address in brackets")
         return value
 
     return Kind(read_url)
+
+
+def _is_url(value: str) -> bool:
+    """Tell whether somebody could connect there; of several hosts, as PostgreSQL knows them, each has its own port."""
+    try:
+        hosts = urlsplit(value).netloc.rpartition("@")[2].split(",")
+        return all(urlsplit(f"//{unquote(host)}").port != 0 for host in hosts)
+    except ValueError:
+        return False
 
 
 def address() -> Kind:
