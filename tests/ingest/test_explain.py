@@ -190,3 +190,22 @@ async def test_a_plan_that_is_over_says_what_was_fetched_and_what_to_do(database
     assert resliced.reasons[0].says.startswith("Everything was fetched, after 1 of its slices had been cut smaller.")
     assert taskless.reasons[1].says == f"Slice 2 ({second}) never had a task: late."
     assert (empty.codes(), empty.doing) == (["empty"], "Nothing was made of it.")
+
+
+@pytest.mark.contract("I16", "I10")
+async def test_a_plan_is_not_over_before_the_planner_has_said_what_becomes_of_the_rest(database_url: str) -> None:
+    """An end and the word about it are two transactions: who waits for the plan may look in between."""
+    async with harbour(database_url, Server().fill(45)) as here:
+        made = await here.plan(since=DAWN, until=DAWN + HOUR, params={"step_seconds": 3600})
+        assert made.id is not None
+        await here.ship().work()
+        await write(here, "update ferryman.ingest_task set status = 'PARTIAL'")
+
+        undecided = only(await here.app.ingest.status())
+        with pytest.raises(TimeoutError):
+            await here.app.ingest.wait(made.id, timeout=0.05)
+        await write(here, "update ferryman.ingest_task set decision = 'none'")
+        decided = await here.app.ingest.wait(made.id, timeout=60)
+
+    assert (undecided.over, undecided.undecided) == (False, 1)
+    assert (decided.over, decided.undecided) == (True, 0)

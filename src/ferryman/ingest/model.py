@@ -173,6 +173,7 @@ class Progress:
     slices: int
     slices_done: int
     tasks: Mapping[str, int]
+    undecided: int  # of those that ended with something left: the planner has not said yet what becomes of it
     requests: int
     items: int
     errors: int
@@ -186,7 +187,8 @@ class Progress:
     @property
     def over(self) -> bool:
         """Whether nothing of it is live any more."""
-        return not any(self.tasks.get(state) for state in ("QUEUED", "DISPATCHED", "EXECUTING", "PENDING"))
+        live = any(self.tasks.get(state) for state in ("QUEUED", "DISPATCHED", "EXECUTING", "PENDING"))
+        return not live and not self.undecided
 
     def as_json(self) -> dict[str, Any]:
         """Return it for a program."""

@@ -76,6 +76,7 @@ class Progress(Shape):
     slices: int
     slices_done: int
     tasks: dict[str, int]
+    undecided: int
     requests: int
     items: int
     errors: int

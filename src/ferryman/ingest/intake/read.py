@@ -53,9 +53,9 @@ def _progress(row: Row) -> Progress:
     made = Progress(
         id=row["id"], source=row["source"], endpoint=row["endpoint"], operation=row["operation"], strategy=row["strategy"],
         status=row["status"], since=row["window_from"], until=row["window_to"], share=share, slices=row["slices"],
-        slices_done=row["slices_done"], tasks=tasks, requests=row["requests"], items=row["items"], errors=row["errors"],
-        quarantined=row["quarantined"], rate=row["rate"], ends_in=None, gate=None, shut_until=row["shut_until"],
-        created_at=row["created_at"],
+        slices_done=row["slices_done"], tasks=tasks, undecided=row["undecided"], requests=row["requests"],
+        items=row["items"], errors=row["errors"], quarantined=row["quarantined"], rate=row["rate"], ends_in=None,
+        gate=None, shut_until=row["shut_until"], created_at=row["created_at"],
     )  # fmt: skip
     if made.over or not share or row["elapsed"] is None:
         return made

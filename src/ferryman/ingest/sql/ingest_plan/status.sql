@@ -17,7 +17,7 @@ select chosen.id, chosen.source, chosen.endpoint, chosen.operation, chosen.strat
        chosen.window_to, chosen.created_at, slices.count as slices, slices.done as slices_done,
        case when chosen.upper is null then slices.done::float8 / greatest(slices.count, 1)
             else coalesce(slices.covered, 0) / (chosen.upper - chosen.lower)::float8 end as share,
-       slices.waiting, tasks.states::text as tasks, coalesce(batches.requests, 0)::bigint as requests,
+       slices.waiting, slices.undecided, tasks.states::text as tasks, coalesce(batches.requests, 0)::bigint as requests,
        coalesce(batches.items, 0)::bigint as items, coalesce(batches.errors, 0)::bigint as errors,
        coalesce(aside.count, 0)::bigint as quarantined,
        batches.recent / greatest(1, extract(epoch from least(interval '5 min', clock.now - batches.began)))::float8 as rate,
@@ -28,6 +28,7 @@ left join ferryman.ingest_source as source on source.tenant = chosen.tenant and 
 cross join lateral (
     select count(*) as count, count(*) filter (where slice.status = 'PENDING') as waiting,
            count(*) filter (where task.status = 'SUCCEEDED') as done,
+           count(*) filter (where task.status = 'PARTIAL' and task.decision is null) as undecided,
            (select sum(upper(part) - lower(part))
             from unnest(range_agg(int8range(slice.lower, slice.covered)) filter (where slice.covered is not null)) as part
            )::float8 as covered
