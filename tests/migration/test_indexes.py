@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -94,9 +94,10 @@ async def test_an_index_is_valid_in_the_end_however_often_a_transaction_outlasts
     await migrate.migrate(empty_database_url, folder=folder)
     (folder / "0002_names.sql").write_text(NAMES, encoding="utf-8")
     monkeypatch.setattr(migrate, "BESIDE_LOCK_TIMEOUT_SECONDS", 0.05)
-    async with migrating(empty_database_url, folder) as task:
+    async with AsyncExitStack() as ends:
         async with line.transaction() as tx:
             await tx.fetch("lock table ferryman.boats in row exclusive mode")
+            task = await ends.enter_async_context(migrating(empty_database_url, folder))
             left = [
                 await refusals.get() for _ in range(3)
             ]  # of the making, the rebuild, and the drop of what that left
@@ -118,14 +119,15 @@ async def test_an_index_whose_maker_was_killed_is_made_whole_by_the_next(
         " and query ~ 'create index' and wait_event = 'virtualxid'"
     )
     doctor = Line(empty_database_url)
-    async with migrating(empty_database_url, folder) as task, line.transaction() as tx:
+    async with line.transaction() as tx:
         await tx.fetch("lock table ferryman.boats in row exclusive mode")
-        while not (pids := await doctor.fetch(maker)):
-            continue
-        making = await examined(doctor)
-        await tx.fetch("select pg_terminate_backend($1)", pids[0][0])
-        with pytest.raises(errors.DatabaseUnavailable):
-            await task
+        async with migrating(empty_database_url, folder) as task:
+            while not (pids := await doctor.fetch(maker)):
+                continue
+            making = await examined(doctor)
+            await tx.fetch("select pg_terminate_backend($1)", pids[0][0])
+            with pytest.raises(errors.DatabaseUnavailable):
+                await task
     assert (making.verdict, making.says) == ("note", "Being made just now: ferryman.boats_name.")
     assert (await examined(doctor)).verdict == "bad"
     await doctor.close()
