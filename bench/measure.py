@@ -67,7 +67,7 @@ def due_rings(card: Card, op: str, count: int, seconds: float) -> int:
     """Return how often so many creates must have rung: those in flight may share a ring, and so may those of a paced stream."""
     if op != "single":
         return 1
-    return max(1, int(seconds / card.pace / 2)) if card.pace else count
+    return min(count, max(1, int(seconds / card.pace / 5))) if card.pace else count
 
 
 def enqueue(stage: Stage) -> Figures:

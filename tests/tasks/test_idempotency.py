@@ -3,12 +3,14 @@
 import asyncio
 import json
 import sys
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
+from ferryman.app import creates
 from ferryman.kernel import errors, faults
 from tests.tasks.conftest import MakeApp
 
@@ -191,6 +193,24 @@ async def test_a_create_whose_first_answer_was_lost_is_no_hit(make_app: MakeApp,
         handle = await app.tasks.create(mail, **named)
 
     assert (handle.idempotent_hit, await count(app)) == (False, 1)
+
+
+@pytest.mark.contract("K24")
+async def test_the_first_try_of_a_create_is_a_part_of_its_patience(
+    make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = await make_app(mail)
+    left: list[timedelta] = []
+
+    async def once(attempt: Callable[[], Awaitable[Any]], patience: timedelta) -> Any:
+        left.append(patience)
+        return await attempt()
+
+    monkeypatch.setattr(creates, "repeated", once)
+    with faults.armed("create.committed=away@1"):
+        await app.tasks.create(mail)
+
+    assert timedelta(0) < left[0] < app.tasks._creates._patience
 
 
 @pytest.mark.contract("T12", "K24")

@@ -7,6 +7,7 @@ import asyncpg
 import pytest
 
 from ferryman.kernel import doorbell_pg
+from ferryman.kernel.doorbell import Inside
 from ferryman.kernel.doorbell_pg import PostgresDoorbell, channel
 from ferryman.kernel.pool import Database
 from tests.conformance.ear import Ear
@@ -116,7 +117,10 @@ async def test_who_creates_in_a_stream_rings_at_once_and_then_for_all_that_follo
 
 
 @pytest.mark.contract("K2")
-async def test_a_ring_that_was_put_off_comes_by_itself(make_app: MakeApp, database_url: str) -> None:
+async def test_a_ring_that_was_put_off_comes_by_itself(
+    make_app: MakeApp, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doorbell_pg, "PACE_SECONDS", 0.5)
     app = await make_app(idle)
     elsewhere = PostgresDoorbell(database_url)
     ear = Ear(elsewhere)
@@ -128,6 +132,74 @@ async def test_a_ring_that_was_put_off_comes_by_itself(make_app: MakeApp, databa
 
     await ear.until(lambda ear: ear.hints == {f"{queue}\x1fdefault" for queue in queues})
     await elsewhere.close()
+    assert isinstance(app.doorbell, PostgresDoorbell)
+    await app.doorbell.close()  # what it sends is heard before it knows that it was sent
+    assert app.doorbell.sent >= 1
+
+
+@pytest.mark.contract("K2")
+async def test_a_ring_is_not_put_off_for_ever_unasked(
+    make_app: MakeApp, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody in the stream must find out whether anybody listens any more."""
+    monkeypatch.setattr(doorbell_pg, "PACE_SECONDS", 3600.0)
+    monkeypatch.setattr(doorbell_pg, "UNASKED_MAX", 2)
+    app = await make_app(idle)
+    bell, elsewhere = app.doorbell, PostgresDoorbell(database_url)
+    Ear(elsewhere)
+    await elsewhere.open()
+    assert isinstance(bell, PostgresDoorbell)
+
+    put_off = []
+    for _ in range(3):
+        for _ in range(2):
+            ring = bell.inside("ready")
+            assert ring is not None
+            put_off.append(ring.put_off)
+            await app.tasks.create(idle)
+        bell._ring_late()
+
+    await elsewhere.close()
+    assert put_off == [False, True, True, True, False, True]
+
+
+@pytest.mark.contract("K2")
+async def test_what_is_put_off_is_rung_for_though_its_creator_has_gone_away(
+    make_app: MakeApp, database_url: str, db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be stored all the same."""
+    monkeypatch.setattr(doorbell_pg, "PACE_SECONDS", 3600.0)
+    app = await make_app(idle)
+    elsewhere = PostgresDoorbell(database_url)
+    ear = Ear(elsewhere)
+    await elsewhere.open()
+    await app.tasks.create(idle)
+    await ear.until(lambda ear: bool(ear.hints))
+
+    async with db.transaction() as tx:
+        await tx.fetch("lock table ferryman.tasks in share mode")
+        creating = asyncio.ensure_future(app.tasks.create(idle, queue="mail"))
+        async with asyncio.timeout(60):
+            while not await tx.fetch("select from pg_locks where not granted"):  # noqa: ASYNC110 - it is the server that knows
+                await asyncio.sleep(0)
+        creating.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await creating
+    await app.doorbell.close()
+
+    await ear.until(lambda ear: "mail\x1fdefault" in ear.hints)
+    await elsewhere.close()
+
+
+@pytest.mark.contract("K2")
+async def test_a_doorbell_that_is_closed_puts_nothing_off(database_url: str) -> None:
+    bell = PostgresDoorbell(database_url)
+    await bell.open()
+    await bell.close()
+
+    bell.ring("ready", inside=Inside(None, None))
+
+    assert bell._later is None
 
 
 @pytest.mark.contract("K2")
@@ -148,7 +220,10 @@ async def test_a_listener_of_the_same_process_hears_of_each_at_once(
 
 
 @pytest.mark.contract("K2")
-async def test_nobody_is_rung_where_nobody_listens(make_app: MakeApp, database_url: str) -> None:
+async def test_nobody_is_rung_where_nobody_listens(
+    make_app: MakeApp, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doorbell_pg, "PACE_SECONDS", 3600.0)  # who was not there is no reason to put off a ring
     app = await make_app(idle)
     elsewhere = PostgresDoorbell(database_url)
     told: asyncio.Queue[object] = asyncio.Queue()

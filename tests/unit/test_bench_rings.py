@@ -9,10 +9,14 @@ from ferryman.kernel.doorbell_pg import PACE_SECONDS
 
 
 @pytest.mark.parametrize(
-    ("peer", "op", "least"), [(Ferryman, "single", 250), (Ferryman, "flight", 1), (PgQueuer, "single", 2000)]
-)
-def test_so_many_rings_are_due(peer: type, op: str, least: int) -> None:
-    assert due_rings(peer, op, 2000, seconds=1.0) == least  # type: ignore[arg-type]
+    ("peer", "op", "seconds", "least"),
+    [
+        (Ferryman, "single", 1.0, 100), (Ferryman, "single", 1000.0, 2000), (Ferryman, "flight", 1.0, 1),
+        (PgQueuer, "single", 1.0, 2000),
+    ],
+)  # fmt: skip
+def test_so_many_rings_are_due(peer: type, op: str, seconds: float, least: int) -> None:
+    assert due_rings(peer, op, 2000, seconds) == least  # type: ignore[arg-type]
 
 
 def test_the_pace_is_that_of_the_product() -> None:

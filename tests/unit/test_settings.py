@@ -229,9 +229,9 @@ def test_the_doorbell_is_nats_when_there_is_nats_unless_told_otherwise() -> None
         ("DOORBELL", "bell", "expected one of postgres, nats, none, got 'bell'"),
         ("DATABASE_URL", "mysql://x", "expected an address that begins with postgresql://"),
         ("DATABASE_URL", "postgresql://ada@[::1/app", "with an IPv6 address in brackets"),
-        ("DATABASE_URL", "postgresql://ada@db:port/app", "expected an address such as postgresql://host:port/name"),
-        ("DATABASE_URL", "postgresql://a:5432,b:99999/app", "expected an address such as postgresql://host:port/name"),
-        ("NATS_URL", "nats://[::1", "expected an address such as nats://host:port/name"),
+        ("DATABASE_URL", "postgresql://ada@db:port/app", "expected an address such as postgresql://host:port"),
+        ("DATABASE_URL", "postgresql://a:5432,b:99999/app", "expected an address such as postgresql://host:port"),
+        ("NATS_URL", "nats://[::1", "expected an address such as nats://host:port"),
         ("NATS_URL", "bell.example", "expected an address that begins with nats://"),
     ],
 )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from functools import partial
@@ -19,6 +20,7 @@ from ferryman.app.flows import Flows
 from ferryman.app.lent import Lent
 from ferryman.app.repeat import repeated
 from ferryman.kernel import errors, faults, telemetry
+from ferryman.kernel.db import sqlstate
 from ferryman.kernel.doorbell import Doorbell, Inside
 from ferryman.kernel.gather import Gather, Ways
 from ferryman.kernel.pool import Database, Line
@@ -30,6 +32,8 @@ from ferryman.tasks.work import births
 from ferryman.tasks.work.lanes import named
 
 log = telemetry.logger("creates")
+
+NO_TIME = timedelta(0)
 
 
 class Creates:
@@ -140,9 +144,10 @@ class Creates:
     async def _create_one(self, line: Line, draft: Draft) -> Created | Exception:
         """Store one task by the shortest way there is.
 
-        What fails is tried again as a set of one: its id keeps that from making a second task, and there it is waited for a
-        database that is away, and said what was refused.
+        What fails is tried again as a set of one: its id keeps that from making a second task, and that way waits for a
+        database that is away, for what is left of its patience, and knows what to say.
         """
+        began = time.monotonic()
         if create.lonely(draft):
             task = draft.task
             lane = frozenset((named(task.queue, task.tenant),))
@@ -151,21 +156,29 @@ class Creates:
                 faults.point("create.before")
                 made = await create.create_one(line, draft, ends_after=self._ends_after, ring=ring)
                 faults.point("create.committed")
-            except Exception as error:  # noqa: BLE001 - raised again below if it comes again
-                log.debug("a create is sent again: %s", error)
+            except Exception as error:  # noqa: BLE001 - raised at its caller if it comes again
+                log.debug("a create is sent again: %s", sqlstate(error) or type(error).__name__)
+            except BaseException:  # its caller has gone away; it may be stored all the same
+                if ring is not None and ring.put_off:
+                    self._doorbell.ring("ready", lane, inside=ring)
+                raise
             else:
                 telemetry.created("task", task.queue)
                 self._doorbell.ring("ready", lane, inside=ring)
                 return made
-        [answer] = await self._create_set(line, [draft])
+        spent = timedelta(seconds=time.monotonic() - began)
+        [answer] = await self._create_set(line, [draft], patience=max(NO_TIME, self._patience - spent))
         return answer
 
-    async def _create_set(self, line: Line, drafts: list[Draft]) -> Sequence[Created | Exception]:
+    async def _create_set(
+        self, line: Line, drafts: list[Draft], *, patience: timedelta | None = None
+    ) -> Sequence[Created | Exception]:
         alike = create.alike_among(drafts)
+        patience = self._patience if patience is None else patience
         try:
             if alike is not None:
-                return await self._create_like(line, drafts[0], alike)
-            return await self._create_various(line, drafts)
+                return await self._create_like(line, drafts[0], alike, patience)
+            return await self._create_various(line, drafts, patience)
         except Exception as error:  # noqa: BLE001 - raised at its own caller
             ours = isinstance(error, errors.FerrymanError) and not isinstance(error, errors.StatementRefused)
             if ours or len(drafts) == 1:
@@ -173,7 +186,7 @@ class Creates:
             # One of them is refused by PostgreSQL; the others must not suffer by their company.
             return [each for draft in drafts for each in await self._create_set(line, [draft])]
 
-    async def _create_like(self, line: Line, like: Draft, alike: Alike) -> Sequence[Created]:
+    async def _create_like(self, line: Line, like: Draft, alike: Alike, patience: timedelta) -> Sequence[Created]:
         ring = self._ring_inside([like])
 
         async def send() -> TaskRecord:
@@ -182,11 +195,13 @@ class Creates:
             faults.point("create.committed")
             return first
 
-        first = await repeated(send, self._patience)
+        first = await repeated(send, patience)
         self._born([(first, len(alike.ids))], inside=ring)
         return create.born_alike(first, alike)
 
-    async def _create_various(self, line: Line, drafts: list[Draft]) -> Sequence[Created | Exception]:
+    async def _create_various(
+        self, line: Line, drafts: list[Draft], patience: timedelta
+    ) -> Sequence[Created | Exception]:
         ring = self._ring_inside(drafts)
 
         async def send() -> list[create.Answer]:
@@ -195,7 +210,7 @@ class Creates:
             faults.point("create.committed")
             return answers
 
-        answers = await repeated(send, self._patience)
+        answers = await repeated(send, patience)
         born = [(each.task, 1) for each in answers if isinstance(each, Created) and not each.idempotent_hit]
         self._born(born, inside=ring)
         return answers
@@ -207,7 +222,7 @@ class Creates:
         return self._doorbell.inside("ready", {named(each.task.queue, each.task.tenant) for each in drafts})
 
     def _born(self, created: Sequence[tuple[TaskRecord, int]], *, inside: Inside | None = None) -> None:
-        """Ring for tasks that are stored, unless their transaction has."""
+        """Ring for tasks that are stored; where their transaction has, or it is put off, the doorbell knows by `inside`."""
         for topic, hints in births.count(created).items():
             self._doorbell.ring(topic, hints, inside=inside)
 

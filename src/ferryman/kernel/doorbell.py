@@ -7,8 +7,8 @@ many, mean "look at everything".
 `ring()` never blocks and never raises. It only notes the ring; at the end of the same turn of the event loop the notes are
 told to the listeners of this process, merged by topic, and given to a `Carrier` for the other processes. The carrier sends
 at once when it is idle. What is rung while it sends is merged and travels in the next bundle, so that the wire itself sets the
-pace: one ring costs one message, a thousand rings a second cost as many messages as there are round trips, and no timer adds
-latency. A bundle that could not be sent is kept, merged with what comes, and tried again.
+pace: one ring costs one message, and a thousand rings a second cost as many messages as there are round trips. A bundle that
+could not be sent is kept, merged with what comes, and tried again.
 """
 
 from __future__ import annotations
@@ -43,20 +43,25 @@ Bundle = Mapping[str, frozenset[str]]
 
 @dataclass(slots=True)
 class Inside:
-    """A ring that goes with a transaction: what it must notify, and whether it did.
+    """A ring that goes with a transaction: what it must notify, and what became of it.
 
-    One without a channel comes too close upon another of its topic: it is rung a moment later, with those that come meanwhile.
+    One that comes close upon another of its topic takes nothing along: it is put off, and rung with those that come meanwhile.
     """
 
     channel: str | None
     word: str | None
-    at: float  # on the monotonic clock
+    at: float = 0.0  # on the monotonic clock
+    needless: bool = False  # nobody else needs to be rung: it was done, or nobody listens
     rung: bool = False
-    heard: bool = False
+
+    @property
+    def put_off(self) -> bool:
+        """Whether it is rung a moment later."""
+        return self.channel is None
 
     def answer(self, said: str | None) -> None:
-        """Take what the transaction says: 'rung', 'nobody' where nobody listens who would have to be, or nothing."""
-        self.rung, self.heard = said is not None, said == "rung"
+        """Take what the transaction says: 'rung'; 'nobody', because nobody listens; or nothing, because it could not ring."""
+        self.needless, self.rung = said is not None, said == "rung"
 
 
 class Doorbell(Protocol):
@@ -71,7 +76,7 @@ class Doorbell(Protocol):
     def ring(self, topic: str, hints: Iterable[str] = (), *, inside: Inside | None = None) -> None:
         """Tell whoever listens to the topic to look; called after the commit. Never blocks, never raises.
 
-        What a transaction took along needs to be told in this process alone.
+        `inside` is what its transaction took along: who listens here is told at once in any case, the others as is left to do.
         """
 
     def inside(self, topic: str, hints: Iterable[str] = ()) -> Inside | None:
@@ -107,6 +112,9 @@ class Rings:
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
+    def __contains__(self, topic: str) -> bool:
+        return topic in self._waiting
+
 
 class Local:
     """The listeners of this process, and the way of a ring to them and on to `carry`."""
@@ -117,6 +125,11 @@ class Local:
         self._rings = Rings()
         self._carried = Rings()
         self._loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether rings are told."""
+        return self._loop is not None
 
     def open(self) -> None:
         """Ring in the running event loop from now on."""

@@ -67,6 +67,8 @@ MAX_NAME_BYTES = 63
 # A topic that was rung from inside a transaction is not rung so again for as long: a stream of creates then wakes its listeners
 # five hundred times a second and not for each, and who comes alone still rings at once.
 PACE_SECONDS = 0.002
+# After so many rings for a stream one of its creates rings itself: it finds out whether anybody listens any more.
+UNASKED_MAX = 50
 
 # What PostgreSQL says to a NOTIFY for which its queue has no room.
 QUEUE_FULL = "54000"
@@ -135,10 +137,11 @@ class PostgresDoorbell:
         self._listening = Line(listen_url or url, schema=schema, settings=UNFLUSHED, patience=PATIENCE)
         self._carrier = Carrier("postgres", self._send)
         self._local = Local(self._carrier.take)
-        # By topic: the last ring that a transaction took along or that was put off, and those that are put off now.
-        self._last: dict[str, Inside] = {}
+        # Until when creates put their rings off, by topic; what is put off now; and how often that went unasked.
+        self._quiet: dict[str, float] = {}
         self._late = Rings()
         self._later: asyncio.TimerHandle | None = None
+        self._unasked = 0
         self._keeper: asyncio.Task[None] | None = None
         # What somebody listens to, or once did, and what of it the server sends us.
         self._wanted: set[str] = set()
@@ -173,9 +176,10 @@ class PostgresDoorbell:
         if inside is None:
             self._local.ring(topic, hints)
             return
-        late = inside.channel is None
-        self._local.ring(topic, hints, here=late or inside.rung)
-        if late:
+        self._local.ring(topic, hints, here=inside.put_off or inside.needless)
+        if inside.rung:
+            self._quiet[topic] = inside.at + PACE_SECONDS
+        elif inside.put_off and self._local.is_open:
             self._late.add(topic, frozenset(hints))
             if self._later is None:
                 self._later = asyncio.get_running_loop().call_later(PACE_SECONDS, self._ring_late)
@@ -186,18 +190,18 @@ class PostgresDoorbell:
             return
         self._later.cancel()
         self._later = None
-        bundle, now = self._late.take(), time.monotonic()
-        self._last.update({topic: Inside(None, None, now, heard=True) for topic in bundle})
+        self._unasked = (self._unasked + 1) % UNASKED_MAX
+        bundle = self._late.take()
+        quiet_until = time.monotonic() + PACE_SECONDS if self._unasked else 0.0
+        self._quiet.update(dict.fromkeys(bundle, quiet_until))
         self._carrier.take(bundle)
 
     def inside(self, topic: str, hints: Iterable[str] = ()) -> Inside | None:
         """Give the ring that a transaction in our database can take along; called in the thread of the loop."""
-        now, last = time.monotonic(), self._last.get(topic)
-        if self._later is not None or (last is not None and last.heard and now - last.at < PACE_SECONDS):
-            return Inside(None, None, now)
-        ring = Inside(channel(self._schema, topic), _kept(self._origin, topic, frozenset(hints)), now)
-        self._last[topic] = ring
-        return ring
+        now = time.monotonic()
+        if topic in self._late or now < self._quiet.get(topic, 0.0):
+            return Inside(None, None)
+        return Inside(channel(self._schema, topic), _kept(self._origin, topic, frozenset(hints)), now)
 
     def listen(self, topic: str, heard: Heard) -> Callable[[], None]:
         """Hear the rings of all processes; called in the thread of the loop."""

@@ -188,14 +188,14 @@ def url(*schemes: str) -> Kind:
         if not isinstance(value, str) or value.partition("://")[0] not in schemes:
             raise ValueError(f"an address that begins with {schemes[0]}://")
         if not _is_url(value):
-            raise ValueError(f"an address such as {schemes[0]}://host:port/name, with an IPv6 address in brackets")
+            raise ValueError(f"an address such as {schemes[0]}://host:port, with an IPv6 address in brackets")
         return value
 
     return Kind(read_url)
 
 
 def _is_url(value: str) -> bool:
-    """Tell whether somebody could connect there; of several hosts, as PostgreSQL knows them, each has its own port."""
+    """Tell whether hosts and ports can be read; of several hosts, as PostgreSQL knows them, each has its own port."""
     try:
         hosts = urlsplit(value).netloc.rpartition("@")[2].split(",")
         return all(urlsplit(f"//{unquote(host)}").port != 0 for host in hosts)
