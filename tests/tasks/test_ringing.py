@@ -138,29 +138,45 @@ async def test_a_ring_that_was_put_off_comes_by_itself(
 
 
 @pytest.mark.contract("K2")
-async def test_a_ring_is_not_put_off_for_ever_unasked(
+async def test_the_next_create_takes_along_what_was_put_off(
     make_app: MakeApp, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Somebody in the stream must find out whether anybody listens any more."""
     monkeypatch.setattr(doorbell_pg, "PACE_SECONDS", 3600.0)
-    monkeypatch.setattr(doorbell_pg, "UNASKED_MAX", 2)
     app = await make_app(idle)
     bell, elsewhere = app.doorbell, PostgresDoorbell(database_url)
-    Ear(elsewhere)
+    ear = Ear(elsewhere)
     await elsewhere.open()
     assert isinstance(bell, PostgresDoorbell)
+    for queue in ("default", "mail"):
+        await app.tasks.create(idle, queue=queue)
 
-    put_off = []
-    for _ in range(3):
-        for _ in range(2):
-            ring = bell.inside("ready")
-            assert ring is not None
-            put_off.append(ring.put_off)
-            await app.tasks.create(idle)
-        bell._ring_late()
+    bell._quiet.clear()  # the moment is over
+    await app.tasks.create(idle, queue="post")
 
+    await ear.until(lambda ear: frozenset({"mail\x1fdefault", "post\x1fdefault"}) in ear.heard)
+    assert bell._later is None
+    await bell.close()
     await elsewhere.close()
-    assert put_off == [False, True, True, True, False, True]
+    assert bell.sent == 0
+
+
+@pytest.mark.contract("K2")
+@pytest.mark.parametrize("said", ["rung", "nobody", None])
+async def test_what_was_put_off_after_a_transaction_began_does_not_go_with_it(
+    database_url: str, said: str | None
+) -> None:
+    """It may have committed before that was stored; so may one that could not ring."""
+    bell = PostgresDoorbell(database_url)
+    await bell.open()
+    ring = bell.inside("ready", ["mail"])
+    assert ring is not None
+
+    bell.ring("ready", ["post"], inside=Inside(None, None))
+    ring.answer(said)
+    bell.ring("ready", ["mail"], inside=ring)
+
+    assert bell._late.take() == {"ready": frozenset({"post"})}
+    await bell.close()
 
 
 @pytest.mark.contract("K2")

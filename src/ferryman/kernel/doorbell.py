@@ -45,7 +45,7 @@ Bundle = Mapping[str, frozenset[str]]
 class Inside:
     """A ring that goes with a transaction: what it must notify, and what became of it.
 
-    One that comes close upon another of its topic takes nothing along: it is put off, and rung with those that come meanwhile.
+    One that comes close upon another of its topic takes nothing along: it is put off, and goes with one that comes later.
     """
 
     channel: str | None
@@ -99,10 +99,7 @@ class Rings:
 
     def add(self, topic: str, hints: frozenset[str]) -> None:
         """Merge one more ring."""
-        waiting = self._waiting.get(topic)
-        if waiting is not None:
-            hints = waiting | hints if waiting and hints else EVERYTHING
-        self._waiting[topic] = hints if len(hints) <= MAX_HINTS else EVERYTHING
+        self._waiting[topic] = self.merged(topic, hints)
 
     def take(self) -> Bundle:
         """Give out what waits and begin anew."""
@@ -114,6 +111,17 @@ class Rings:
 
     def __contains__(self, topic: str) -> bool:
         return topic in self._waiting
+
+    def merged(self, topic: str, hints: frozenset[str]) -> frozenset[str]:
+        """Return the hints of one more ring with those that wait."""
+        waiting = self._waiting.get(topic)
+        if waiting is not None:
+            hints = waiting | hints if waiting and hints else EVERYTHING
+        return hints if len(hints) <= MAX_HINTS else EVERYTHING
+
+    def drop(self, topic: str) -> None:
+        """Forget what waits for a topic."""
+        self._waiting.pop(topic, None)
 
 
 class Local:

@@ -15,7 +15,8 @@ that is what an advisory lock, tried and never waited for, decides in the statem
 Nor need it pay where nobody listens. Who listens to a channel holds its lock in common with all who do; a create that gets that
 lock for itself has found nobody, and who comes to listen gets it when that create has committed, and then looks.
 Nor need one who creates in a stream ring each time: whoever was rung looks, and goes on looking while there is something. So a
-ring that comes close upon one of the same topic waits a moment, for all that come meanwhile, and goes by the carrier.
+ring that comes close upon one of the same topic is put off: the first create after that moment takes it along, and the carrier
+where none comes.
 A transaction that a caller lends (`ring_within`) rings whatever others do: who knows when it commits, and who would tell us?
 
 The server keeps notifications in one queue until the slowest of all who listen has read them; somebody who listens and then
@@ -67,8 +68,8 @@ MAX_NAME_BYTES = 63
 # A topic that was rung from inside a transaction is not rung so again for as long: a stream of creates then wakes its listeners
 # five hundred times a second and not for each, and who comes alone still rings at once.
 PACE_SECONDS = 0.002
-# After so many rings for a stream one of its creates rings itself: it finds out whether anybody listens any more.
-UNASKED_MAX = 50
+# A ring that was put off is taken along within that time, and a little more for the trip; else the stream is over.
+LATE_SHARE = 1.5
 
 # What PostgreSQL says to a NOTIFY for which its queue has no room.
 QUEUE_FULL = "54000"
@@ -137,11 +138,11 @@ class PostgresDoorbell:
         self._listening = Line(listen_url or url, schema=schema, settings=UNFLUSHED, patience=PATIENCE)
         self._carrier = Carrier("postgres", self._send)
         self._local = Local(self._carrier.take)
-        # Until when creates put their rings off, by topic; what is put off now; and how often that went unasked.
+        # By topic: until when creates put their rings off, what is put off now, and since when the last of it.
         self._quiet: dict[str, float] = {}
         self._late = Rings()
+        self._late_since: dict[str, float] = {}
         self._later: asyncio.TimerHandle | None = None
-        self._unasked = 0
         self._keeper: asyncio.Task[None] | None = None
         # What somebody listens to, or once did, and what of it the server sends us.
         self._wanted: set[str] = set()
@@ -177,31 +178,43 @@ class PostgresDoorbell:
             self._local.ring(topic, hints)
             return
         self._local.ring(topic, hints, here=inside.put_off or inside.needless)
+        if inside.put_off:
+            self._put_off(topic, hints)
+        elif inside.needless:
+            self._went(topic, inside)
+
+    def _put_off(self, topic: str, hints: Iterable[str]) -> None:
+        if not self._local.is_open:
+            return
+        self._late.add(topic, frozenset(hints))
+        self._late_since[topic] = time.monotonic()
+        if self._later is None:
+            self._later = asyncio.get_running_loop().call_later(LATE_SHARE * PACE_SECONDS, self._ring_late)
+
+    def _went(self, topic: str, inside: Inside) -> None:
+        """A transaction has rung, for what was put off before it began as well; or has found that nobody listens."""
         if inside.rung:
             self._quiet[topic] = inside.at + PACE_SECONDS
-        elif inside.put_off and self._local.is_open:
-            self._late.add(topic, frozenset(hints))
-            if self._later is None:
-                self._later = asyncio.get_running_loop().call_later(PACE_SECONDS, self._ring_late)
+        if topic in self._late and self._late_since[topic] <= inside.at:
+            self._late.drop(topic)
+            if not self._late and self._later is not None:
+                self._later.cancel()
+                self._later = None
 
     def _ring_late(self) -> None:
-        """Ring for what was put off."""
-        if self._later is None:
-            return
-        self._later.cancel()
-        self._later = None
-        self._unasked = (self._unasked + 1) % UNASKED_MAX
-        bundle = self._late.take()
-        quiet_until = time.monotonic() + PACE_SECONDS if self._unasked else 0.0
-        self._quiet.update(dict.fromkeys(bundle, quiet_until))
-        self._carrier.take(bundle)
+        """Ring for what was put off and went with nobody."""
+        if self._later is not None:
+            self._later.cancel()
+            self._later = None
+            self._carrier.take(self._late.take())
 
     def inside(self, topic: str, hints: Iterable[str] = ()) -> Inside | None:
         """Give the ring that a transaction in our database can take along; called in the thread of the loop."""
         now = time.monotonic()
-        if topic in self._late or now < self._quiet.get(topic, 0.0):
+        if now < self._quiet.get(topic, 0.0):
             return Inside(None, None)
-        return Inside(channel(self._schema, topic), _kept(self._origin, topic, frozenset(hints)), now)
+        carried = self._late.merged(topic, frozenset(hints))
+        return Inside(channel(self._schema, topic), _kept(self._origin, topic, carried), now)
 
     def listen(self, topic: str, heard: Heard) -> Callable[[], None]:
         """Hear the rings of all processes; called in the thread of the loop."""
