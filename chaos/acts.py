@@ -43,6 +43,12 @@ async def one(app: Ferryman, key: str, arguments: Arguments) -> Told:
     return {"tasks": {key: str(handle.id)}, "hit": int(handle.idempotent_hit)}
 
 
+async def bare(app: Ferryman, key: str, arguments: Arguments) -> Told:
+    """Create one task without a key, as most creates are: whoever repeats it makes another."""
+    handle = await app.tasks.create(arguments["name"], {"key": key, **arguments["more"]})
+    return {"tasks": {key: str(handle.id)}, "hit": 0}
+
+
 async def within(app: Ferryman, key: str, arguments: Arguments) -> Told:
     """Write a row of one's own and create a task, in one transaction of one's own: both or none."""
     async with app.database.transaction() as tx:
@@ -132,6 +138,7 @@ async def window(app: Ferryman, key: str, arguments: Arguments) -> Told:
 ACTS: dict[str, Callable[[Ferryman, str, Arguments], Awaitable[Told]]] = {
     "jobs": jobs,
     "one": one,
+    "bare": bare,
     "within": within,
     "owed": owed,
     "cancel": cancel,
@@ -149,6 +156,7 @@ ACTS: dict[str, Callable[[Ferryman, str, Arguments], Awaitable[Told]]] = {
 SHARES = {
     "jobs": 40,
     "one": 20,
+    "bare": 20,
     "within": 8,
     "owed": 8,
     "cancel": 8,
@@ -197,6 +205,8 @@ def draw(  # noqa: PLR0911, C901 - one return for each act
             name = dice.choice(("job", "plain", "shaky"))
             hold = {} if name == "shaky" else {"hold": round(dice.uniform(0.1, 1.0), 2)}
             return "one", {"name": name, "more": hold}
+        case "bare":
+            return "bare", {"name": dice.choice(("job", "plain")), "more": {"hold": round(dice.random() * 0.1, 3)}}
         case "voyage" | "lag":
             return "one", {"name": chosen, "more": {"hold": lease * LAG_OF_LEASE} if chosen == "lag" else {}}
         case "cancel" if recent:

@@ -23,6 +23,9 @@ def acknowledged_is_there(seen: Evidence) -> Iterator[str]:
             row = seen.tasks.get(id)
             if row is None:
                 yield f"acknowledged and gone: {key} {id}"
+            elif line["act"] == "bare":
+                if (row["key"], row["payload"]["key"]) != (None, key):
+                    yield f"{id} was acknowledged as {key}, without a key, and is {row['key']}, {row['payload']['key']}"
             elif row["key"] != key:
                 yield f"{id} was acknowledged as {key} and is {row['key']}"
 
@@ -31,6 +34,17 @@ def one_row_for_each_key(seen: Evidence) -> Iterator[str]:
     """A key that was repeated made one task."""
     keys = Counter(row["key"] for row in seen.tasks.values() if row["key"] is not None)
     yield from (f"{key} made {count} tasks" for key, count in keys.items() if count > 1)
+
+
+def one_row_at_most_for_each_bare_create(seen: Evidence) -> Iterator[str]:
+    """A create without a key made one task at most each time it was asked for, however often the product asked again itself."""
+    asked = Counter(line["key"] for line in seen.of("invoke", act="bare"))
+    made = Counter(
+        row["payload"]["key"] for row in seen.tasks.values() if row["key"] is None and "key" in row["payload"]
+    )
+    for key in sorted({line["key"] for line in seen.of("invoke", "ok", act="bare")}):
+        if made[key] > asked[key]:
+            yield f"{key} was asked for {asked[key]} times and made {made[key]} tasks"
 
 
 def what_was_asked_for_succeeded(seen: Evidence) -> Iterator[str]:
@@ -193,6 +207,7 @@ def the_log_is_read_whole(seen: Evidence) -> Iterator[str]:
 CHECKS: tuple[Callable[[Evidence], Iterator[str]], ...] = (
     acknowledged_is_there,
     one_row_for_each_key,
+    one_row_at_most_for_each_bare_create,
     what_was_asked_for_succeeded,
     each_claim_has_its_epoch,
     one_holder_for_each_claim,

@@ -223,11 +223,11 @@ async def watch(history: History, named: Sequence[str]) -> None:
 
 
 async def produce(
-    history: History, *, count: int, prefix: str, until: str | None = None, commands: bool = False
+    history: History, *, count: int, prefix: str, until: str | None = None, commands: bool = False, bare: bool = False
 ) -> None:
     """Create tasks, or send commands, by key, each again until it was acknowledged; a life goes on where the last one died.
 
-    Who is to go on until a file is there creates at least so many.
+    Who is to go on until a file is there creates at least so many. A bare create has no key: who repeats it makes another task.
     """
     acked = {line["key"] for line in history.read() if line["what"] == "ok"}
     async with build(history) as app:
@@ -242,7 +242,7 @@ async def produce(
                     if commands:
                         handle: Any = await app.commands.send("Voyage.Request", {}, idempotency_key=key)
                     else:
-                        handle = await app.tasks.create("job", {"key": key}, idempotency_key=key)
+                        handle = await app.tasks.create("job", {"key": key}, idempotency_key=None if bare else key)
                 except errors.FerrymanError as error:
                     history.write("refused", key=key, code=error.code, retryable=error.retryable)
                 else:
@@ -284,6 +284,7 @@ def live(plan: dict[str, Any], life: str | None) -> None:
                 prefix=plan.get("prefix", "k"),
                 until=plan.get("until"),
                 commands=commands,
+                bare=plan.get("bare", False),
             )
         )
 

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -147,6 +148,34 @@ async def test_a_producer_that_dies_creates_nothing_twice(point: str, database_u
     # A create that committed before its caller died is met by the next life.
     hits = sum(line["hit"] for line in producer.lines("ok"))
     assert hits == (KILLS if point == "create.committed" else 0)
+    assert await cargo.broken(database_url) == []
+
+
+@pytest.mark.contract("R1", "K24")
+@pytest.mark.parametrize("point", PRODUCER_POINTS)
+async def test_a_producer_that_dies_loses_no_bare_create_and_makes_none_unasked(
+    point: str, database_url: str, ship: Launch
+) -> None:
+    """Without a key nobody can tell a repeat: the next life makes another task, and the product itself does not."""
+    keys = 40
+    worker = ship(database_url).start()
+    lives = [*[PRODUCER_POINTS[point]] * KILLS, ""]
+    producer = ship(database_url, role="producer", bare=True, count=keys, lives=lives).start()
+
+    await producer.seen("stopped")
+    await judge.all_ended(database_url)
+
+    assert_killed(producer, point, KILLS)
+    acknowledged = {line["task"]: line["key"] for line in producer.lines("ok")}
+    await judge.judge(database_url, acknowledged, worker.lines())
+    rows = await judge.read(
+        database_url, "select id::text, payload ->> 'key' as key, idempotency_key from ferryman.tasks"
+    )
+    assert {row["idempotency_key"] for row in rows} == {None}
+    assert {row["id"]: row["key"] for row in rows}.items() >= acknowledged.items()
+    made, asked = (Counter(each["key"] for each in lines) for lines in (rows, producer.lines("invoke")))
+    assert not made - asked
+    assert made.total() == keys + (KILLS if point == "create.committed" else 0)
     assert await cargo.broken(database_url) == []
 
 
