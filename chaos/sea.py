@@ -14,9 +14,9 @@ from typing import Any
 import psycopg
 from psycopg.rows import dict_row
 
+from chaos.checker.evidence import Connection
 from ferryman.app.embedded import Embedded
 
-Connection = psycopg.Connection[dict[str, Any]]
 CONNECTIONS = 400
 ALL = 0.15  # of the cuts: a hundred connections are made anew then, which takes the machine a second or two
 

@@ -75,7 +75,7 @@ def cases(
         "the database was killed": struck["outage"],
         "a backend was killed": struck["crash"],
         "connections were cut": struck["cut"],
-        "a stranger held rows": struck["hold"],
+        "a stranger held rows": sum(bool(line.get("locked")) for line in seen.of("struck") if line["kind"] == "hold"),
         "handlers held every connection": sum(line["held"] >= line["pool"] for line in seen.of("hogs")),
         "a life had a doorbell that fails": sum(line["doorbell"] not in WHOLE for line in seen.of("born")),
         "a life had NATS for its doorbell": sum(line["doorbell"] == "nats" for line in seen.of("born")),

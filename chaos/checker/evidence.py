@@ -6,10 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import psycopg
+
 from chaos.history import Line
-from chaos.sea import Connection
 
 Row = dict[str, Any]
+Connection = psycopg.Connection[Row]
 
 
 class Evidence:

@@ -1,6 +1,8 @@
 """R3: each check of chaos says nothing of a world in which all went well, and speaks when one thing in it is spoilt."""
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -204,6 +206,11 @@ PLANTS = [
         f"update ferryman.tasks set idempotency_key = 'other' where id = {A_TASK}"
     )),
     Plant("one_row_for_each_key", "made 2 tasks", repeat_a_key),
+    Plant("acknowledged_is_there", "without a key, and is other", lambda scene: scene.run(
+        "update ferryman.tasks set idempotency_key = 'other' where id::text = %s",
+        next(iter(scene.line("ok", act="bare")["tasks"].values())),
+    )),
+    Plant("one_row_at_most_for_each_bare_create", "0 times and made 1", forget("invoke", act="bare")),
     Plant("what_was_asked_for_succeeded", "failed: lost", rows(
         f"update ferryman.tasks set state = 'failed', last_error_code = 'lost' where id = {A_TASK}"
     )),
@@ -361,3 +368,13 @@ def test_that_the_database_is_away_may_be_told_at_length() -> None:
     said = f"{TRACE}OSError: refused\n{CHAIN}{TRACE}{AWAY}the database cannot be used; coming back\n"
 
     assert list(domains.traces(said)) == []
+
+
+@pytest.mark.contract("R3")
+def test_the_checker_shares_no_code_with_the_product() -> None:
+    look = (
+        "import sys, chaos.checker.figures; print([name for name in sys.modules if name.split('.')[0] == 'ferryman'])"
+    )
+    ended = subprocess.run([sys.executable, "-c", look], cwd=ROOT, capture_output=True, text=True, check=True)
+
+    assert ended.stdout.strip() == "[]"

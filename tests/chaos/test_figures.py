@@ -451,3 +451,26 @@ def test_an_outage_after_which_nobody_was_answered_is_the_worst_of_all() -> None
     told: Any = Told([line("back", 11.0, killed=10.0, pid=0), line("invoke", 12.0, pid=1)])
 
     assert figures._first_successes(told) == (1, math.inf, math.inf, math.inf)
+
+
+@pytest.mark.contract("R3")
+@pytest.mark.parametrize(
+    ("short", "counts", "told"),
+    [
+        (False, {"a batch was cancelled": 2, "the database was killed": 3}, ["a batch was cancelled (2)"]),
+        (False, {"a batch was cancelled": 3, "the database was killed": 3}, []),
+        (True, {"a batch was cancelled": 0, "the database was killed": 0}, ["the database was killed (0)"]),
+        (True, {"a batch was cancelled": 0, "the database was killed": 1}, []),
+    ],
+)
+def test_a_run_that_met_a_case_too_seldom_is_told_so(short: bool, counts: dict[str, int], told: list[str]) -> None:
+    assert cases.missing(counts, short=short) == [f"never, or too seldom: {case}" for case in told]
+
+
+@pytest.mark.contract("R3")
+def test_what_even_a_short_run_must_meet_is_counted() -> None:
+    nothing: Any = Told()
+    with_all = cases.cases(nothing, (), zombies=0)
+
+    assert set(cases.SURE) <= set(with_all)
+    assert len(cases.missing(with_all, short=False)) == len(with_all)

@@ -20,9 +20,8 @@ import psycopg
 from psycopg.rows import dict_row
 
 from chaos import acts, crew, history, roles, storm, terms
-from chaos.checker.evidence import Evidence
+from chaos.checker.evidence import Connection, Evidence
 from chaos.history import History
-from chaos.sea import Connection
 from ferryman.testing.trial import Trial, opened
 
 Lines = list[dict[str, Any]]
