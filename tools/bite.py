@@ -34,7 +34,7 @@ MOVES = ["tests/sql/test_matrix.py", "tests/sql/test_guards.py", "tests/sql/test
 READS = ["tests/sql/test_reading.py"]
 LOCKS = ["tests/sql/test_lock_order.py"]
 STEPS = ["tests/sql/test_steps.py"]
-RELAYS = ["tests/sql/test_relays.py", "tests/sql/test_deliveries.py", "tests/sql/test_relay_races.py"]
+RELAYS = [f"tests/sql/test_{name}.py" for name in ("relays", "deliveries", "relay_races", "set_back")]
 FLOWS = [
     "tests/tasks/test_flows.py",
     "tests/tasks/test_queues.py",

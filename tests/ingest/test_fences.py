@@ -8,13 +8,14 @@ from uuid import UUID
 
 import pytest
 
+from ferryman.ingest import watch
 from ferryman.ingest.model import Claimed, Outcome, Verdict
 from ferryman.ingest.rules.ending import handed_back
 from ferryman.ingest.states import RunState, TaskState
 from ferryman.ingest.store import batches, tasks
 from ferryman.ingest.store.batches import Birth, Finished
 from ferryman.ingest.work.settle import settle
-from ferryman.kernel import ids
+from ferryman.kernel import ids, watchdog
 from ferryman.kernel.db import Tx
 from tests.ingest.harbour import DAWN, HOUR, Harbour, Server, harbour
 
@@ -193,4 +194,32 @@ async def test_a_neighbour_that_is_late_costs_nobody_else_its_lease(database_url
 
         assert (await here.tick()).acted("W15") == 1
         assert sorted(await here.states("task")) == ["EXECUTING", "QUEUED"]
+        await here.sound()
+
+
+@pytest.mark.contract("K5", "W15")
+async def test_what_a_dead_executor_held_is_begun_anew_although_the_clock_was_set_back(database_url: str) -> None:
+    """Its batch may take an hour: it is the lease that ends."""
+    async with harbour(database_url, Server()) as here:
+        task, owner, batch = await begun(here, patience=HOUR)
+        rule = watch.set_back(every=MINUTE, lease=MINUTE)
+
+        async def found() -> int:
+            async with here.app.database.session() as tx:
+                return (await watchdog.tick(tx, [rule])).outcomes[0].found
+
+        before = await found()
+        await here.travel(-HOUR)
+        then = [await found(), await found()]
+        [[same]] = await here.fetch(
+            "select task.leased_until = run.leased_until from ferryman.ingest_task as task"
+            " join ferryman.ingest_run as run on run.task_id = task.id"
+        )
+        async with here.app.database.session() as tx:
+            still = await begin(tx, task, owner, batch)
+        await here.travel(MINUTE * 1.1)
+
+        assert (before, then, same, still is not None) == (0, [1, 0], True, True)
+        assert (await here.tick()).acted("W15") == 1
+        assert await here.states("task") == ["QUEUED"]
         await here.sound()

@@ -85,6 +85,7 @@ STATEMENTS: list[tuple[Statement, dict[str, Any]]] = [
 RULES: list[tuple[Statement, dict[str, Any]]] = [
     (tasks._LAPSED, {"limit": 100}),
     (tasks._RECLAIM, {"owner": ID, "held": IDS}),
+    (tasks._SHORTEN, {"limit": 100, "lease": TERM}),
     (retention._WALK, {"limit": 20, "kept": TERM, "span": 5000, "pace": TERM, "rest": TERM}),
     (retention._FORGET, {"ids": IDS}),
 ]

@@ -51,6 +51,7 @@ HOT: list[tuple[Statement, dict[str, Any], set[str]]] = [
     (deliveries._PAST, {"limit": 500, "kept": TERM, "dead_kept": TERM}, {"webhook_deliveries_finished"}),
     (deliveries._FORGET, {"ids": IDS}, {KEY}),
     (deliveries._RECLAIM, {"owner": IDS[0], "held": IDS}, {LEASED}),
+    (deliveries._SHORTEN, {"limit": 500, "lease": TERM}, {LEASED, KEY}),
     (
         deliveries._LIST,
         {"webhook_id": IDS[0], "tenant": "acme", "state": None, "before": None, "limit": 50},
@@ -58,7 +59,7 @@ HOT: list[tuple[Statement, dict[str, Any], set[str]]] = [
     ),
     (relays._LOOK, {"name": "r", "owner": IDS[0]}, {"relays_pkey"}),
 ]  # fmt: skip
-SMALL = {"clock_shift", "webhooks"}  # as many as there are receivers
+SMALL = {"clock_shift", "webhooks", "workers"}  # as many as there are receivers, or processes
 
 
 async def plans(connection: Any) -> Iterator[tuple[str, dict[str, Any], set[str]]]:

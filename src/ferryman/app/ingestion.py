@@ -95,4 +95,5 @@ def rules(opened: Opened) -> list[Rule]:
         queued_max=given.queued_max,
         ends_after=given.ends_after,
     )
-    return [*rules, watch.retention(kept=given.retention)]
+    set_back = watch.set_back(every=worker.watchdog_interval, lease=given.lease)
+    return [*rules, set_back, watch.retention(kept=given.retention)]

@@ -17,7 +17,7 @@ from ferryman.kernel import errors, telemetry
 from ferryman.kernel.db import Row, Tx
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.invariants import Invariant, declare
-from ferryman.kernel.watchdog import Rule, walking
+from ferryman.kernel.watchdog import Rule, far_leases, walking
 
 log = telemetry.logger("ingest")
 
@@ -80,6 +80,11 @@ def rules(
         *_expiring(interval),
         *_planning(sources, interval, ring, queued_max=queued_max, ends_after=ends_after),
     ]
+
+
+def set_back(*, every: timedelta, lease: timedelta) -> Rule:
+    """Return the rule for tasks of ingestion whose leases are of a time before the clock was set back."""
+    return far_leases("K5-ingest", tasks.shorten, every=every, lease=lease)
 
 
 def retention(*, kept: timedelta) -> Rule:

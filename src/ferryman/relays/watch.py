@@ -9,7 +9,8 @@ from functools import partial
 from ferryman.kernel import telemetry
 from ferryman.kernel.db import Row, Tx
 from ferryman.kernel.invariants import Invariant, declare
-from ferryman.kernel.watchdog import Rule
+from ferryman.kernel.watchdog import Rule, far_leases
+from ferryman.relays.rules import ending
 from ferryman.relays.store import deliveries, relays
 
 log = telemetry.logger("relays")
@@ -21,6 +22,14 @@ RELAY_INVARIANTS: tuple[Invariant, ...] = (
     declare(_HERE, "delivery_and_log_agree", "A delivery's row and its last event tell the same state.", deep=True),
     declare(_HERE, "webhook_and_log_agree", "A webhook's row and its last event tell the same state.", deep=True),
 )
+
+
+def set_back(*, every: timedelta, lease: timedelta, call: timedelta) -> list[Rule]:
+    """Return the rules for relays and deliveries whose leases are of a time before the clock was set back."""
+    return [
+        far_leases("K5-relays", relays.shorten, every=every, lease=lease),
+        far_leases("K5-deliveries", deliveries.shorten, every=every, lease=ending.lease(call)),
+    ]
 
 
 def rules(*, interval: timedelta, kept: timedelta, dead_kept: timedelta) -> list[Rule]:

@@ -35,6 +35,7 @@ def rules(opened: Opened) -> list[watchdog.Rule]:
         *agents_watch.rules(opened.agents.parties, opened.doorbell, sweep=worker.lease_sweep),
         *batches_watch.rules(opened.batches.ends, opened.doorbell, sweep=worker.lease_sweep),
         watch.retention(kept=opened.settings.tasks.retention, failed_kept=opened.settings.tasks.retention_failed),
+        *relays_watch.set_back(every=worker.watchdog_interval, lease=worker.lease, call=opened.settings.relays.timeout),
         *relays_watch.rules(
             interval=worker.watchdog_interval,
             kept=opened.settings.relays.retention,

@@ -20,6 +20,7 @@ from ferryman.commands.intake import routes
 from ferryman.kernel import db, errors, ids, lease, part, watchdog
 from ferryman.kernel.pool import Line
 from ferryman.kernel.settings import Settings
+from ferryman.relays.rules import ending
 from ferryman.relays.work.part import Terms as RelayTerms
 from ferryman.tasks.intake import queues
 from ferryman.tasks.work.worker import Terms, Worker
@@ -62,6 +63,7 @@ async def work(opened: Opened, stop: asyncio.Event, **terms: Any) -> None:
         version=this_version(),
         ends_after=opened.settings.tasks.ends_after,
         knows={**crews.known(opened), **ingestion.known(opened)},
+        leases={"ingest": opened.settings.ingest.lease, "delivery": ending.lease(opened.settings.relays.timeout)},
     )
     if terms:
         raise errors.SettingsInvalid(f"{min(terms)}: a worker has no such term.", field=min(terms))

@@ -21,6 +21,7 @@ _RENEW = load(_HERE, "ingest_task/renew")
 _LOCK = load(_HERE, "ingest_task/lock")
 _SETTLE = load(_HERE, "ingest_task/settle")
 _LAPSED = load(_HERE, "ingest_task/lapsed")
+_SHORTEN = load(_HERE, "ingest_task/shorten")
 _RECLAIM = load(_HERE, "ingest_task/reclaim")
 _EXPIRED = load(_HERE, "ingest_task/expired")
 _CANCEL = load(_HERE, "ingest_task/cancel")
@@ -118,6 +119,11 @@ async def strike(tx: Tx, *, tenant: str, source: str, most: int, pause: timedelt
 async def lapsed(tx: Tx, limit: int) -> Sequence[Row]:
     """Find tasks whose holder is gone."""
     return await many(tx, _LAPSED, limit=limit)
+
+
+async def shorten(tx: Tx, limit: int, *, lease: timedelta) -> Sequence[Row]:
+    """Let leases that lie further ahead than any can be end one lease from now: the clock was set back."""
+    return await many(tx, _SHORTEN, limit=limit, lease=lease)
 
 
 async def reclaim(tx: Tx, *, owner: UUID, held: Collection[UUID]) -> Sequence[Row]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Final
 
+from ferryman.kernel.lease import MARGIN
 from ferryman.kernel.retry import Backoff
 from ferryman.relays.model import Claimed, Outcome
 
@@ -17,6 +18,11 @@ BACK: Final = "back"
 PAUSES: Final = Backoff(base=timedelta(seconds=5), factor=3.0, cap=timedelta(hours=4))
 GONE: Final = 410
 LONGEST: Final = 500
+
+
+def lease(timeout: timedelta) -> timedelta:
+    """Return how long a delivery is held for one call, which is given up after its timeout."""
+    return timeout + MARGIN
 
 
 def answered(claim: Claimed, status: int, *, most: int) -> Outcome:

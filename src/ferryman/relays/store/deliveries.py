@@ -14,6 +14,7 @@ _CREATE = load("ferryman.relays", "webhook_deliveries/create")
 _CLAIM = load("ferryman.relays", "webhook_deliveries/claim")
 _SETTLE = load("ferryman.relays", "webhook_deliveries/settle")
 _RECLAIM = load("ferryman.relays", "webhook_deliveries/reclaim")
+_SHORTEN = load("ferryman.relays", "webhook_deliveries/shorten")
 _EXPIRED = load("ferryman.relays", "webhook_deliveries/expired")
 _EXPIRE = load("ferryman.relays", "webhook_deliveries/expire")
 _RETRY = load("ferryman.relays", "webhook_deliveries/retry")
@@ -75,6 +76,11 @@ async def settle(tx: Tx, outcomes: Sequence[Outcome], *, owner: UUID) -> dict[UU
 async def reclaim(tx: Tx, *, owner: UUID, held: Collection[UUID]) -> int:
     """Hand back what is leased to a sender that does not know of it."""
     return len(await many(tx, _RECLAIM, owner=owner, held=list(held)))
+
+
+async def shorten(tx: Tx, limit: int, *, lease: timedelta) -> Sequence[Row]:
+    """Let leases that lie further ahead than any can be end one lease from now: the clock was set back."""
+    return await many(tx, _SHORTEN, limit=limit, lease=lease)
 
 
 async def expired(tx: Tx, limit: int) -> Sequence[Row]:

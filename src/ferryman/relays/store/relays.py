@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from uuid import UUID
 
-from ferryman.kernel.db import Tx, load, many, one
+from ferryman.kernel.db import Row, Tx, load, many, one
 from ferryman.kernel.events import Place
 from ferryman.relays.model import Standing
 
@@ -14,6 +15,7 @@ _TAKE = load("ferryman.relays", "relays/take")
 _PLACE = load("ferryman.relays", "relays/place")
 _ADVANCE = load("ferryman.relays", "relays/advance")
 _RELEASE = load("ferryman.relays", "relays/release")
+_SHORTEN = load("ferryman.relays", "relays/shorten")
 _ORIGIN = load("ferryman.relays", "relays/origin")
 _STANDINGS = load("ferryman.relays", "relays/standings")
 
@@ -22,6 +24,11 @@ async def look(tx: Tx, name: str, *, owner: UUID) -> float | None:
     """Ask for how many seconds somebody else holds a relay; None if nobody does."""
     row = await one(tx, _LOOK, name=name, owner=owner)
     return None if row is None else row["seconds"]
+
+
+async def shorten(tx: Tx, limit: int, *, lease: timedelta) -> Sequence[Row]:
+    """Let leases that lie further ahead than any can be end one lease from now: the clock was set back."""
+    return await many(tx, _SHORTEN, limit=limit, lease=lease)
 
 
 async def take(tx: Tx, name: str, *, owner: UUID, lease: timedelta) -> int | None:

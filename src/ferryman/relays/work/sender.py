@@ -16,7 +16,6 @@ from uuid import UUID
 
 from ferryman.kernel import faults, telemetry
 from ferryman.kernel.crew import Turned
-from ferryman.kernel.lease import MARGIN
 from ferryman.kernel.pool import Line
 from ferryman.relays import webhook
 from ferryman.relays.model import Claimed, Outcome
@@ -41,7 +40,7 @@ class Sender:
         self.key_id = webhook.key_id(key)
         self._each = each
         self._attempts = attempts
-        self.lease = timeout + MARGIN
+        self.lease = ending.lease(timeout)
 
     async def turn(self, line: Line, outcomes: Sequence[Outcome], room: int) -> Turned[Claimed]:
         """Settle these outcomes and claim up to `room`."""

@@ -53,6 +53,8 @@ class Terms(NamedTuple):
     ends_after: timedelta = timedelta(days=30)
     # What else the process knows, by topic: what other domains do here. It is said with the beat, for `explain`.
     knows: Mapping[str, Sequence[str]] = {}
+    # How long other domains hold what they claim here; said too, so that nobody takes a long lease for one of another clock.
+    leases: Mapping[str, timedelta] = {}
 
 
 class Worker:
@@ -170,6 +172,7 @@ class Worker:
             settings=json.dumps(
                 {
                     **{topic: sorted(known) for topic, known in self._terms.knows.items()},
+                    **{f"{what}_lease_seconds": each.total_seconds() for what, each in self._terms.leases.items()},
                     "lease_seconds": self._terms.lease.total_seconds(),
                     "concurrency": self._terms.concurrency,
                     "callbacks": self._owners.kinds,
