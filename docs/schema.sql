@@ -873,6 +873,70 @@ CREATE FUNCTION ferryman.id_at(moment timestamp with time zone) RETURNS uuid
     select rpad(encode(substring(int8send(greatest(0, floor(extract(epoch from moment) * 1000)::bigint)) from 3), 'hex'), 32, '0')::uuid
 $$;
 
+CREATE TABLE ferryman.ingest_task (
+    id uuid NOT NULL,
+    plan_id uuid NOT NULL,
+    slice_id uuid NOT NULL,
+    lease_owner uuid,
+    epoch bigint DEFAULT 0 NOT NULL,
+    scheduled_at timestamp with time zone NOT NULL,
+    rank timestamp with time zone,
+    ends_at timestamp with time zone NOT NULL,
+    leased_until timestamp with time zone,
+    claimed_at timestamp with time zone,
+    created_at timestamp with time zone NOT NULL,
+    updated_at timestamp with time zone NOT NULL,
+    finished_at timestamp with time zone,
+    decided_at timestamp with time zone,
+    max_items bigint,
+    max_requests bigint,
+    max_seconds integer NOT NULL,
+    lease_count integer DEFAULT 0 NOT NULL,
+    forgiven integer DEFAULT 0 NOT NULL,
+    attempt integer DEFAULT 0 NOT NULL,
+    used integer DEFAULT 0 NOT NULL,
+    max_attempts integer NOT NULL,
+    max_claims integer NOT NULL,
+    priority smallint NOT NULL,
+    tenant text NOT NULL,
+    source text NOT NULL,
+    endpoint text NOT NULL,
+    operation text NOT NULL,
+    status text NOT NULL,
+    idempotent_key text NOT NULL,
+    slice_signature_hash text NOT NULL,
+    expr_hash text NOT NULL,
+    error_code text,
+    error_reason text,
+    decision text,
+    params jsonb NOT NULL,
+    CONSTRAINT ingest_task_budget_some CHECK (((max_seconds > 0) AND (COALESCE(max_items, (1)::bigint) > 0) AND (COALESCE(max_requests, (1)::bigint) > 0))),
+    CONSTRAINT ingest_task_decision_known CHECK ((decision = ANY (ARRAY['bisect'::text, 'remainder'::text, 'none'::text]))),
+    CONSTRAINT ingest_task_finished_at_present CHECK (((status = ANY (ARRAY['SUCCEEDED'::text, 'FAILED'::text, 'PARTIAL'::text, 'CANCELLED'::text])) = (finished_at IS NOT NULL))),
+    CONSTRAINT ingest_task_lease_owner_present CHECK (((status = ANY (ARRAY['DISPATCHED'::text, 'EXECUTING'::text])) = (lease_owner IS NOT NULL))),
+    CONSTRAINT ingest_task_leased_until_present CHECK (((status = ANY (ARRAY['DISPATCHED'::text, 'EXECUTING'::text])) = (leased_until IS NOT NULL))),
+    CONSTRAINT ingest_task_rank_present CHECK (((status = 'QUEUED'::text) = (rank IS NOT NULL))),
+    CONSTRAINT ingest_task_status_known CHECK ((status = ANY (ARRAY['QUEUED'::text, 'DISPATCHED'::text, 'EXECUTING'::text, 'SUCCEEDED'::text, 'FAILED'::text, 'PARTIAL'::text, 'CANCELLED'::text])))
+);
+
+COMMENT ON COLUMN ferryman.ingest_task.epoch IS 'The fence: the number of its claim.';
+
+COMMENT ON COLUMN ferryman.ingest_task.rank IS 'Its place in the order of claiming: scheduled_at and ten minutes for each step of priority.';
+
+COMMENT ON COLUMN ferryman.ingest_task.forgiven IS 'Claims that were handed back or postponed, and so do not count against max_claims.';
+
+COMMENT ON COLUMN ferryman.ingest_task.used IS 'Runs that ended by their own fault and left something undone; max_attempts of them end the task.';
+
+COMMENT ON COLUMN ferryman.ingest_task.decision IS 'What the planner made of a PARTIAL end.';
+
+CREATE FUNCTION ferryman.is_undecided(task ferryman.ingest_task) RETURNS boolean
+    LANGUAGE sql STABLE
+    AS $$
+    select task.status = 'PARTIAL' and task.decision is null and task.ends_at > ferryman.clock()
+$$;
+
+COMMENT ON FUNCTION ferryman.is_undecided(task ferryman.ingest_task) IS 'Whether a task ended with something left, about which the planner has yet to decide.';
+
 CREATE FUNCTION ferryman.late_before() RETURNS timestamp with time zone
     LANGUAGE sql STABLE
     AS $$
@@ -1245,7 +1309,7 @@ CREATE FUNCTION ferryman.reasons_ingest_plans(id uuid) RETURNS TABLE(code text, 
     union all
     (select 'waiting_for_task', format('The task %s is %s.', task.id, task.status), task.ends_at, jsonb_build_object('task', task.id, 'status', task.status)
     from ferryman.ingest_task as task
-    where task.plan_id = reasons_ingest_plans.id and task.finished_at is null
+    where task.plan_id = reasons_ingest_plans.id and (task.finished_at is null or ferryman.is_undecided(task))
     order by task.leased_until is null, task.rank, task.id
     limit 20)
     union all
@@ -2142,7 +2206,7 @@ CREATE FUNCTION ferryman.told_plan(id uuid) RETURNS jsonb
     cross join lateral (
         select count(*) as slices,
                count(*) filter (where slice.status = 'PENDING') as pending,
-               count(*) filter (where task.id is not null and task.finished_at is null) as open,
+               count(*) filter (where task.finished_at is null and task.id is not null or ferryman.is_undecided(task)) as open,
                count(*) filter (where task.status = 'SUCCEEDED') as done,
                count(*) filter (where cardinality(slice.resliced_by) > 0 and task.status is distinct from 'SUCCEEDED') as resliced,
                (select sum(upper(span) - lower(span))
@@ -2818,62 +2882,6 @@ CREATE TABLE ferryman.ingest_slice (
 COMMENT ON COLUMN ferryman.ingest_slice.covered IS 'Everything from lower up to here has been fetched.';
 
 COMMENT ON COLUMN ferryman.ingest_slice.resliced_by IS 'The slices that stand in its place.';
-
-CREATE TABLE ferryman.ingest_task (
-    id uuid NOT NULL,
-    plan_id uuid NOT NULL,
-    slice_id uuid NOT NULL,
-    lease_owner uuid,
-    epoch bigint DEFAULT 0 NOT NULL,
-    scheduled_at timestamp with time zone NOT NULL,
-    rank timestamp with time zone,
-    ends_at timestamp with time zone NOT NULL,
-    leased_until timestamp with time zone,
-    claimed_at timestamp with time zone,
-    created_at timestamp with time zone NOT NULL,
-    updated_at timestamp with time zone NOT NULL,
-    finished_at timestamp with time zone,
-    decided_at timestamp with time zone,
-    max_items bigint,
-    max_requests bigint,
-    max_seconds integer NOT NULL,
-    lease_count integer DEFAULT 0 NOT NULL,
-    forgiven integer DEFAULT 0 NOT NULL,
-    attempt integer DEFAULT 0 NOT NULL,
-    used integer DEFAULT 0 NOT NULL,
-    max_attempts integer NOT NULL,
-    max_claims integer NOT NULL,
-    priority smallint NOT NULL,
-    tenant text NOT NULL,
-    source text NOT NULL,
-    endpoint text NOT NULL,
-    operation text NOT NULL,
-    status text NOT NULL,
-    idempotent_key text NOT NULL,
-    slice_signature_hash text NOT NULL,
-    expr_hash text NOT NULL,
-    error_code text,
-    error_reason text,
-    decision text,
-    params jsonb NOT NULL,
-    CONSTRAINT ingest_task_budget_some CHECK (((max_seconds > 0) AND (COALESCE(max_items, (1)::bigint) > 0) AND (COALESCE(max_requests, (1)::bigint) > 0))),
-    CONSTRAINT ingest_task_decision_known CHECK ((decision = ANY (ARRAY['bisect'::text, 'remainder'::text, 'none'::text]))),
-    CONSTRAINT ingest_task_finished_at_present CHECK (((status = ANY (ARRAY['SUCCEEDED'::text, 'FAILED'::text, 'PARTIAL'::text, 'CANCELLED'::text])) = (finished_at IS NOT NULL))),
-    CONSTRAINT ingest_task_lease_owner_present CHECK (((status = ANY (ARRAY['DISPATCHED'::text, 'EXECUTING'::text])) = (lease_owner IS NOT NULL))),
-    CONSTRAINT ingest_task_leased_until_present CHECK (((status = ANY (ARRAY['DISPATCHED'::text, 'EXECUTING'::text])) = (leased_until IS NOT NULL))),
-    CONSTRAINT ingest_task_rank_present CHECK (((status = 'QUEUED'::text) = (rank IS NOT NULL))),
-    CONSTRAINT ingest_task_status_known CHECK ((status = ANY (ARRAY['QUEUED'::text, 'DISPATCHED'::text, 'EXECUTING'::text, 'SUCCEEDED'::text, 'FAILED'::text, 'PARTIAL'::text, 'CANCELLED'::text])))
-);
-
-COMMENT ON COLUMN ferryman.ingest_task.epoch IS 'The fence: the number of its claim.';
-
-COMMENT ON COLUMN ferryman.ingest_task.rank IS 'Its place in the order of claiming: scheduled_at and ten minutes for each step of priority.';
-
-COMMENT ON COLUMN ferryman.ingest_task.forgiven IS 'Claims that were handed back or postponed, and so do not count against max_claims.';
-
-COMMENT ON COLUMN ferryman.ingest_task.used IS 'Runs that ended by their own fault and left something undone; max_attempts of them end the task.';
-
-COMMENT ON COLUMN ferryman.ingest_task.decision IS 'What the planner made of a PARTIAL end.';
 
 CREATE VIEW ferryman.bounds_ingest AS
  SELECT 'ingest_plan'::text AS domain,

@@ -202,10 +202,13 @@ async def test_a_plan_is_not_over_before_the_planner_has_said_what_becomes_of_th
         await write(here, "update ferryman.ingest_task set status = 'PARTIAL'")
 
         undecided = only(await here.app.ingest.status())
+        explained = await told(here, made.id)
         with pytest.raises(TimeoutError):
             await here.app.ingest.wait(made.id, timeout=0.05)
         await write(here, "update ferryman.ingest_task set decision = 'none'")
         decided = await here.app.ingest.wait(made.id, timeout=60)
 
     assert (undecided.over, undecided.undecided) == (False, 1)
+    assert explained.codes() == ["waiting_for_task"]
+    assert "have not ended" in explained.doing
     assert (decided.over, decided.undecided) == (True, 0)

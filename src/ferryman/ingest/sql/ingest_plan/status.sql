@@ -28,7 +28,7 @@ left join ferryman.ingest_source as source on source.tenant = chosen.tenant and 
 cross join lateral (
     select count(*) as count, count(*) filter (where slice.status = 'PENDING') as waiting,
            count(*) filter (where task.status = 'SUCCEEDED') as done,
-           count(*) filter (where task.status = 'PARTIAL' and task.decision is null and task.ends_at > clock.now) as undecided,
+           count(*) filter (where ferryman.is_undecided(task)) as undecided,
            (select sum(upper(part) - lower(part))
             from unnest(range_agg(int8range(slice.lower, slice.covered)) filter (where slice.covered is not null)) as part
            )::float8 as covered
