@@ -33,6 +33,20 @@ async def test_an_error_of_the_callers_code_is_not_taken_for_one_of_the_database
         assert (await session.fetch("select to_regclass('half_done') as found"))[0]["found"] is None
 
 
+@pytest.mark.contract("K20", "S6")
+@pytest.mark.parametrize(
+    "url", ["postgresql://a,,b/app", "postgresql://db/app?sslmode", "postgresql://ada:s3cret@x:s3cret@db/app"]
+)
+async def test_an_address_that_cannot_be_read_is_a_setting_that_is_wrong(url: str) -> None:
+    told = []
+    for connecting in (Database(url).open, Line(url).open):
+        with pytest.raises(errors.SettingsInvalid, match="database_url: expected an address such as") as refused:
+            await connecting()
+        told.append(f"{refused.value} {refused.value.as_dict()} {refused.value.__cause__}")
+
+    assert "s3cret" not in "".join(told)
+
+
 @pytest.mark.contract("K24")
 async def test_a_connection_that_dies_inside_a_transaction_is_told_as_such_and_replaced(db: Database) -> None:
     with pytest.raises(errors.DatabaseUnavailable):

@@ -12,7 +12,7 @@ import asyncpg
 from ferryman.kernel import errors
 from ferryman.kernel.db import SCHEMA
 from ferryman.kernel.pool.reads import read_little
-from ferryman.kernel.pool.said import sentence, translated
+from ferryman.kernel.pool.said import readable, sentence, translated
 from ferryman.kernel.pool.session import Session
 from ferryman.kernel.pool.terms import (
     CONNECT_TIMEOUT_SECONDS,
@@ -60,7 +60,7 @@ class Database:
     async def open(self) -> None:
         """Connect once, so that a wrong address is told at the start."""
         if self._pool is None:
-            with translated():
+            with readable(), translated():
                 self._pool = await self._make_pool(self._settings)
 
     async def _make_pool(self, settings: dict[str, str] | None) -> asyncpg.Pool[Any]:

@@ -17,7 +17,7 @@ import asyncpg
 from ferryman.kernel import errors, telemetry
 from ferryman.kernel.db import SCHEMA, Row
 from ferryman.kernel.pool.reads import read_little
-from ferryman.kernel.pool.said import sentence, translated
+from ferryman.kernel.pool.said import readable, sentence, translated
 from ferryman.kernel.pool.session import Session
 from ferryman.kernel.pool.terms import (
     CONNECT_TIMEOUT_SECONDS,
@@ -153,14 +153,15 @@ async def _connect(url: str, settings: dict[str, str], *, patience: float) -> tu
     wanted: dict[str, str] | None = settings
     while True:
         try:
-            connection = await asyncpg.connect(
-                url,
-                timeout=CONNECT_TIMEOUT_SECONDS,
-                command_timeout=patience,
-                server_settings=wanted,
-                statement_cache_size=STATEMENTS_KEPT if wanted is not None else STATEMENTS_KEPT_BY_A_POOLER,
-                max_cached_statement_lifetime=STATEMENT_LIFETIME_SECONDS,
-            )
+            with readable():
+                connection = await asyncpg.connect(
+                    url,
+                    timeout=CONNECT_TIMEOUT_SECONDS,
+                    command_timeout=patience,
+                    server_settings=wanted,
+                    statement_cache_size=STATEMENTS_KEPT if wanted is not None else STATEMENTS_KEPT_BY_A_POOLER,
+                    max_cached_statement_lifetime=STATEMENT_LIFETIME_SECONDS,
+                )
         except asyncpg.ProtocolViolationError as error:
             if wanted is None or "startup parameter" not in str(error):
                 raise

@@ -60,6 +60,19 @@ def translated() -> Iterator[None]:
         raise
 
 
+@contextmanager
+def readable() -> Iterator[None]:
+    """Let an address that the driver cannot read out as a setting that is wrong; without its words, which show a part of it."""
+    try:
+        yield
+    except (ValueError, IndexError):
+        raise errors.SettingsInvalid(
+            "database_url: expected an address such as postgresql://user:password@host:port/name?sslmode=require, with"
+            " signs such as @ : / ? in a password written as %40 %3A %2F %3F; this one cannot be read.",
+            field="database_url",
+        ) from None
+
+
 def told(error: BaseException) -> errors.FerrymanError | None:
     """Say for a person what the driver raised, at a door, where one statement stands alone; None if it was not the driver.
 
