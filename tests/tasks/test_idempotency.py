@@ -195,6 +195,23 @@ async def test_a_create_whose_first_answer_was_lost_is_no_hit(make_app: MakeApp,
     assert (handle.idempotent_hit, await count(app)) == (False, 1)
 
 
+@pytest.mark.contract("T12", "K24")
+@pytest.mark.parametrize("point", ["create.before", "create.committed"])
+@pytest.mark.parametrize("number", [3, 1001])
+@pytest.mark.parametrize("keyed", [True, False])
+async def test_a_set_whose_first_answer_was_lost_is_no_hit(
+    make_app: MakeApp, point: str, number: int, keyed: bool
+) -> None:
+    app = await make_app(mail)
+    keys = [f"k{n}" for n in range(number)] if keyed else None
+
+    with faults.armed(f"{point}=away@1"):
+        handles = await app.tasks.create_many(mail, [{}] * number, idempotency_keys=keys)
+
+    assert {each.idempotent_hit for each in handles} == {False}
+    assert (len({each.id for each in handles}), await count(app)) == (number, number)
+
+
 @pytest.mark.contract("K24")
 async def test_the_first_try_of_a_create_is_a_part_of_its_patience(
     make_app: MakeApp, monkeypatch: pytest.MonkeyPatch

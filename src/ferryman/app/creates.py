@@ -113,8 +113,11 @@ class Creates:
 
     async def _create_only(self, like: Draft, alike: Alike, ring: Inside | None) -> TaskRecord:
         """Store all there is by one statement, which commits itself and takes the ring along: one trip instead of four."""
+        faults.point("create.before")
         async with self._db.session() as tx:
-            return await create.create_alike(tx, like, alike, ends_after=self._ends_after, ring=ring)
+            first = await create.create_alike(tx, like, alike, ends_after=self._ends_after, ring=ring)
+        faults.point("create.committed")
+        return first
 
     async def _create_sets(self, like: Draft, next_set: Callable[[int], Alike]) -> list[tuple[Alike, TaskRecord]]:
         try:
@@ -126,6 +129,7 @@ class Creates:
 
     async def _add_sets(self, like: Draft, next_set: Callable[[int], Alike]) -> list[tuple[Alike, TaskRecord]]:
         created: list[tuple[Alike, TaskRecord]] = []
+        faults.point("create.before")
         async with self._db.transaction() as tx:
             place = 0
             alike = next_set(place)
@@ -139,6 +143,7 @@ class Creates:
                     first = await sent
                 created.append((alike, first))
                 alike = following
+        faults.point("create.committed")
         return created
 
     async def _create_one(self, line: Line, draft: Draft) -> Created | Exception:

@@ -12,7 +12,7 @@ from datetime import timedelta
 from uuid import UUID
 
 from ferryman.app.repeat import repeated
-from ferryman.kernel import errors, telemetry
+from ferryman.kernel import errors, faults, telemetry
 from ferryman.kernel.db import Tx
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.gather import Gather
@@ -90,8 +90,11 @@ class Flows:
         return flowed.answers
 
     async def _store(self, drafts: list[Draft]) -> flow.Flowed:
+        faults.point("create.before")
         async with self._line.transaction() as tx:
-            return await flow.create(tx, drafts, ends_after=self._ends_after)
+            flowed = await flow.create(tx, drafts, ends_after=self._ends_after)
+        faults.point("create.committed")
+        return flowed
 
     async def create_all(self, drafts: Sequence[Draft]) -> list[Created]:
         """Create many, all or none."""
@@ -100,8 +103,11 @@ class Flows:
         return [each for each in flowed.answers if isinstance(each, Created)]
 
     async def _store_all(self, drafts: Sequence[Draft]) -> flow.Flowed:
+        faults.point("create.before")
         async with self._db.transaction() as tx:
-            return await self.store(tx, drafts)
+            flowed = await self.store(tx, drafts)
+        faults.point("create.committed")
+        return flowed
 
     async def store(self, tx: Tx, drafts: Sequence[Draft]) -> flow.Flowed:
         """Store many in somebody's transaction; raise what stands against one of them."""
