@@ -9,6 +9,7 @@ import pytest
 from ferryman import Context, Ferryman, Turn
 from ferryman.kernel import errors
 from ferryman.testing import Cluster, Crashes, NobodyDied, trial
+from tests.ingest.harbour import DAWN, HOUR, SOURCE, Server, hold, prepare
 
 # Where `order` can die, and how often it then says each of its words. A step may be done again only if it died before it was
 # remembered; what stands between two steps is done again too.
@@ -161,3 +162,21 @@ async def test_a_closed_trial_leaves_its_app_closed(database_url: str, tmp_path:
 
     with pytest.raises(errors.NotOpen):
         _ = app.tasks
+
+
+@pytest.mark.contract("R9", "I6")
+@pytest.mark.parametrize("seed", range(1, 9))
+async def test_a_window_is_read_whole_and_once_although_its_executor_dies(database_url: str, seed: int) -> None:
+    app = Ferryman("postgresql://nowhere")
+    app.source(Server().fill(25), name=SOURCE, sink=hold(), safety_lag=timedelta(0))
+    async with trial.opened(app, database_url, crashes=Crashes(seed, most=1)) as given:
+        await prepare(app.database)
+        planned = await app.ingest.plan(SOURCE, since=DAWN, until=DAWN + HOUR, params={"step_seconds": 3600})
+        await given.run(timeout=120)
+        assert planned.id is not None
+        told = await app.ingest.wait(planned.id, timeout=5)
+        async with app.database.session() as tx:
+            written = [(row["id"], row["writes"]) for row in await tx.fetch("select id, writes from cargo order by id")]
+
+    assert (told.share, given.deaths) == (1.0, 1)
+    assert written == [(n, 1) for n in range(25)]

@@ -57,7 +57,8 @@ _DUE = Statement(
         where status = 'pending' and next_retry_at <= ferryman.clock()
         union all
         select 'ingestion of ' || min(source), count(*) from ferryman.ingest_task
-        where leased_until is not null or rank <= ferryman.clock()
+        where leased_until is not null or (rank is not null and scheduled_at <= ferryman.clock())
+            or ferryman.is_undecided(ingest_task)
     ) as due
     where n > 0
     """,
@@ -131,10 +132,10 @@ async def opened(app: Ferryman, url: str, *, crashes: Crashes | None = None) -> 
     With crashes of which none came about: NobodyDied, when all else went well.
     """
     before = app.settings
-    worker = replace(before.worker, poll=LOOK, lease_sweep=SWEEP)
+    worker, ingest = replace(before.worker, poll=LOOK, lease_sweep=SWEEP), before.ingest
     if crashes is not None:
-        worker = replace(worker, concurrency=1, lanes=1)
-    app.settings = replace(before, database_url=url, worker=worker)
+        worker, ingest = replace(worker, concurrency=1, lanes=1), replace(ingest, concurrency=1)
+    app.settings = replace(before, database_url=url, worker=worker, ingest=ingest)
     try:
         async with app:
             made = Trial(app, crashes=crashes)
