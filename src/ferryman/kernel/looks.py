@@ -19,7 +19,7 @@ SHARE = 8
 LONG_SECONDS = 0.05
 # What only such a look can find waits no longer than this, unless looks would have more than their share then; and never longer
 # than that. A machine that is starved by fits looks as if it walked.
-REST_SECONDS = 10.0
+REST_SECONDS = 30.0
 REST_SECONDS_MAX = 60.0
 LAST = 2
 
