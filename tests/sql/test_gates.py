@@ -71,6 +71,35 @@ async def test_everybodys_first_comes_before_anybodys_second(given: Session) -> 
     assert sorted(task.tenant for task in claimed) == ["acme", "beta", "dora"]
 
 
+async def test_of_many_keys_no_more_is_held_than_fills_the_room_twice(db: Database) -> None:
+    async with db.session() as ground:
+        await agree(ground, concurrency=100, key_concurrency=5)
+        for key in "abcd":
+            await ready(ground, 5, limit_key=key)
+
+    async with db.transaction() as tx, db.session() as other:
+        claimed, [looked] = await claim(tx, room=4)
+        free = await other.fetch("select from ferryman.tasks where limit_key is not null for update skip locked")
+
+    assert len({task.id for task in claimed}) == 4
+    assert len(free) == 4 * 5 - 2 * 4
+    assert looked.cut
+
+
+async def test_a_key_that_was_cut_short_is_emptied_by_the_next_looks(given: Session) -> None:
+    """One key has all the room that others cannot use."""
+    await agree(given, concurrency=100, key_concurrency=5)
+    for key in "abc":
+        await ready(given, 1, limit_key=key)
+        await plant(given, TASK, RUNNING, slot=True, limit_key=key)
+    await ready(given, 5, limit_key="d")
+
+    looks = [await claim(given, room=4) for _ in range(3)]
+
+    assert [len(claimed) for claimed, _ in looks] == [4, 4, 0]
+    assert [looked.cut for _, [looked] in looks] == [True, False, False]
+
+
 async def test_no_more_are_claimed_than_there_is_room_for(given: Session) -> None:
     await agree(given, concurrency=10)
     await ready(given, 9)

@@ -45,6 +45,15 @@ def test_a_lane_that_waits_for_a_slot_is_not_asked_again_until_one_is_free() -> 
     assert known.share(10) == [Asked("mail", "acme", 10, "")]
 
 
+def test_a_lane_whose_keys_were_cut_short_is_asked_again_at_once_while_that_brings_something() -> None:
+    known = gates(ACME)
+    asked = known.share(10)
+
+    assert known.passed(asked, [Looked("mail", "acme", None, None, True, cut=True)], [ACME]) is True
+    assert known.share(10) == asked
+    assert known.passed(asked, [Looked("mail", "acme", None, None, True, cut=True)], []) is False
+
+
 def test_a_slot_that_is_freed_while_a_turn_stands_at_the_gate_is_not_lost() -> None:
     known = gates(ACME)
     asked = known.share(10)

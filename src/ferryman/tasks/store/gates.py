@@ -28,7 +28,8 @@ class Asked(NamedTuple):
 class Looked(NamedTuple):
     """How a look into a lane ended: at which key (None: it saw them all), and what may still wait there.
 
-    `open_seconds`: its rate is spent, and allows the next start then. `waits`: something may wait there for a limit.
+    `open_seconds`: its rate is spent, and allows the next start then. `waits`: something may wait there for a limit. `cut`: of
+    some keys it took no more than their share, though they have slots left.
     """
 
     queue: str
@@ -36,6 +37,7 @@ class Looked(NamedTuple):
     upto: str | None
     open_seconds: float | None
     waits: bool
+    cut: bool = False
 
 
 async def ensure(tx: Tx, queues: Sequence[str]) -> None:
@@ -85,4 +87,4 @@ async def pass_through(
 
 def _looked(row: Row) -> Looked:
     told = json.loads(row["payload"])
-    return Looked(row["queue"], row["tenant"], row["task_id"], told["open_seconds"], told["waits"])
+    return Looked(row["queue"], row["tenant"], row["task_id"], told["open_seconds"], told["waits"], told["cut"])

@@ -109,7 +109,7 @@ def _moved(place: Place, asked: Asked, report: Looked, count: int) -> bool:
     place.after = report.upto or ""
     if report.open_seconds is not None:
         place.wanted = False
-    elif count >= asked.room or report.upto is not None:
+    elif count >= asked.room or report.upto is not None or (count and report.cut):
         place.wanted = True
     else:
         # Seen to the end. A round that began in the middle and brought something is followed by one more.

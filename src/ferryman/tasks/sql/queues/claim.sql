@@ -69,6 +69,29 @@ key (nth, queue, tenant, room, key_room, limit_key, n) as (
     where key.limit_key is not null
       and key.n < greatest(key.room, :keys::integer)
 ),
+width as materialized (
+    -- Everybody's first comes before anybody's second, so of many keys a few of each fill the room: twice as many as are wanted,
+    -- because some keys have no slot left. All that each key allows would be locked in vain.
+    select key.nth, greatest(1, ceil(2.0 * least(max(key.room), :room::integer) / count(*)))::integer as most
+    from key
+    where key.limit_key is not null
+    group by key.nth
+),
+slots as materialized (
+    select key.nth, key.queue, key.tenant, key.limit_key, key.room, width.most,
+           key.key_room - (
+               select count(*)
+               from ferryman.tasks as held
+               where held.queue = key.queue
+                 and held.tenant = key.tenant
+                 and held.limit_key = key.limit_key
+                 and held.slot
+                 and held.leased_until is not null
+           ) as free
+    from key
+    join width on width.nth = key.nth
+    where key.limit_key is not null
+),
 plain as materialized (
     select lane.nth, lane.queue, lane.room, lane.queue_room, null::text as limit_key, pick.id, pick.rank
     from clock, lane
@@ -88,30 +111,33 @@ plain as materialized (
     ) as pick
 ),
 keyed as materialized (
-    select lane.nth, lane.queue, lane.room, lane.queue_room, key.limit_key, pick.id, pick.rank
-    from clock, key
-    join lane on lane.nth = key.nth
+    select lane.nth, lane.queue, lane.room, lane.queue_room, slots.limit_key, pick.id, pick.rank
+    from clock, slots
+    join lane on lane.nth = slots.nth
     cross join lateral (
         select ready.id, ready.rank
         from ferryman.tasks as ready
-        where ready.queue = key.queue
-          and ready.tenant = key.tenant
-          and ready.limit_key = key.limit_key
+        where ready.queue = slots.queue
+          and ready.tenant = slots.tenant
+          and ready.limit_key = slots.limit_key
           and ready.rank is not null
           and ready.name = any(:names::text[])
           and ready.ends_at > clock.now
           and (ready.callback is null or ready.callback = any(:kinds::text[]))
         order by ready.rank, ready.id
-        limit greatest(0, least(key.room, key.key_room - (
-            select count(*)
-            from ferryman.tasks as held
-            where held.queue = key.queue
-              and held.tenant = key.tenant
-              and held.limit_key = key.limit_key
-              and held.slot
-              and held.leased_until is not null)))
+        limit greatest(0, least(slots.room, slots.free, slots.most))
         for update skip locked
     ) as pick
+),
+cut as materialized (
+    -- Lanes in which a key has slots left, and perhaps more tasks for them.
+    select slots.nth
+    from slots
+    join (select keyed.nth, keyed.limit_key, count(*) as count from keyed group by keyed.nth, keyed.limit_key) as got
+        on got.nth = slots.nth and got.limit_key = slots.limit_key
+    where slots.free > slots.most
+      and got.count >= slots.most
+    group by slots.nth
 ),
 chosen as materialized (
     -- Everybody's first before anybody's second: keys of a lane, lanes of a queue, queues.
@@ -168,12 +194,13 @@ select id, epoch, tenant, task_id, queue, name, attempt, max_retries, timeout_ms
 from claimed
 union all
 -- Last, one row for each lane: up to which key it was looked into (under task_id; null: to the end), and (under payload) in how
--- many seconds its rate allows another start, and whether something may wait there for a limit.
+-- many seconds its rate allows another start, whether something may wait there for a limit, and whether keys were cut short.
 select null, null, lane.tenant, last.limit_key, lane.queue, null, null, null, null, null, null, null, null,
        jsonb_build_object(
            'open_seconds', nullif(greatest(lane.whole_next + lane.whole_each * started.in_queue,
                                            lane.own_next + lane.own_each * started.in_lane, 0), 0),
-           'waits', lane.room < lane.asked or exists (select from key where key.nth = lane.nth and key.limit_key is not null))
+           'waits', lane.room < lane.asked or exists (select from key where key.nth = lane.nth and key.limit_key is not null),
+           'cut', exists (select from cut where cut.nth = lane.nth))
 from lane
 cross join lateral (
     select count(*) as in_queue, count(*) filter (where claimed.tenant = lane.tenant) as in_lane
