@@ -22,6 +22,7 @@ SCHEDULE_WITHIN = 60.0
 RINGS_WITHIN = 5.0
 LATENCY_JOBS = 200
 IDLE_SECONDS = 10.0
+START_COUNTED_SECONDS = 12.5
 LEAD, AHEAD = 8.0, 2.0  # seconds from the first create to the instant, of which so many at least are quiet
 
 
@@ -170,8 +171,11 @@ def latency(stage: Stage) -> Figures:
 
 
 def idle(stage: Stage, crew: Crew) -> Figures:
-    """Memory, CPU and transactions of a worker with nothing to do, once its start has been counted."""
-    time.sleep(2.5)
+    """Memory, CPU and transactions of a worker with nothing to do, once its start has been counted.
+
+    PostgreSQL counts what a backend did before it became idle only when that was ten seconds ago.
+    """
+    time.sleep(START_COUNTED_SECONDS)
     before, begun = stage.store.counters(stage.database), time.monotonic()
     cpu, store = crew.run_time(), stage.store.run_time()
     time.sleep(IDLE_SECONDS * max(0.5, stage.scale))
