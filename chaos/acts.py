@@ -155,8 +155,8 @@ ACTS: dict[str, Callable[[Ferryman, str, Arguments], Awaitable[Told]]] = {
 # How often each kind of act is drawn; sets of plain tasks are as many times that as the load says.
 SHARES = {
     "jobs": 40,
-    "one": 20,
-    "bare": 20,
+    "one": 12,
+    "bare": 8,
     "within": 8,
     "owed": 8,
     "cancel": 8,
