@@ -64,7 +64,7 @@ class Gather(Generic[Thing, Answer]):
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is under way, and nothing waits."""
+        """Whether who comes now may go alone: no set is under way or about to be."""
         return self._sender is None and not self._alone
 
     async def _send_alone(self, thing: Thing) -> Answer:
