@@ -4,8 +4,9 @@ A ratio compares medians; its range is the lowest and the highest ratio of any o
 a ratio that lies within a factor of 1.5 of its threshold is undecided, whichever side it is on. A limit in
 absolute units is met when every round keeps it, missed when none does, and undecided otherwise, inside when
 the median keeps it. What was measured in one round alone is marked `once`, for nobody knows its spread, what was
-measured while other programs used the machine in half of its rounds or more `busy`, and a curve that lacks sizes
-which were planned `part`. What was planned and cannot be judged is told as not measured.
+measured while other programs used the machine in half of its rounds or more `busy` (of a curve: at any of its sizes, for each
+is held against the smallest), and what lacks rounds or sizes which were planned `part`. The best of the peers is the best of
+those that were there: a verdict names who was not. What was planned and cannot be judged is told as not measured.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from bench.record import Item
@@ -36,11 +37,17 @@ def number(value: float) -> str:
 class Results:
     """Figures by name (`workload.figure`), peer and round; and what of it a run had planned."""
 
-    def __init__(self, lines: Iterable[dict[str, Any]], planned: Iterable[Item] = ()) -> None:
+    def __init__(
+        self, lines: Iterable[dict[str, Any]], planned: Iterable[Item] = (), absent: Iterable[str] = ()
+    ) -> None:
         self.values: dict[str, dict[str, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
         self.busy: dict[tuple[str, str], list[bool]] = defaultdict(list)
         self.fragile: set[str] = set()
+        self.absent = frozenset(absent)  # durable peers that could not run at all
+        told: set[Item] = set()
         for line in lines:
+            if "figures" in line:
+                told.add(Item.of(line))
             self.busy[line["work"], line["peer"]].append(line.get("others", 0.0) > BUSY)
             if not line.get("durable", True):
                 self.fragile.add(line["peer"])
@@ -50,18 +57,20 @@ class Results:
         for peer, rounds in list(self.values["enqueue.wal_single"].items()):
             drained = self.values["drain1.wal"][peer]
             self.values["life.wal"][peer] = {n: wal + drained[n] for n, wal in rounds.items() if n in drained}
-        self.share("ingest.rate")
+        self.share("ingest.rate_share", "ingest.rate", of=("ingest.rate", FLOOR))
+        self.share("drain2.rate_share", "drain2.rate", of=("drain1.rate", OURS))
         self.bend()
-        items = [item for item in planned if item.peer == OURS]
-        self.planned = {item.work for item in items}
-        self.cut = {
-            item.work for item in items if item.size is not None and item.size not in self.curve(item.work, "cpu")
-        }
+        wanted = list(planned)
+        self.planned = {item.work for item in wanted if item.peer == OURS}
+        self.cut = {item.work for item in wanted if item.peer == OURS and item not in told}
+        there = {(item.work, item.peer) for item in told}
+        self.lost = {(item.work, item.peer) for item in wanted} - there
 
-    def share(self, figure: str) -> None:
-        """Add what ours is of the floor, round by round."""
-        ours, floors = self.rounds(figure, OURS), self.rounds(figure, FLOOR)
-        self.values[f"{figure}_share"][OURS] = {n: value / floors[n] for n, value in ours.items() if n in floors}
+    def share(self, name: str, figure: str, *, of: tuple[str, str]) -> None:
+        """Add what a figure of ours is of another, round by round."""
+        others = self.rounds(*of)
+        ours = self.rounds(figure, OURS)
+        self.values[name][OURS] = {n: value / others[n] for n, value in ours.items() if n in others}
 
     def bend(self) -> None:
         """Add what a task costs at the size that is worst for it, at the largest and in the last step: by CPU and by the clock.
@@ -100,24 +109,35 @@ class Results:
         work = figure.partition(".")[0]
         return self.planned.issuperset(MADE_OF.get(work, (work,)))
 
-    def marks(self, *measured: tuple[str, str], rounds: int) -> str:
+    def marks(self, *measured: tuple[str, str], rounds: int, without: Iterable[str] = ()) -> str:
         """What a reader must know of a verdict on figures of peers in so many rounds."""
         said = {
             "once": rounds == 1,
             "busy": any(self.was_busy(figure, peer) for figure, peer in measured),
-            "part": any(figure.partition(".")[0] in self.cut for figure, _ in measured),
+            "part": any(self.was_cut(figure) for figure, _ in measured),
         }
-        return ", ".join(mark for mark, true in said.items() if true)
+        return ", ".join([*(mark for mark, true in said.items() if true), *(f"without {peer}" for peer in without)])
 
     def was_busy(self, figure: str, peer: str) -> bool:
-        rounds = self.busy.get((figure.partition(".")[0], peer), [])
-        return bool(rounds) and sum(rounds) >= len(rounds) / 2
+        work = figure.partition(".")[0]
+        rounds = self.busy.get((work, peer), [])
+        return any(rounds) and (work.startswith("growth_") or sum(rounds) >= len(rounds) / 2)
+
+    def was_cut(self, figure: str) -> bool:
+        work = figure.partition(".")[0]
+        return not self.cut.isdisjoint(MADE_OF.get(work, (work,)))
 
     def best_peer(self, figure: str, *, least: bool = False) -> str:
         """The durable peer that does best; ourselves and the floor are not peers. Empty when none was run."""
         peers = set(self.values[figure]) - {OURS, FLOOR} - self.fragile
         medians = {peer: median for peer in sorted(peers) if (median := self.median(figure, peer))}
         return (min if least else max)(medians, key=medians.__getitem__, default="")
+
+    def missed_peers(self, figure: str) -> Sequence[str]:
+        """Durable peers that might have been the best, and have told nothing."""
+        work = figure.partition(".")[0]
+        failed = {peer for lost, peer in self.lost if lost == work} - {OURS, FLOOR} - self.fragile
+        return sorted(failed | self.absent)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -146,22 +166,21 @@ class Verdict:
 
 @dataclasses.dataclass(frozen=True)
 class Ratio:
-    """A bar and a goal for ours over theirs: at least so much, or with `least` at most."""
+    """A bar and a goal for ours over theirs: at least so much, or with `least` at most; without a peer, over the best."""
 
     what: str
     figure: str
-    peer: str
+    peer: str = ""
     _: dataclasses.KW_ONLY
     bar: float | None = None
     goal: float | None = None
     least: bool = False
-    their_figure: str = ""
 
     def judge(self, results: Results) -> Verdict | None:
         """Return a verdict, or None when one of the two was not measured."""
-        their_figure = self.their_figure or self.figure
-        theirs_by_round = results.rounds(their_figure, self.peer)
-        ours, theirs = results.median(self.figure, OURS), results.median(their_figure, self.peer)
+        peer = self.peer or results.best_peer(self.figure, least=self.least)
+        theirs_by_round = results.rounds(self.figure, peer)
+        ours, theirs = results.median(self.figure, OURS), results.median(self.figure, peer)
         if ours is None or theirs is None:
             return None
         ratio = ours / max(theirs, SMALLEST)
@@ -170,11 +189,16 @@ class Ratio:
         return dataclasses.replace(
             self.unmeasured(),
             ours=ours,
-            against=f"{self.peer} {number(theirs)}",
+            against=f"{peer} {number(theirs)}",
             ratio=f"{ratio:.2f} ({min(paired):.2f}..{max(paired):.2f})",
             of_bar=self.weigh(ratio, self.bar),
             of_goal=self.weigh(ratio, self.goal),
-            marks=results.marks((self.figure, OURS), (their_figure, self.peer), rounds=len(pairs)),
+            marks=results.marks(
+                (self.figure, OURS),
+                (self.figure, peer),
+                rounds=len(pairs),
+                without=() if self.peer else results.missed_peers(self.figure),
+            ),
         )
 
     def unmeasured(self) -> Verdict:

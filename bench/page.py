@@ -26,13 +26,15 @@ GROWN = (
     " *bend upward* (the last step alone is above 1.5)."
     " Workers share out the cores of one machine, so that of them only the CPU is judged. The connections listen as idle"
     " workers do (to the channel for all, and to those for what is ready, due, cancelled and for changes of queues), and are"
-    " read at once. Those who await results listen to the channel for what is done: they are not in that curve."
+    " read at once, while tasks are created and they are rung for those; what the creates cost the store is in that curve."
+    " Those who await results listen to the channel for what is done: they are not in it."
+    " In the pictures the sizes stand side by side, at equal distances."
 )
 
 
 def write(docs: Path, record: Record) -> None:
     """Draw the pictures and replace the tables."""
-    results = Results(record.lines, record.planned)
+    results = report.judged_by(record)
     peers = {name: drawn for name, (drawn, _) in ranks.pictures(results).items()}
     for name, drawn in {**peers, **pictures(results)}.items():
         (docs / PICTURES / name).write_text(drawn)

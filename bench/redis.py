@@ -35,11 +35,12 @@ class Redis:
     """One server that listens on a unix socket alone."""
 
     def __init__(self, directory: Path) -> None:
+        program = locate()
         directory.mkdir(parents=True)
         self.directory = directory
         self.socket = directory / "socket"
         self.process = subprocess.Popen(
-            [locate(), "--port", "0", "--unixsocket", self.socket, "--dir", directory, "--daemonize", "no"],
+            [program, "--port", "0", "--unixsocket", self.socket, "--dir", directory, "--daemonize", "no"],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from bench import bars, contract, verdicts
+from bench import bars, contract, venvs, verdicts
 from bench.record import Item, Line, Record
 
 BEGIN, END = "<!-- bench: begin -->", "<!-- bench: end -->"
@@ -25,6 +25,7 @@ FIGURES = (
     ("start p99, ms", "latency.start_p99"),
     ("durable end p50, ms", "latency.end_p50"),
     ("durable end p99, ms", "latency.end_p99"),
+    ("between two looks for it, ms", "latency.look"),
     ("fan out 100 and join, ms", "join.p50"),
     ("10-step workflows, /s", "steps.rate"),
     ("WAL of a 10-step workflow, B", "steps.wal"),
@@ -53,7 +54,7 @@ FIGURES = (
     ("on disk when created, B", "drain1.disk_filled"),
     ("on disk when drained, B", "drain1.disk_drained"),
     ("worker process to first job, s", "startup.worker"),
-    ("import, s", "startup.import"),
+    ("from ferryman import Ferryman, s", "startup.import"),
     ("embedded from nothing, s", "startup.embedded"),
 )
 
@@ -122,9 +123,14 @@ def judged(results: bars.Results) -> list[str]:
     return [verdicts.told(found), table(rows)] if found else []
 
 
+def judged_by(record: Record) -> bars.Results:
+    """The figures of a record, with what a verdict must know of who is not in it."""
+    return bars.Results(record.lines, record.planned, filter(venvs.durable, record.head.get("absent", ())))
+
+
 def tables(record: Record) -> str:
     """What a run has found, as text."""
-    results = bars.Results(record.lines, record.planned)
+    results = judged_by(record)
     parts = [
         conditions(record),
         figures(results, list(record.head["peers"])),

@@ -223,14 +223,7 @@ class Stage:
 
 def read_card(peer: str) -> Card:
     """Ask a peer what it can do; its library is not needed for that."""
-    said = subprocess.run(
-        [venvs.interpreter(peer), "-m", f"bench.peers.{peer}", "card"],
-        cwd=venvs.ROOT,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    answer = answered(peer, said.stdout)
+    answer = answered(peer, venvs.said([venvs.interpreter(peer), "-m", f"bench.peers.{peer}", "card"]))
     return Card(**answer | {"sizes": Sizes(**answer["sizes"])})
 
 

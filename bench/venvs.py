@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+LAST_WORDS = 400
 CACHE = ROOT / ".cache" / "bench"
 
 PACKAGES: dict[str, Sequence[str]] = {
@@ -39,14 +40,27 @@ def interpreter(peer: str) -> Path:
     if not made.exists() or made.read_text() != wanted:
         print(f"installing {' '.join(PACKAGES[peer])}", flush=True)
         shutil.rmtree(place, ignore_errors=True)
-        subprocess.run([sys.executable, "-m", "venv", place], check=True)
-        subprocess.run([place / "bin" / "python", "-m", "pip", "install", "-qq", *PACKAGES[peer]], check=True)
+        said([sys.executable, "-m", "venv", place])
+        said([place / "bin" / "python", "-m", "pip", "install", "-qq", *PACKAGES[peer]])
         made.write_text(wanted)
     return place / "bin" / "python"
+
+
+def said(command: Sequence[str | Path]) -> str:
+    """Run a program and return what it prints; if it fails, its own last words are the reason."""
+    done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(done.stderr.strip()[-LAST_WORDS:] or f"{command[0]} ended with {done.returncode}")
+    return done.stdout
+
+
+def durable(peer: str) -> bool:
+    """Say of a peer that could not be asked whether it is durable: those on Redis are not."""
+    return not any("redis" in package for package in PACKAGES.get(peer, ()))
 
 
 def versions(peer: str) -> dict[str, str]:
     """What is installed for a peer, by the names it was asked for."""
     asked = {package.split("[")[0] for package in PACKAGES.get(peer, ("asyncpg", "uvloop"))}
-    out = subprocess.run([interpreter(peer), "-c", VERSIONS], check=True, capture_output=True, text=True).stdout
+    out = said([interpreter(peer), "-c", VERSIONS])
     return {name: version for name, version in json.loads(out).items() if name.lower() in asked}

@@ -195,6 +195,38 @@ def test_the_best_peer_is_durable() -> None:
     assert bars.Results(found).best_peer("enqueue.single") == "pgqueuer"
 
 
+def test_the_best_of_the_peers_names_those_who_were_not_there() -> None:
+    check = bars.Ratio("create", "enqueue.single", bar=1.0)
+    found = lines("enqueue", "single", ferryman=[9.0, 9.0], pgqueuer=[2.0, 2.0], celery=[3.0, 3.0])
+    found += [{"work": "enqueue", "peer": "absurd", "round": 0, "error": "it hung"}]
+    for line in found:
+        line["durable"] = line["peer"] != "celery"
+    plan = [Item(0, "enqueue", peer) for peer in ("ferryman", "pgqueuer", "celery", "absurd")]
+
+    judged = check.judge(bars.Results(found, plan, ["dbos"]))
+
+    assert judged is not None
+    assert (judged.against, judged.verdict) == ("pgqueuer 2", "bar met (without absurd, without dbos)")
+
+
+def test_who_is_held_against_one_peer_misses_nobody_else() -> None:
+    check = bars.Ratio("drain", "drain1.rate", "pgqueuer", bar=1.0)
+    found = lines("drain1", "rate", ferryman=[9.0, 9.0], pgqueuer=[2.0, 2.0])
+
+    judged = check.judge(bars.Results(found, absent=["absurd"]))
+
+    assert judged is not None
+    assert judged.verdict == "bar met"
+
+
+def test_two_workers_are_no_slower_than_one_when_no_round_says_so() -> None:
+    found = lines("drain1", "rate", ferryman=[10.0, 10.0]) + lines("drain2", "rate", ferryman=[11.0, 9.0])
+
+    [judged] = [each for _, each in contract.judge(bars.Results(found)) if each.what == "2 workers, of 1"]
+
+    assert (judged.ratio, judged.verdict) == ("(0.9..1.1)", "bar undecided, inside")
+
+
 def test_what_was_not_measured_gets_no_verdict() -> None:
     assert contract.judge(bars.Results(lines("drain1", "rate", pgqueuer=[1.0]))) == []
 
@@ -233,6 +265,29 @@ def test_a_curve_that_lacks_a_size_is_judged_in_part() -> None:
     assert "level, in part" in page.curves(bars.Results(found, sizes))[0]
 
 
+def test_a_round_that_failed_is_not_forgotten() -> None:
+    check = bars.Limit("memory", "drain1.memory", 64, "MB")
+    found = lines("drain1", "memory", ferryman=[60.0, 61.0])
+    found += [{"work": "drain1", "peer": "ferryman", "round": 2, "error": "it hung"}]
+
+    judged = check.judge(bars.Results(found, [Item(number, "drain1", "ferryman") for number in range(3)]))
+
+    assert judged is not None
+    assert judged.verdict == "bar met (part)"
+
+
+def test_a_curve_is_busy_when_one_of_its_sizes_was() -> None:
+    found = [
+        {"work": "growth_queues", "peer": "ferryman", "round": 0, "size": size, "figures": {"cpu": 100.0}}
+        for size in (1, 10, 100)
+    ]
+    found[0]["others"] = 0.9
+
+    [(_, judged)] = contract.judge(bars.Results(found))
+
+    assert judged.verdict == "bar met (once, busy)"
+
+
 def test_verdicts_are_counted_and_those_not_reached_are_named() -> None:
     found = [
         *lines("drain1", "rate", ferryman=[0.9, 0.9], pgqueuer=[1.0, 1.0], floor=[10.0, 10.0]),
@@ -246,7 +301,7 @@ def test_verdicts_are_counted_and_those_not_reached_are_named() -> None:
     assert said.split("\n\n") == [
         "Of 5 bars: 1 met, 1 undecided inside, 1 undecided outside, 1 missed, 1 not measured."
         " Undecided outside: P4 drain, 1 worker, /s (against pgqueuer 1)."
-        " Missed: P14 import ferryman, s."
+        " Missed: P14 from ferryman import Ferryman, s."
         " Not measured: P11 commands with three capabilities, /s.",
         "Of 4 goals: 0 met, 1 undecided inside, 2 not reached, 1 not measured."
         " Not reached: P4 drain, 1 worker, /s (against pgqueuer 1); P4 drain, 1 worker, /s (against floor 10)."
