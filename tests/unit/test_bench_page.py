@@ -55,6 +55,7 @@ def test_where_the_time_goes_holds_resumptions_and_batches() -> None:
 
 def test_the_limit_is_told_in_commits_of_the_same_run() -> None:
     found = [line("enqueue", single=1_000.0), line("drain1", rate=25_000.0), line("latency", end_p50=3.0)]
+    found += [line("schedule", last_per_1000=40.0), line("steps", rate=2_500.0)]
     found += [
         {**line("enqueue", single=2_000.0), "peer": "floor"},
         {**line("enqueue", single=1_600.0), "peer": "absurd"},
@@ -66,7 +67,9 @@ def test_the_limit_is_told_in_commits_of_the_same_run() -> None:
 
     assert "One by one nobody creates more than 4,000 a second here; the goal of P1 asks for 0.60 of that." in told
     assert cells(table, "create one by one") == ["1", "250", "500", "2.0x", "1,000", "4.0x"]
-    assert cells(table, "drain, 1 worker") == ["0.008", "2", "-", "-", "40", "20.0x"]
+    assert cells(table, "drain, 1 worker") == ["0.002", "0.5", "-", "-", "40", "80.0x"]
+    assert cells(table, "one of 10,000 due at once") == ["0.002", "0.5", "-", "-", "40", "80.0x"]
+    assert cells(table, "10-step workflow") == ["0.022", "5.5", "-", "-", "400", "72.7x"]
     assert cells(table, "durable end of a lone task") == ["2", "500", "-", "-", "3,000", "6.0x"]
 
 
