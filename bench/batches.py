@@ -16,6 +16,8 @@ import statistics
 import time
 from typing import Any
 
+import uvloop
+
 from bench.turns import Meter
 from ferryman import Ferryman, Turn
 
@@ -158,7 +160,7 @@ def main() -> None:
     line.add_argument("url")
     line.add_argument("--count", type=int, required=True)
     asked = line.parse_args()
-    print(json.dumps(asyncio.run(WORK[asked.work](asked.url, asked.count))))
+    print(json.dumps(uvloop.run(WORK[asked.work](asked.url, asked.count))))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ READY_WITHIN = 30.0
 IMPORT = """
 import time
 begun = time.perf_counter()
-import ferryman
+from ferryman import Ferryman
 print(time.perf_counter() - begun)
 """
 EMBEDDED = """

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import uvloop
 
 from ferryman import Ferryman, Turn
 
@@ -225,7 +226,7 @@ def main() -> None:
     line.add_argument("url")
     line.add_argument("--count", type=int, required=True)
     asked = line.parse_args()
-    print(json.dumps(asyncio.run(WORK[asked.work](asked.url, asked.count))))
+    print(json.dumps(uvloop.run(WORK[asked.work](asked.url, asked.count))))
 
 
 if __name__ == "__main__":
