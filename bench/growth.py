@@ -7,7 +7,7 @@ is waited for. Only among workers is the clock not judged: each more of them has
 that gives is the machine's.
 
 Connections are those of idle workers: they listen to what a worker listens to, say that they are there, and are read at once,
-by one thread of the process that measures.
+by one thread of the process that measures. Tasks are created all the while there, so that they are rung for.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from bench.deep import begun
 from bench.measure import Figures
 from bench.peers.ferryman import CHANNELS, PRESENCE
+from bench.protocol import HALT
 from bench.stage import Crew, Failed, Stage
 
 SKIP, WINDOW, SPARE = 1_500, 50_000, 2_500
@@ -67,12 +68,13 @@ def point(stage: Stage, variable: str, size: int) -> Figures:
         PREPARE[variable](stage, size, ends)
         stage.store.settle(stage.database)
         crew = ends.enter_context(stage.crew(size if variable == "workers" else 1))
-        if variable == "connections":
-            ends.enter_context(stage.server.listening(stage.database, CHANNELS, PRESENCE, count=size))
-        stage.marks.go()
         # Each worker's first sets are its warm-up.
         warm = _scaled(stage, SKIP) * (size if variable == "workers" else 1)
-        return watch(stage, crew, skip=warm, count=_scaled(stage, WINDOW))
+        window = _scaled(stage, WINDOW)
+        if variable == "connections":
+            return watch_rung(stage, crew, size, skip=warm, count=window)
+        stage.marks.go()
+        return watch(stage, crew, skip=warm, count=window)
 
 
 def _scaled(stage: Stage, count: int) -> int:
@@ -117,7 +119,6 @@ def workers(stage: Stage, size: int, _: contextlib.ExitStack) -> None:
 
 def connections(stage: Stage, _size: int, _: contextlib.ExitStack) -> None:
     stage.fresh()
-    stage.client("fill", jobs(stage))
 
 
 PREPARE: Mapping[str, Callable[[Stage, int, contextlib.ExitStack], None]] = {
@@ -145,6 +146,20 @@ def watch(stage: Stage, crew: Crew, *, skip: int, count: int) -> Figures:
         "cpu_store": 1e6 * store / done,
         "cpu": 1e6 * (worker + store) / done,
     }
+
+
+def watch_rung(stage: Stage, crew: Crew, ears: int, *, skip: int, count: int) -> Figures:
+    """The same while tasks are created and so many connections are rung for them; what creates cost the store is in it."""
+    listening = stage.server.listening(stage.database, CHANNELS, PRESENCE, count=ears)
+    with listening as heard, stage.beside("stream", 0) as client:
+        stage.marks.go()
+        try:
+            figures = watch(stage, crew, skip=skip, count=count)
+        finally:
+            stage.marks.times[HALT] = 1.0
+        if client.poll() is not None or bool(heard()) != bool(ears):
+            raise Failed(f"{stage.peer}: {ears} connections heard {heard()} rings")
+    return figures | {"rings": heard() / max(1, ears) / (count / figures["rate"])}
 
 
 def _reach(stage: Stage, crew: Crew, count: int, until: float) -> int:
