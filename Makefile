@@ -69,8 +69,8 @@ soak: $(READY) ## An hour at half load with mild faults: nothing may grow (ARGS=
 nightly: ## All of these one after another, and what became of each (ARGS=--soak: with the hour)
 	@.ci/nightly $(ARGS)
 
-bench: $(READY) ## Measure beside the peers (ARGS=--quick; ARGS=--all: every domain, and what grows)
-	@$(BIN)/python -m bench.run $(ARGS)
+bench: $(READY) ## Measure everything beside the peers into docs/performance.md: an hour and a half (ARGS=--quick: minutes, no page)
+	@$(BIN)/python -m bench.run $(or $(ARGS),--all --write-docs)
 
 pictures: $(READY) ## Take the pictures of the dashboard in docs/ anew
 	@$(BIN)/python -m tools.pictures $(ARGS)
