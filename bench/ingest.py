@@ -166,9 +166,9 @@ async def execute(
                 assert each.stdout is not None
                 await each.stdout.readline()
             if store is not None:
-                await _harvest(app, first=2 * pages * SIZE, pages=2 * WARM, slices=WARM)
+                await harvest(app, first=2 * pages * SIZE, pages=2 * WARM, slices=WARM)
             begun, used, stored = time.perf_counter(), _cpu(crew), store() if store else 0.0
-            await _harvest(app, first=1, pages=pages, slices=slices)
+            await harvest(app, first=1, pages=pages, slices=slices)
             took = time.perf_counter() - begun
             return {"seconds": took, "cpu": _cpu(crew) - used, "store": store() - stored if store else 0.0}
         finally:
@@ -177,7 +177,7 @@ async def execute(
             await asyncio.gather(*(each.wait() for each in crew))
 
 
-async def _harvest(app: Ferryman, *, first: int, pages: int, slices: int) -> None:
+async def harvest(app: Ferryman, *, first: int, pages: int, slices: int) -> None:
     planned = await app.ingest.plan(
         "bench", "items", operation="UPDATE", strategy="ID_RANGE",
         params={"first": first, "last": first + pages * SIZE, "size": pages * SIZE // slices},

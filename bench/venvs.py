@@ -34,16 +34,21 @@ def interpreter(peer: str) -> Path:
     """The peer's Python, installed first if it is missing. Ferryman is measured in the project's own."""
     if peer not in PACKAGES:
         return Path(sys.executable)
-    place = CACHE / "venvs" / peer
-    wanted = json.dumps([sys.version, *PACKAGES[peer]])
-    made = place / "made-of.json"
-    if not made.exists() or made.read_text() != wanted:
-        print(f"installing {' '.join(PACKAGES[peer])}", flush=True)
+    return made(peer, PACKAGES[peer]) / "python"
+
+
+def made(name: str, packages: Sequence[str]) -> Path:
+    """The programs of an environment that holds these packages, installed first if it is missing."""
+    place = CACHE / "venvs" / name
+    wanted = json.dumps([sys.version, *packages])
+    note = place / "made-of.json"
+    if not note.exists() or note.read_text() != wanted:
+        print(f"installing {' '.join(packages)}", flush=True)
         shutil.rmtree(place, ignore_errors=True)
         said([sys.executable, "-m", "venv", place])
-        said([place / "bin" / "python", "-m", "pip", "install", "-qq", *PACKAGES[peer]])
-        made.write_text(wanted)
-    return place / "bin" / "python"
+        said([place / "bin" / "python", "-m", "pip", "install", "-qq", *packages])
+        note.write_text(wanted)
+    return place / "bin"
 
 
 def said(command: Sequence[str | Path]) -> str:

@@ -3,7 +3,7 @@
 While somebody keeps a transaction open PostgreSQL removes nothing that has died since, and a look along an index from its front
 walks over all of it. That costs more than its time: the pages that it reads drive those that are in use out of memory, and
 each that it is the first to read since it was written goes into the WAL as a whole. So the longer the walk gets, the smaller is
-the share of the time that looks may have: one eighth where it takes a moment, a fortieth where it takes a quarter of a second.
+the share of the time that looks may have: one eighth where it takes a moment, 1 in 48 where it takes 0.25 s.
 
 What is long because the machine is slow is no walk. So a look is compared with those that need not walk, where there are such,
 and of the last few the shortest counts: a stall makes single ones long, the dead make all of them long.
