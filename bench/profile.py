@@ -174,7 +174,17 @@ def sample(name: str, url: str, scratch: Path) -> Counter[str]:
             assert player.stdout is not None
             if player.stdout.readline().strip() != READY:
                 raise RuntimeError(f"{name} did not begin")
-            watch = [spy, "record", "--full-filenames", "--format", "raw", "--output", raw, "--pid", str(player.pid)]
+            watch: list[str | Path] = [
+                spy,
+                "record",
+                "--full-filenames",
+                "--format",
+                "raw",
+                "--output",
+                raw,
+                "--pid",
+                str(player.pid),
+            ]
             venvs.said([*watch, "--duration", str(SECONDS), "--rate", str(RATE)])
         finally:
             player.kill()
