@@ -9,7 +9,7 @@ async def greet(name: str) -> str:
     return f"Hello, {name}"
 
 The names below are imported at their first use: a part that needs few of them, such as `ferryman --help`, does not pay
-for the driver and all the rest.
+for the driver and all the rest. What joins the domains is loaded when an app is opened (app/wiring).
 """
 
 from importlib import import_module

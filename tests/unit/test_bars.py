@@ -277,7 +277,7 @@ def test_a_round_that_failed_is_not_forgotten() -> None:
 
 
 def test_a_curve_is_busy_when_one_of_its_sizes_was() -> None:
-    found = [
+    found: list[dict[str, Any]] = [
         {"work": "growth_queues", "peer": "ferryman", "round": 0, "size": size, "figures": {"cpu": 100.0}}
         for size in (1, 10, 100)
     ]

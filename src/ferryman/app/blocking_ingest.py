@@ -8,7 +8,8 @@ from typing import Any
 from uuid import UUID
 
 from ferryman.app.blocking_turns import Runs
-from ferryman.app.ingest import ENDPOINT, Ingest
+from ferryman.app.ingest import Ingest
+from ferryman.app.sources import ENDPOINT
 from ferryman.ingest.intake.gates import GateRow
 from ferryman.ingest.intake.survey import CursorRow, Extent, PaceRow, SliceRow, SourceRow
 from ferryman.ingest.model import Planned, Progress, Replayed

@@ -13,10 +13,10 @@ from typing import Any, TypeVar, overload
 from ferryman.agents.ports import SettlesTurns
 from ferryman.agents.rules import TOOL
 from ferryman.agents.work.profiles import Profiles
-from ferryman.app.ingest import PLANS, declared
 from ferryman.app.mappings import Mappings
 from ferryman.app.registry import Registry
 from ferryman.app.schedules import Declared
+from ferryman.app.sources import PLANS, declared
 from ferryman.commands.orchestrator import Orchestrator
 from ferryman.commands.rules import names
 from ferryman.ingest.ports import Gate, Sink

@@ -6,40 +6,40 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 from uuid import UUID
 
 from ferryman.app import wiring
-from ferryman.app.agents import Agents
-from ferryman.app.batches import Batches
-from ferryman.app.commands import Commands
 from ferryman.app.declarations import Declarations
-from ferryman.app.doors import Doors
-from ferryman.app.figures import Counting
-from ferryman.app.handle import Handle
-from ferryman.app.ingest import Ingest
-from ferryman.app.log import Log
 from ferryman.app.profiles import Declares
-from ferryman.app.queues import Queues
-from ferryman.app.relays import Relays, Webhooks
-from ferryman.app.remote import Remote
-from ferryman.app.schedules import Schedule, Schedules
-from ferryman.app.tasks import Tasks
-from ferryman.app.terms import owners_of
-from ferryman.app.tokens import Tokens
 from ferryman.app.watching import Watching
-from ferryman.commands.rules import names
 from ferryman.kernel import errors, migrate
-from ferryman.kernel.codec import Codec
-from ferryman.kernel.doorbell import Doorbell
-from ferryman.kernel.pool import Database
 from ferryman.kernel.settings import Settings
-from ferryman.kernel.watchdog import Rule
 from ferryman.tasks.intake import read
 from ferryman.tasks.intake.explain import Explanation, explain
-from ferryman.tasks.intake.read import WorkerRecord
 from ferryman.tasks.rules.request import recurring
 from ferryman.tasks.work.context import Context
+
+if TYPE_CHECKING:
+    from ferryman.app.agents import Agents
+    from ferryman.app.batches import Batches
+    from ferryman.app.commands import Commands
+    from ferryman.app.doors import Doors
+    from ferryman.app.figures import Counting
+    from ferryman.app.handle import Handle
+    from ferryman.app.ingest import Ingest
+    from ferryman.app.log import Log
+    from ferryman.app.queues import Queues
+    from ferryman.app.relays import Relays, Webhooks
+    from ferryman.app.remote import Remote
+    from ferryman.app.schedules import Schedule, Schedules
+    from ferryman.app.tasks import Tasks
+    from ferryman.app.tokens import Tokens
+    from ferryman.kernel.codec import Codec
+    from ferryman.kernel.doorbell import Doorbell
+    from ferryman.kernel.pool import Database
+    from ferryman.kernel.watchdog import Rule
+    from ferryman.tasks.intake.read import WorkerRecord
 
 
 class Ferryman(Declarations, Declares):
@@ -83,7 +83,7 @@ class Ferryman(Declarations, Declares):
             self._opened = await wiring.open_app(
                 self.settings,
                 self._handlers,
-                owners_of(self.settings, {**self._settlers, names.CALLBACK: self._orchestrator}),
+                self._settlers,
                 doorbell=self._given_doorbell,
                 mappings=self._mappings,
                 orchestrator=self._orchestrator,

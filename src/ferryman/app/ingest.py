@@ -1,11 +1,10 @@
-"""The door to ingestion: what users reach as `app.ingest`, and what stands in their code as `@app.source`."""
+"""The door to ingestion: what users reach as `app.ingest`."""
 
 from __future__ import annotations
 
 import asyncio
 import copy
-import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -15,13 +14,14 @@ from uuid import UUID
 
 from ferryman.app.repeat import repeated
 from ferryman.app.schedules import Schedule, Schedules
+from ferryman.app.sources import ENDPOINT, PLANS
 from ferryman.app.tasks import Tasks
 from ferryman.ingest.intake import cursor, gates, plan, read, survey
 from ferryman.ingest.intake.gates import GateRow
 from ferryman.ingest.intake.survey import CursorRow, Extent, PaceRow, SliceRow, SourceRow
 from ferryman.ingest.model import Planned, Progress, Replayed, Trigger
-from ferryman.ingest.ports import Gate, Page, Rated, Request, Sink
-from ferryman.ingest.registry import Declared, Sources
+from ferryman.ingest.ports import Gate, Rated
+from ferryman.ingest.registry import Sources
 from ferryman.ingest.rules import request
 from ferryman.ingest.work.crew import TOPIC
 from ferryman.kernel import errors, ids, telemetry
@@ -31,9 +31,6 @@ from ferryman.kernel.settings import Settings
 from ferryman.kernel.waiting import Waiting, Waits
 from ferryman.tasks.work.context import Context
 
-# The handler whose tasks plan: a schedule of such tasks is a standing order for ingestion.
-PLANS = "ingest.plan"
-ENDPOINT = "default"
 LOOK_SECONDS = 1.0
 
 _REFUSALS = (
@@ -42,29 +39,6 @@ _REFUSALS = (
     errors.IngestInvalidExpression,
     errors.IngestUnknownSource,
 )
-
-
-class _Function:
-    """A source that is a function."""
-
-    def __init__(self, fetch: Callable[[Request], Awaitable[Page]]) -> None:
-        self._fetch = fetch
-
-    async def fetch(self, request: Request) -> Page:
-        """Call it."""
-        return await self._fetch(request)
-
-
-def declared(given: Any, *, name: str | None, endpoint: str | None, sink: Sink, **options: Any) -> Declared:
-    """Return the declaration of a source: an async function, a class that needs no arguments, or an object with `fetch`."""
-    known = name or getattr(given, "__name__", None) or type(given).__name__
-    source: Any = given() if inspect.isclass(given) else given
-    if inspect.iscoroutinefunction(given):
-        source = _Function(given)
-    elif inspect.isroutine(given):
-        raise errors.HandlerInvalid(f"The source {known} must be async: write `async def`.")
-    told = {field: value for field, value in options.items() if value is not None}
-    return Declared(name=known, endpoint=endpoint or ENDPOINT, source=source, sink=sink, **told)
 
 
 class Ingest:

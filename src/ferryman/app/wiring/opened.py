@@ -26,9 +26,11 @@ from ferryman.app.registry import Registry
 from ferryman.app.relays import Relays, Webhooks
 from ferryman.app.remote import Remote
 from ferryman.app.schedules import Schedules
+from ferryman.app.terms import owners_of
 from ferryman.app.tokens import Tokens
 from ferryman.app.wiring.ground import address, check, make_doorbell, rings_within
 from ferryman.commands.orchestrator import Orchestrator
+from ferryman.commands.rules import names
 from ferryman.ingest.ports import Gate
 from ferryman.ingest.registry import Sources
 from ferryman.kernel import lease, migrate, payload, telemetry
@@ -39,7 +41,7 @@ from ferryman.kernel.pool import Database, Line
 from ferryman.kernel.settings import Settings
 from ferryman.kernel.stream import Streams
 from ferryman.tasks.model import NewTask
-from ferryman.tasks.ports import Owners
+from ferryman.tasks.ports import Owners, Settles
 from ferryman.tasks.rules import keys, request
 from ferryman.tasks.work.remote import Remotes, Terms
 
@@ -144,7 +146,7 @@ class Opened:
 
 
 async def open_app(
-    settings: Settings, handlers: Registry, owners: Owners, *, doorbell: Doorbell | None, mappings: Mappings,
+    settings: Settings, handlers: Registry, settlers: Mapping[str, Settles], *, doorbell: Doorbell | None, mappings: Mappings,
     orchestrator: Orchestrator, sources: Sources, gate: Gate | None,
     turn_owners: Mapping[str, SettlesTurns] | None = None, profiles: Profiles | None = None, codec: Codec | None = None,
 ) -> Opened:  # fmt: skip
@@ -155,6 +157,7 @@ async def open_app(
     database = Database(url, schema=settings.schema, size=settings.pool.size)
     line = partial(Line, url, schema=settings.schema, patience=PATIENCE)
     bell = doorbell or make_doorbell(settings, url)
+    owners = owners_of(settings, {**settlers, names.CALLBACK: orchestrator})
     try:
         await database.open()
         await check(url, settings.schema)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ferryman.app.ingest import ENDPOINT
+from ferryman.app.sources import ENDPOINT
 from ferryman.cli import choices
 from ferryman.cli.ingest.look import place, told
 from ferryman.cli.ingest.plan import instant

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from fastapi import Form, Request, Response
 from markupsafe import Markup
 
-from ferryman.app.ingest import ENDPOINT
+from ferryman.app.sources import ENDPOINT
 from ferryman.dashboard import forms
 from ferryman.dashboard.forms import Back
 from ferryman.dashboard.page import back, pages, render

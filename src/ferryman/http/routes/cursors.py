@@ -10,7 +10,7 @@ from uuid import UUID
 
 from fastapi import APIRouter, Query
 
-from ferryman.app.ingest import ENDPOINT
+from ferryman.app.sources import ENDPOINT
 from ferryman.http.answers import Asked, Shape
 from ferryman.http.bodies import asks, takes
 from ferryman.http.callers import Operating, Reading, Ruling
