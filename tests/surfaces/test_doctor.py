@@ -172,7 +172,20 @@ def test_commits_that_a_crash_can_lose_are_a_finding() -> None:
     assert durable("off", "on").verdict == "bad"
     assert durable("on", "off").verdict == "note"
     assert durable("on", "on").verdict == "good"
-    assert durable("remote_apply", "on").verdict == "good"
+    assert durable("remote_apply", "on", "ANY 1 (*)").verdict == "good"
+
+
+@pytest.mark.contract("K1")
+def test_whether_commits_wait_for_a_standby_is_told() -> None:
+    said = [durable(setting, "on", "paris").says for setting in ("local", "on", "remote_apply")]
+    alone = durable("remote_apply", "on", "")
+
+    assert said == [
+        "What is told done is on the disk.",
+        "What is told done is on the disk here and at a standby.",
+        "What is told done is on the disk here, and shown by a standby.",
+    ]
+    assert (alone.verdict, "synchronous_standby_names" in alone.advice) == ("note", True)
 
 
 @pytest.mark.contract("K10", "W21")
