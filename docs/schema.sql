@@ -846,6 +846,16 @@ CREATE FUNCTION ferryman.full_limits(id uuid) RETURNS TABLE(whose text, slots bi
     order by room.limit_key is null, room.tenant = '*'
 $$;
 
+CREATE FUNCTION ferryman.grace_ends() RETURNS timestamp with time zone
+    LANGUAGE sql STABLE
+    AS $$
+    select case when dog.grace_until > clock_timestamp() + ferryman.longest_lease('30 s') then '-infinity'
+                else dog.grace_until end
+    from ferryman.watchdog as dog
+$$;
+
+COMMENT ON FUNCTION ferryman.grace_ends() IS 'When the grace after an outage ends or ended; never further ahead than one lease.';
+
 CREATE FUNCTION ferryman.held(owner uuid, since timestamp with time zone, leased_until timestamp with time zone, then_what text) RETURNS TABLE(code text, says text, until timestamp with time zone, about jsonb)
     LANGUAGE sql STABLE
     AS $$
@@ -861,8 +871,8 @@ CREATE FUNCTION ferryman.held(owner uuid, since timestamp with time zone, leased
     select 'holder_silent',
            case when worker.boot_id is null then 'Its worker is gone.'
                 else format('Its worker has not been heard of since %s.', ferryman.spelled(worker.seen_until)) end || held.then_what,
-           greatest(held.leased_until, dog.grace_until), jsonb_build_object('seen_until', worker.seen_until)
-    from ferryman.watchdog as dog
+           greatest(held.leased_until, ferryman.grace_ends()), jsonb_build_object('seen_until', worker.seen_until)
+    from (select) as asked
     left join ferryman.workers as worker on worker.boot_id = held.owner
     where held.owner is not null and coalesce(worker.seen_until < ferryman.clock(), true)
 $$;
@@ -940,10 +950,9 @@ COMMENT ON FUNCTION ferryman.is_undecided(task ferryman.ingest_task) IS 'Whether
 CREATE FUNCTION ferryman.late_before() RETURNS timestamp with time zone
     LANGUAGE sql STABLE
     AS $$
-    select case when watchdog.grace_until < clock_timestamp() - ferryman.slack()
+    select case when ferryman.grace_ends() < clock_timestamp() - ferryman.slack()
                 then ferryman.clock() - ferryman.slack()
                 else '-infinity' end
-    from ferryman.watchdog
 $$;
 
 CREATE FUNCTION ferryman.living(topic text, name text) RETURNS TABLE(boot_id uuid, knows boolean)
@@ -954,6 +963,15 @@ CREATE FUNCTION ferryman.living(topic text, name text) RETURNS TABLE(boot_id uui
     where worker.seen_until >= ferryman.clock()
       and worker.tenant is null
 $$;
+
+CREATE FUNCTION ferryman.longest_lease(own interval) RETURNS interval
+    LANGUAGE sql STABLE
+    AS $$
+    select greatest(longest_lease.own, max((worker.settings ->> 'lease_seconds')::float8) * interval '1 s')
+    from ferryman.workers as worker
+$$;
+
+COMMENT ON FUNCTION ferryman.longest_lease(own interval) IS 'The longest lease that anybody works with, or that whoever asks does.';
 
 CREATE FUNCTION ferryman.make_day(day date) RETURNS void
     LANGUAGE plpgsql
@@ -1492,8 +1510,8 @@ CREATE FUNCTION ferryman.reasons_tasks(id uuid) RETURNS TABLE(code text, says te
            case when worker.boot_id is null then 'Its worker is gone.'
                 else format('Its worker has not been heard of since %s.', ferryman.spelled(worker.seen_until)) end
            || ' When the lease has ended the attempt counts as timed out.',
-           greatest(task.leased_until, dog.grace_until), jsonb_build_object('seen_until', worker.seen_until)
-    from clock, ferryman.watchdog as dog, task
+           greatest(task.leased_until, ferryman.grace_ends()), jsonb_build_object('seen_until', worker.seen_until)
+    from clock, task
     left join ferryman.workers as worker on worker.boot_id = task.lease_owner
     where task.leased_until is not null and coalesce(worker.seen_until < clock.now, true)
     union all
@@ -1839,15 +1857,17 @@ $$;
 CREATE FUNCTION ferryman.reasons_watchdog(id uuid) RETURNS TABLE(code text, says text, until timestamp with time zone, about jsonb)
     LANGUAGE sql STABLE
     AS $$
-    select 'watchdog_silent', format('No watchdog has ticked since %s: nobody ends what hangs.', ferryman.spelled(dog.ticked_at)),
+    select 'watchdog_silent',
+           format('No watchdog has ticked since %s: nobody ends what hangs.',
+                  case when dog.ticked_at > clock_timestamp() then 'the clock was set back' else ferryman.spelled(dog.ticked_at) end),
            null::timestamptz, jsonb_build_object('ticked_at', dog.ticked_at)
     from ferryman.watchdog as dog
-    where dog.ticked_at < clock_timestamp() - ferryman.slack()
+    where (dog.ticked_at < clock_timestamp() - ferryman.slack() or dog.ticked_at > clock_timestamp() + ferryman.slack())
       and exists (select from ferryman.bounds as bound where bound.id = reasons_watchdog.id)
     union all
-    select 'grace', format('After an outage no lease is judged before %s.', ferryman.spelled(dog.grace_until)), dog.grace_until, '{}'
-    from ferryman.watchdog as dog
-    where dog.grace_until > clock_timestamp()
+    select 'grace', format('After an outage no lease is judged before %s.', ferryman.spelled(grace.ends)), grace.ends, '{}'
+    from (select ferryman.grace_ends() as ends) as grace
+    where grace.ends > clock_timestamp()
       and exists (select from ferryman.bounds as bound
                   where bound.id = reasons_watchdog.id and bound.rule in ('W13', 'W1', 'W6', 'W7', 'W15'))
 $$;

@@ -23,7 +23,7 @@ from ferryman.tasks.model import Draft, NewTask
 from tests.agents.house import OWNER, TENANT, House, call_of
 
 HOUR = timedelta(hours=1)
-WATCHED = "update ferryman.watchdog set ticked_at = clock_timestamp() + interval '1 hour'"
+WATCHED = "update ferryman.watchdog set ticked_at = clock_timestamp() + ferryman.slack()"
 KNOWS = '{"profiles": ["writer"], "targets": ["default"], "turn_callbacks": ["delegate"]}'
 
 
@@ -261,7 +261,7 @@ async def test_an_agent_is_explained_by_its_name_to_its_own_tenant(house: House)
 @pytest.mark.contract("K22", "K24")
 async def test_after_an_outage_a_lease_is_not_judged_and_that_is_told(house: House) -> None:
     taken = await house.begin()
-    await house.write("update ferryman.watchdog set grace_until = clock_timestamp() + interval '1 hour'")
+    await house.write("update ferryman.watchdog set grace_until = clock_timestamp() + interval '20 s'")
 
     assert "grace" in (await told(house, taken.id)).codes()
 

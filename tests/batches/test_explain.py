@@ -11,7 +11,7 @@ from ferryman.tasks.intake.explain import Explanation, explain
 from tests.agents.house import TENANT
 from tests.batches.yard import Yard, task
 
-WATCHED = "update ferryman.watchdog set ticked_at = clock_timestamp() + interval '1 hour'"
+WATCHED = "update ferryman.watchdog set ticked_at = clock_timestamp() + ferryman.slack()"
 
 
 async def told(yard: Yard, id: UUID) -> Explanation:

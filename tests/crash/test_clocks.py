@@ -1,4 +1,8 @@
-"""K5: the database's clock jumps while a worker holds work, ahead and back: each task ends once, and the worker goes on."""
+"""K5: the database's clock jumps while a worker holds work, ahead and back: each task ends once, and the worker goes on.
+
+Some tests move the one function that statements ask for the time, and nothing else: the watchdog's ticks are wall time, and to
+them no time has passed. Others put into the tables what a step of the wall leaves behind: ticks, graces and leases.
+"""
 
 import asyncio
 from datetime import timedelta
@@ -81,6 +85,72 @@ async def test_what_a_dead_worker_held_is_begun_anew_although_the_clock_was_set_
     assert len(other.lines("start")) == HELD
     await judge.judge(database_url, held, [*dead.lines(), *other.lines()])
     assert await cargo.broken(database_url) == []
+
+
+# The clock of a server cannot be set in a test. This is what one that went an hour ahead leaves when it is right again: a tick,
+# the grace that the jump gave, and leases that were given or renewed meanwhile.
+LEFT = (
+    "update ferryman.watchdog set ticked_at = clock_timestamp() + interval '1 hour',"
+    " grace_until = clock_timestamp() + interval '1 hour 2 s'",
+    "update ferryman.tasks set leased_until = leased_until + interval '1 hour'",
+)
+
+
+@pytest.mark.contract("K5", "K24", "R2")
+async def test_what_a_dead_worker_held_is_begun_anew_although_the_clock_went_ahead_and_back(
+    database_url: str, db: Database, ship: Launch, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    held = await cargo.load(database_url, HELD, gate=str(gate))
+    dead = ship(database_url).start()
+    await dead.seen("start", count=HELD)
+    dead.kill()
+    async with db.session() as tx:
+        for each in LEFT:
+            await tx.fetch(each)
+    gate.touch()
+
+    other = ship(database_url).start(FERRYMAN_WORKER__WATCHDOG_INTERVAL_SECONDS="0.3")
+    await judge.all_ended(database_url)
+
+    assert len(other.lines("start")) == HELD
+    await judge.judge(database_url, held, [*dead.lines(), *other.lines()])
+    assert await cargo.broken(database_url) == []
+
+
+@pytest.mark.contract("K5", "K24", "K4", "R2")
+async def test_a_living_worker_keeps_its_work_when_the_clock_goes_ahead_and_back(database_url: str) -> None:
+    app = Ferryman(database_url, worker={"poll": "50ms", "lease": "2s", "lease_sweep_seconds": 0.1})
+    begun, go = asyncio.Semaphore(0), asyncio.Event()
+
+    @app.task
+    async def held(n: int) -> int:
+        begun.release()
+        await go.wait()
+        return n
+
+    async with app, app.worker():
+        tasks = await app.tasks.create_many(held, [{"n": n} for n in range(HELD)])
+        for _ in tasks:
+            await begun.acquire()
+        async with app.database.session() as tx:
+            for each in LEFT:
+                await tx.fetch(each)
+        await renewed(database_url)
+        await put_right(database_url)
+        go.set()
+        assert [await each.result(timeout=30) for each in tasks] == list(range(HELD))
+    rows = await judge.read(database_url, "select state, attempt from ferryman.tasks")
+    assert {(row["state"], row["attempt"]) for row in rows} == {("succeeded", 1)}
+    assert await cargo.broken(database_url) == []
+
+
+async def put_right(url: str) -> None:
+    """Wait until a watchdog has ticked by the time that is right, and its grace is over."""
+    query = "select from ferryman.watchdog where ticked_at < clock_timestamp() and grace_until < clock_timestamp()"
+    async with asyncio.timeout(30):
+        while not await judge.read(url, query):  # noqa: ASYNC110 - the sign is a row
+            await asyncio.sleep(0.05)
 
 
 @pytest.mark.contract("K24", "K10")

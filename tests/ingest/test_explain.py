@@ -10,7 +10,7 @@ from ferryman.tasks import store
 from ferryman.tasks.intake.explain import Explanation
 from tests.ingest.harbour import DAWN, HOUR, SOURCE, Harbour, Server, harbour, only
 
-WATCHED = "update ferryman.watchdog set ticked_at = clock_timestamp() + interval '1 hour'"
+WATCHED = "update ferryman.watchdog set ticked_at = clock_timestamp() + ferryman.slack()"
 
 
 async def write(here: Harbour, sql: str, *args: Any) -> None:

@@ -126,21 +126,57 @@ async def test_a_dropped_line_connects_anew(database_url: str) -> None:
 
 
 @pytest.mark.contract("K1", "K5")
-async def test_our_connections_commit_synchronously_whatever_the_database_was_set_to(database_url: str) -> None:
-    name = urlsplit(database_url).path[1:]
+@pytest.mark.parametrize(
+    ("to", "wanted"),
+    [
+        ("off", "on"),
+        ("local", "on"),
+        ("remote_write", "on"),
+        ("on", "on"),
+        ("remote_apply", "remote_apply"),
+    ],
+)
+@pytest.mark.parametrize("whose", ["database {0}", "role current_user in database {0}"], ids=["database", "role"])
+async def test_our_connections_commit_synchronously_whatever_the_database_was_set_to(
+    database_url: str, whose: str, to: str, wanted: str
+) -> None:
+    """And wait for a standby as long as they are told to."""
     admin = Line(database_url)
-    await admin.fetch(f"alter database {name} set synchronous_commit = off")
+    await admin.fetch(f"alter {whose.format(urlsplit(database_url).path[1:])} set synchronous_commit = {to}")
     await admin.close()
     line, database = Line(database_url), Database(database_url)
     await database.open()
 
-    said = await line.fetch("show synchronous_commit")
-    async with database.session() as session:
-        said = [*said, *await session.fetch("show synchronous_commit")]
+    said = [*await line.fetch("show synchronous_commit")]
+    line.drop()
+    said += await line.fetch("show synchronous_commit")
+    async with database.session() as one, database.session() as another:
+        said += await one.fetch("show synchronous_commit")
+        said += await another.fetch("show synchronous_commit")
 
-    assert [row["synchronous_commit"] for row in said] == ["on", "on"]
+    assert [row["synchronous_commit"] for row in said] == [wanted] * 4
     await line.close()
     await database.close()
+
+
+@pytest.mark.contract("K1")
+async def test_what_commits_wait_for_is_said_by_the_session_so_that_no_reload_weakens_it(database_url: str) -> None:
+    line = Line(database_url)
+
+    [row] = await line.fetch("select source from pg_settings where name = 'synchronous_commit'")
+
+    assert row["source"] == "session"
+    await line.close()
+
+
+@pytest.mark.contract("K1")
+async def test_a_line_that_need_not_wait_is_not_made_to(database_url: str) -> None:
+    line = Line(database_url, settings={"synchronous_commit": "off"})
+
+    [row] = await line.fetch("show synchronous_commit")
+
+    assert row["synchronous_commit"] == "off"
+    await line.close()
 
 
 @pytest.mark.contract("W23")

@@ -7,7 +7,9 @@ import pytest
 
 from ferryman import Ferryman
 from ferryman.app import wiring
+from ferryman.app.doctor import work
 from ferryman.app.doctor.ground import between, durable, version
+from ferryman.kernel import watchdog
 from ferryman.kernel.pool import Database
 from ferryman.testing import travel
 from tests.surfaces import ferry
@@ -55,6 +57,22 @@ async def test_work_that_nobody_takes_is_a_finding(database_url: str) -> None:
     assert found["verdict"] == "bad"
     assert {(each["queue"], each["name"]) for each in found["details"]} == {("default", "unheard_of"), ("far", "greet")}
     assert "--queues far" in found["advice"]
+
+
+@pytest.mark.contract("W21", "K24")
+async def test_a_tick_and_a_grace_of_a_clock_that_was_set_back_are_told_as_nobody_watching(db: Database) -> None:
+    async with db.session() as tx:
+        await tx.fetch(
+            "update ferryman.watchdog"
+            " set ticked_at = clock_timestamp() + $1::interval, grace_until = clock_timestamp() + $1::interval",
+            timedelta(hours=1),
+        )
+        [silent] = await work.watchdog(tx, interval=watchdog.INTERVAL)
+        await tx.fetch("update ferryman.watchdog set ticked_at = clock_timestamp() + interval '5 s'")
+        [watched] = await work.watchdog(tx, interval=watchdog.INTERVAL)
+
+    assert silent.says == "No watchdog has ticked since the clock was set back; nothing is live that would need one."
+    assert (watched.verdict, watched.says) == ("good", "It ticked 0 s ago.")
 
 
 async def test_work_without_a_worker_is_a_finding_and_none_without_work_is_not(database_url: str) -> None:
@@ -154,7 +172,20 @@ def test_commits_that_a_crash_can_lose_are_a_finding() -> None:
     assert durable("off", "on").verdict == "bad"
     assert durable("on", "off").verdict == "note"
     assert durable("on", "on").verdict == "good"
-    assert durable("remote_apply", "on").verdict == "good"
+    assert durable("remote_apply", "on", "ANY 1 (*)").verdict == "good"
+
+
+@pytest.mark.contract("K1")
+def test_whether_commits_wait_for_a_standby_is_told() -> None:
+    said = [durable(setting, "on", "paris").says for setting in ("local", "on", "remote_apply")]
+    alone = durable("remote_apply", "on", "")
+
+    assert said == [
+        "What is told done is on the disk.",
+        "What is told done is on the disk here and at a standby.",
+        "What is told done is on the disk here, and shown by a standby.",
+    ]
+    assert (alone.verdict, "synchronous_standby_names" in alone.advice) == ("note", True)
 
 
 @pytest.mark.contract("K10", "W21")

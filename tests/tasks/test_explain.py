@@ -18,7 +18,7 @@ from ferryman.testing import plant, travel
 
 HOUR = timedelta(hours=1)
 # The database is the copy of one that was made a while ago.
-WATCHED = "update ferryman.watchdog set ticked_at = clock_timestamp() + interval '1 hour'"
+WATCHED = "update ferryman.watchdog set ticked_at = clock_timestamp() + ferryman.slack()"
 
 
 @pytest.fixture
@@ -224,12 +224,28 @@ async def test_nobody_watches_or_grace_is_given(tx: Session) -> None:
     await tx.fetch("update ferryman.watchdog set ticked_at = clock_timestamp() - interval '1 hour'")
     silent = (await told(tx, task)).codes()
     await tx.fetch(
-        "update ferryman.watchdog set ticked_at = clock_timestamp(), grace_until = clock_timestamp() + interval '1 min'"
+        "update ferryman.watchdog set ticked_at = clock_timestamp(), grace_until = clock_timestamp() + interval '20 s'"
     )
 
     assert silent == ["leased", "watchdog_silent"]
     assert (await told(tx, task)).codes() == ["leased", "grace"]
     assert (await told(tx, ended)).codes() == ["ended"]
+
+
+@pytest.mark.contract("K22", "K24")
+async def test_a_tick_and_a_grace_of_a_clock_that_was_set_back_are_no_word_of_now(tx: Session) -> None:
+    orphan = await plant(tx, TASK, RUNNING)
+    await tx.fetch(
+        "update ferryman.watchdog"
+        " set ticked_at = clock_timestamp() + $1::interval, grace_until = clock_timestamp() + $1::interval",
+        HOUR,
+    )
+
+    explained = await told(tx, orphan)
+
+    assert explained.codes() == ["leased", "holder_silent", "watchdog_silent"]
+    assert "since the clock was set back" in await says(tx, orphan, "watchdog_silent")
+    assert explained.reasons[1].until == explained.reasons[0].until
 
 
 @pytest.mark.contract("K22")

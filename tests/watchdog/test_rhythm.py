@@ -24,6 +24,17 @@ async def silent_for(db: Database, time: timedelta) -> None:
         await session.fetch("update ferryman.watchdog set ticked_at = clock_timestamp() - $1::interval", time)
 
 
+async def grace_for(db: Database, time: timedelta) -> None:
+    async with db.session() as session:
+        await session.fetch("update ferryman.watchdog set grace_until = clock_timestamp() + $1::interval", time)
+
+
+async def grace_passes(db: Database, time: timedelta) -> None:
+    """Let as much of the grace be over, whatever is left of it; watchdogs have ticked meanwhile."""
+    async with db.session() as session:
+        await session.fetch("update ferryman.watchdog set grace_until = grace_until - $1::interval", time)
+
+
 @pytest.mark.contract("K24")
 async def test_after_an_outage_nothing_is_reaped_for_one_lease(ward: Database, line: Line) -> None:
     await admit(ward, 1)
@@ -106,8 +117,7 @@ async def test_reaping_goes_on_when_the_grace_is_over(ward: Database, line: Line
 
     within = await dog.tick()
     now += watchdog.LEASE.total_seconds()  # and an hour before its time
-    async with ward.session() as session:
-        await session.fetch("update ferryman.watchdog set grace_until = clock_timestamp()")
+    await grace_passes(ward, watchdog.LEASE)
     after = await dog.tick()
 
     assert (within.withheld, within.acted()) == (("reap",), 0)
@@ -141,10 +151,80 @@ async def test_a_grace_that_another_watchdog_gave_is_kept_before_the_next_tick(w
     await silent_for(ward, timedelta(0))
     await dog.tick()
     await admit(ward, 1)
-    async with ward.session() as session:
-        await session.fetch("update ferryman.watchdog set grace_until = clock_timestamp() + interval '1 hour'")
+    await grace_for(ward, watchdog.LEASE)
 
     assert (await dog.tick()).withheld == ("reap",)
+
+
+# How far ahead the last tick and the end of its grace may lie when a clock that went ahead is right again. The clock of a
+# server cannot be set in a test.
+AHEAD = {
+    "a tick, and the grace that the jump gave": (HOUR, HOUR + watchdog.LEASE),
+    "a tick": (HOUR, timedelta(0)),
+    "a grace, and a tick of who does not shorten it": (timedelta(0), HOUR),
+    "a little of both": (timedelta(seconds=10), watchdog.LEASE + timedelta(seconds=10)),
+}
+
+
+@pytest.mark.contract("K24", "K5")
+@pytest.mark.parametrize(("ticked", "grace"), AHEAD.values(), ids=AHEAD)
+async def test_a_clock_that_went_ahead_and_back_withholds_for_one_lease_at_most(
+    ward: Database, line: Line, ticked: timedelta, grace: timedelta
+) -> None:
+    await admit(ward, 1)
+    await silent_for(ward, -ticked)
+    await grace_for(ward, grace)
+    now = 1000.0
+    dog = Watchdog(line, [replace(REAP, every=HOUR)], clock=lambda: now)
+
+    within = await dog.tick()
+    now += watchdog.LEASE.total_seconds()
+    await grace_passes(ward, watchdog.LEASE)
+    after = await dog.tick()
+
+    assert (within.withheld, within.acted()) == (("reap",), 0)
+    assert (after.withheld, after.acted()) == ((), 1)
+
+
+@pytest.mark.contract("K24", "K5")
+@pytest.mark.parametrize(("ticked", "grace"), AHEAD.values(), ids=AHEAD)
+async def test_a_clock_that_is_set_back_under_a_watchdog_is_noticed_before_it_reaps_and_put_right_at_once(
+    ward: Database, line: Line, ticked: timedelta, grace: timedelta
+) -> None:
+    now = 1000.0
+    dog = Watchdog(line, [REAP], clock=lambda: now)
+    await silent_for(ward, timedelta(0))
+    await dog.tick()
+    await admit(ward, 1)
+    await silent_for(ward, -ticked)
+    await grace_for(ward, grace)
+
+    within = [await dog.tick(), await dog.tick()]  # before its next tick is due
+    now += watchdog.LEASE.total_seconds()
+    await grace_passes(ward, watchdog.LEASE)
+    after = await dog.tick()
+
+    assert [(each.withheld, each.acted()) for each in within] == [(("reap",), 0)] * 2
+    assert (after.withheld, after.acted()) == ((), 1)
+
+
+@pytest.mark.contract("K24")
+async def test_a_grace_is_not_shortened_by_who_has_a_shorter_lease(ward: Database, database_url: str) -> None:
+    """Who has the longer one is heard less often."""
+    await admit(ward, 1)
+    await silent_for(ward, HOUR)
+    async with ward.session() as session:
+        await session.fetch(
+            "insert into ferryman.workers (boot_id, host, pid, version, queues, handlers, settings, seen_until)"
+            " values (gen_random_uuid(), 'far', 1, '1', '{}', '{}', '{\"lease_seconds\": 120}', ferryman.clock())"
+        )
+    async with lines(database_url, 2) as [one, two]:
+        await Watchdog(one, [REAP], lease=timedelta(seconds=120)).tick()
+        await Watchdog(two, [REAP]).tick()
+        await grace_passes(ward, timedelta(seconds=110))
+        report = await Watchdog(two, [REAP]).tick()
+
+    assert report.withheld == ("reap",)
 
 
 @pytest.mark.contract("W23")
@@ -157,6 +237,18 @@ async def test_a_watchdog_that_is_late_is_an_alarm(ward: Database, line: Line) -
     late = await watchdog.late(line)
     assert late is not None
     assert late > timedelta(seconds=10)
+
+
+@pytest.mark.contract("W23", "K24")
+async def test_a_tick_of_a_clock_that_was_set_back_hides_no_silence(ward: Database, line: Line) -> None:
+    await silent_for(ward, -timedelta(seconds=9))
+    little = await watchdog.late(line)
+    await silent_for(ward, -HOUR)
+    nobody = await watchdog.late(line)
+    await Watchdog(line, []).tick()
+
+    assert (little, nobody) == (None, timedelta(0))
+    assert await watchdog.late(line) is None
 
 
 @pytest.mark.contract("W20")

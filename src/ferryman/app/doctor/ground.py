@@ -34,7 +34,10 @@ async def server(line: Line) -> list[Reading]:
     """Ask who answers: its version, whether it takes writes, whether it has room."""
     row = await db.one(line, SERVER)
     assert row is not None
-    readings = [version(row["version_number"], row["version"]), durable(row["synchronous_commit"], row["fsync"])]
+    readings = [
+        version(row["version_number"], row["version"]),
+        durable(row["synchronous_commit"], row["fsync"], row["standbys"]),
+    ]
     if row["standby"]:
         readings.append(
             Reading("standby", BAD, "This server is a standby: it takes no writes.", "Name the address of the primary.")
@@ -56,15 +59,19 @@ def version(number: int, told: str) -> Reading:
     return Reading("version", GOOD, f"PostgreSQL {told}")
 
 
-def durable(synchronous_commit: str, fsync: str) -> Reading:
-    """Judge whether what was told is done would outlive a crash of the server (K1)."""
+def durable(synchronous_commit: str, fsync: str, standbys: str = "") -> Reading:
+    """Judge whether what was told is done would outlive a crash of the server, and say whether its loss (K1)."""
     if synchronous_commit == "off":
         says = "synchronous_commit is off: a crash of the server can lose what callers were told is done."
         advice = "A pooler keeps our connections from asking for it: alter database … set synchronous_commit = on."
         return Reading("commits", BAD, says, advice)
     if fsync == "off":
         return Reading("commits", NOTE, "fsync is off: this server may lose everything in a crash. That is for tests.")
-    return Reading("commits", GOOD, "What is told done is on the disk.")
+    if synchronous_commit == "remote_apply" and not standbys:
+        says = "What is told done is on the disk. synchronous_commit is remote_apply, and no standby is waited for."
+        return Reading("commits", NOTE, says, "Name those to wait for: synchronous_standby_names.")
+    there = {"on": " here and at a standby", "remote_apply": " here, and shown by a standby"} if standbys else {}
+    return Reading("commits", GOOD, f"What is told done is on the disk{there.get(synchronous_commit, '')}.")
 
 
 def notifications(used: float) -> Reading:

@@ -23,6 +23,7 @@ BOUND_OF = db.load("ferryman.app", "doctor/bound_of")
 OVERDUE = db.load("ferryman.app", "doctor/overdue")
 
 LIVE_MAX = 100_000
+_SET_BACK = "No watchdog has ticked since the clock was set back"
 # What all workers of one database should agree on; how much each takes at once is its own affair.
 AGREED = ("lease_seconds",)
 
@@ -31,14 +32,14 @@ async def watchdog(tx: Tx, *, interval: timedelta) -> list[Reading]:
     """Look whether somebody watches."""
     row = await db.one(tx, GRACE)
     assert row is not None
-    ago = f"{row['silent_seconds']:.0f} s ago"
+    silent = row["silent_seconds"]
+    last = f"The last tick of a watchdog was {silent:.0f} s ago" if silent >= 0 else _SET_BACK
     if await dogs.late(tx, interval=interval) is not None:
         advice = "Every worker brings one: start a worker, or look why those that run cannot reach the database."
         if await db.many(tx, BOUNDS):
-            return [Reading("watchdog", BAD, f"The last tick of a watchdog was {ago}: nobody ends what hangs.", advice)]
-        return [
-            Reading("watchdog", NOTE, f"The last tick of a watchdog was {ago}; nothing is live that would need one.")
-        ]
+            return [Reading("watchdog", BAD, f"{last}: nobody ends what hangs.", advice)]
+        return [Reading("watchdog", NOTE, f"{last}; nothing is live that would need one.")]
+    ago = f"{max(silent, 0.0):.0f} s ago"
     if row["grace_seconds"] > 0:
         says = f"It ticked {ago}; after an outage nothing is reaped for another {row['grace_seconds']:.0f} s."
         return [Reading("watchdog", NOTE, says)]

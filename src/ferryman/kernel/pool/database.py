@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any
 
 import asyncpg
 
 from ferryman.kernel import errors
 from ferryman.kernel.db import SCHEMA
+from ferryman.kernel.pool.commits import commit_durably
 from ferryman.kernel.pool.reads import read_little
 from ferryman.kernel.pool.said import readable, sentence, translated
 from ferryman.kernel.pool.session import Session
@@ -74,7 +76,7 @@ class Database:
                 timeout=CONNECT_TIMEOUT_SECONDS,
                 command_timeout=PATIENCE.total_seconds(),
                 server_settings=settings,
-                init=_begin,
+                init=partial(_begin, settings),
                 statement_cache_size=STATEMENTS_KEPT if settings is not None else STATEMENTS_KEPT_BY_A_POOLER,
                 # What stays in a session harms nobody who comes next: a reset would cost a round trip a release.
                 reset=_nothing_to_reset,
@@ -187,7 +189,8 @@ class Database:
             yield session
 
 
-async def _begin(connection: Any) -> None:
+async def _begin(settings: Mapping[str, str] | None, connection: Any) -> None:
+    await commit_durably(connection, settings)
     read_little(connection)
 
 

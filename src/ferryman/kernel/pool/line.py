@@ -16,6 +16,7 @@ import asyncpg
 
 from ferryman.kernel import errors, telemetry
 from ferryman.kernel.db import SCHEMA, Row
+from ferryman.kernel.pool.commits import commit_durably
 from ferryman.kernel.pool.reads import read_little
 from ferryman.kernel.pool.said import readable, sentence, translated
 from ferryman.kernel.pool.session import Session
@@ -80,7 +81,8 @@ class Line:
         return None if connection is None or connection.is_closed() else self._session
 
     async def _take_up(self, connection: asyncpg.Connection[Any]) -> Session:
-        """Keep a connection once it listens: one that does not would look whole."""
+        """Keep a connection once it commits durably and listens: one that does not would look whole."""
+        await commit_durably(connection, None if self.refused else self._settings)
         try:
             for channel in self._listening:
                 await connection.add_listener(channel, self._heard)

@@ -13,11 +13,9 @@ STATEMENTS_KEPT_BY_A_POOLER = 0
 # Plans: hot statements find their rows by index whatever the statistics say
 # (a plan made while the table was empty must not scan it when it is full), and jit would be switched on by the price that
 # the planner puts on what is forbidden. Life: a peer that vanished is noticed in seconds, a transaction that was left
-# open (a worker frozen inside it) is ended so that it does not hide its rows. Durability: what was told is done is on the
-# disk, whatever this database or user was set to.
+# open (a worker frozen inside it) is ended so that it does not hide its rows. Durability is raised afterwards (commits.py).
 LINE_SETTINGS = {
     "application_name": "ferryman",
-    "synchronous_commit": "on",
     "enable_seqscan": "off",
     "plan_cache_mode": "force_generic_plan",
     "jit": "off",
@@ -41,7 +39,6 @@ def within(settings: Mapping[str, str]) -> str:
 # A handler's own transaction may think for longer than ours, but not for ever.
 POOL_SETTINGS = {
     "application_name": "ferryman",
-    "synchronous_commit": "on",
     "jit": "off",
     "lock_timeout": "10s",
     "idle_in_transaction_session_timeout": "60s",

@@ -13,6 +13,8 @@ must look soonest comes first. So a lease that has ended does not wait for forty
 After an outage living workers must be heard before their leases are judged: when no watchdog has ticked for three
 intervals, by a time kept in the database, the rules that reap are withheld for one lease. A machine that was suspended wakes up
 with its own clock where it stood, so it cannot know: before anything that was found is reaped, the database is asked.
+The database's clock may be set, too: a tick that lies ahead of it says as little as one of long ago, and a grace that lies
+further ahead than one that is given now is shortened. Whatever a clock does, nothing is withheld for more than one lease after.
 """
 
 from __future__ import annotations
@@ -81,7 +83,7 @@ async def tick(ground: Ground, rules: Iterable[Rule]) -> Report:
 
 
 async def late(tx: Tx, *, interval: timedelta = INTERVAL) -> timedelta | None:
-    """Return how long no watchdog has ticked, if that is an alarm."""
+    """Return how long no watchdog has ticked, if that is an alarm; 0 s where nobody has since the clock was set back."""
     row = await db.one(tx, _LATE, allowed=interval * LATE_INTERVALS)
     return None if row is None else row["silent"]
 
