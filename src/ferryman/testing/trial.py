@@ -1,10 +1,14 @@
 """An app on a database of its own, whose work is done when the test says so (R9).
 
 `run` lets a worker do everything that is due, in this process, and returns when nothing is due any more: what sleeps until
-tomorrow sleeps on, until the test moves the time. With crashes the worker is a forked process that dies where the seed says;
-its leases are ended at once, as if their time had passed, what it held is taken back, and the next life goes on. What handlers
-keep in memory dies with them: let them write to the database or to a file, as in life. A trial with crashes in which nobody
-died has shown nothing of them, and says so at its end.
+tomorrow sleeps on, until the test moves the time. What is then past its time (a call to the outside, a batch, a command) is
+ended by the rules of the watchdog, and not only when that would next look. The worker comes first: had it lived through that
+time, it would have done its work before. What is late and what no rule ends is not waited for.
+
+With crashes the worker is a forked process that dies where the seed says; its leases are ended at once, as if their time had
+passed, what it held is taken back, and the next life goes on. What handlers keep in memory dies with them: let them write to
+the database or to a file, as in life. A trial with crashes in which nobody died has shown nothing of them, and says so at its
+end.
 
 A seed counts the places that the process passes, and should die at the same one again. So a worker with crashes does one thing
 after another, in the order of the line: with several at once their durable calls share their trips, and which place comes next
@@ -36,11 +40,12 @@ from ferryman.testing.crashes import Crashes
 LOOK = timedelta(milliseconds=20)
 SWEEP = timedelta(milliseconds=100)
 
-# What a worker would do something about now. Each by the index that finds it.
+# What a worker would do something about now, each by the index that finds it; and what is late: past the time by which a rule
+# ends it. One statement, so that a rule which acts meanwhile cannot make both look empty.
 _DUE = Statement(
     "due",
     """
-    select what, n from (
+    select what, n, false as late from (
         select 'task ' || min(name) as what, count(*) as n from ferryman.tasks
         where finished_at is null and (leased_until is not null or rank is not null or wake_at <= ferryman.clock())
         union all
@@ -61,6 +66,10 @@ _DUE = Statement(
             or ferryman.is_undecided(ingest_task)
     ) as due
     where n > 0
+    union all
+    select domain || ' past its time', count(*), true from ferryman.bounds
+    where ends_by <= (select ferryman.clock())
+    group by domain
     """,
 )
 _LEASED = ("tasks", "agent_state_head", "ingest_task", "ingest_run", "webhook_deliveries")
@@ -155,11 +164,31 @@ async def _work(app: Ferryman) -> None:
     stop = asyncio.Event()
     working = asyncio.create_task(app.work(stop=stop))
     try:
-        while not working.done() and await _due(app):  # noqa: ASYNC110 - the sign is in the database
-            await asyncio.sleep(LOOK.total_seconds())
+        await _rest(app, working)
     finally:
         stop.set()
         await working
+
+
+async def _rest(app: Ferryman, working: asyncio.Task[None]) -> None:
+    """Return when nothing is due, and what is late is what no rule ends."""
+    in_vain = False
+    while not working.done():
+        due = await _due(app)
+        if not all(row["late"] for row in due):
+            in_vain = False
+            await asyncio.sleep(LOOK.total_seconds())
+        elif due and not in_vain:
+            in_vain = not await _end_late(app)
+        else:
+            return
+
+
+async def _end_late(app: Ferryman) -> bool:
+    """Let the rules end what is late; say whether one did. Leases are left to the watchdog of the worker, which renews them."""
+    rules = [rule for rule in app.rules() if rule.only_bound and not rule.reaps]
+    async with app.database.session() as tx:
+        return (await watchdog.tick(tx, rules)).acted() > 0
 
 
 async def _bury(app: Ferryman) -> None:
