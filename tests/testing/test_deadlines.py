@@ -1,11 +1,15 @@
-"""R9: what the test takes past its time is ended by the next run, whatever rule ends it."""
+"""R9: what the test takes past its time is ended by the next run, whatever rule ends it; and a run that is out of time ends."""
 
+import asyncio
+import time
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from ferryman import Command, Ferryman, Message, Turn
+from ferryman import Command, Context, Ferryman, Message, Turn
 from ferryman.kernel.db import Row
+from ferryman.kernel.settings import Worker
 from ferryman.testing import trial
 from tests.relays.conftest import KEY, settled
 
@@ -33,6 +37,10 @@ def story(**settings: Any) -> Ferryman:
     @app.task
     async def greet() -> str:
         return "hello"
+
+    @app.task
+    async def hang(ctx: Context) -> None:
+        await asyncio.Event().wait()
 
     return app
 
@@ -151,3 +159,17 @@ async def test_what_is_late_and_what_no_rule_ends_is_not_waited_for(database_url
         await given.run()
 
         assert await task.result(timeout=60) == "hello"
+
+
+@pytest.mark.contract("R9")
+async def test_a_run_that_is_out_of_time_grants_no_grace(database_url: str) -> None:
+    app = story()
+    assert app.settings.worker.grace == Worker().grace == timedelta(seconds=20)
+    async with trial.opened(app, database_url) as given:
+        task = await app.tasks.create("hang")
+        begun = time.monotonic()
+        with pytest.raises(TimeoutError, match=r"After 0\.5 s there is still due: 1 x task hang\."):
+            await given.run(timeout=0.5)
+
+        assert time.monotonic() - begun < 10
+        assert (await task.refresh()).state == "ready"

@@ -98,7 +98,7 @@ class Trial:
         self.deaths = 0
 
     async def run(self, *, timeout: float = 30.0) -> None:
-        """Let everything be done that is due, and return when nothing is; in vain: TimeoutError, which says what is left."""
+        """Let everything be done that is due, end what is late, and return; in vain: TimeoutError, which says what is left."""
         try:
             async with asyncio.timeout(timeout):
                 if self.crashes is None:
@@ -165,9 +165,11 @@ async def _work(app: Ferryman) -> None:
     working = asyncio.create_task(app.work(stop=stop))
     try:
         await _rest(app, working)
-    finally:
         stop.set()
         await working
+    finally:
+        working.cancel()  # out of time: what still runs is handed back without any grace
+        await asyncio.gather(working, return_exceptions=True)
 
 
 async def _rest(app: Ferryman, working: asyncio.Task[None]) -> None:
