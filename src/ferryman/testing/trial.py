@@ -34,6 +34,7 @@ from ferryman.app import wiring
 from ferryman.app.ferryman import Ferryman
 from ferryman.kernel import watchdog
 from ferryman.kernel.db import Statement, many
+from ferryman.kernel.settings import Settings
 from ferryman.testing import clock, crashes
 from ferryman.testing.crashes import Crashes
 
@@ -138,13 +139,14 @@ class Trials(Protocol):
 async def opened(app: Ferryman, url: str, *, crashes: Crashes | None = None) -> AsyncIterator[Trial]:
     """Open an app on a database, whatever its settings say, and close it afterwards; then it is as it was.
 
-    With crashes of which none came about: NobodyDied, when all else went well.
+    No other address of the settings is used; a doorbell that was made by hand stays, and rings where it rings. With crashes of
+    which none came about: NobodyDied, when all else went well.
     """
     before = app.settings
     worker, ingest = replace(before.worker, poll=LOOK, lease_sweep=SWEEP), before.ingest
     if crashes is not None:
         worker, ingest = replace(worker, concurrency=1, lanes=1), replace(ingest, concurrency=1)
-    app.settings = replace(before, database_url=url, worker=worker, ingest=ingest)
+    app.settings = replace(_secluded(before, url), worker=worker, ingest=ingest)
     try:
         async with app:
             made = Trial(app, crashes=crashes)
@@ -153,6 +155,18 @@ async def opened(app: Ferryman, url: str, *, crashes: Crashes | None = None) -> 
             raise NobodyDied(crashes)
     finally:
         app.settings = before
+
+
+def _secluded(given: Settings, url: str) -> Settings:
+    """Return the settings with this address alone: others lead to where the app lives when it is no test."""
+    return replace(
+        given,
+        database_url=url,
+        listen_url=None,
+        nats_url=None,
+        doorbell="postgres" if given.doorbell == "nats" else given.doorbell,
+        relays=replace(given.relays, nats="off"),
+    )
 
 
 async def _due(app: Ferryman) -> list[Any]:
