@@ -2,8 +2,9 @@
 
 `run` lets a worker do everything that is due, in this process, and returns when nothing is due any more: what sleeps until
 tomorrow sleeps on, until the test moves the time. What is then past its time (a call to the outside, a batch, a command) is
-ended by the rules of the watchdog, and not only when that would next look. The worker comes first: had it lived through that
-time, it would have done its work before. What is late and what no rule ends is not waited for.
+ended by the rules of the watchdog, and not only when that would next look. All comes in the order in which it would have come
+in time: what is due before what is late, what was late first before what was late after it, and what follows from an end before
+the next end. What is late and what no rule ends is not waited for.
 
 With crashes the worker is a forked process that dies where the seed says; its leases are ended at once, as if their time had
 passed, what it held is taken back, and the next life goes on. What handlers keep in memory dies with them: let them write to
@@ -71,6 +72,19 @@ _DUE = Statement(
     select domain || ' past its time', count(*), true from ferryman.bounds
     where ends_by <= (select ferryman.clock())
     group by domain
+    """,
+)
+# What is late, the earliest first, and how many came to their time together with it.
+_LATE = Statement(
+    "late",
+    """
+    select rule, count(*) as n from (
+        select domain, rule, ends_by, min(ends_by) over (partition by domain, rule) as since from ferryman.bounds
+        where ends_by <= (select ferryman.clock())
+    ) as late
+    where ends_by < since + interval '1 second'
+    group by since, domain, rule
+    order by since, domain
     """,
 )
 _LEASED = ("tasks", "agent_state_head", "ingest_task", "ingest_run", "webhook_deliveries")
@@ -201,10 +215,24 @@ async def _rest(app: Ferryman, working: asyncio.Task[None]) -> None:
 
 
 async def _end_late(app: Ferryman) -> bool:
-    """Let the rules end what is late; say whether one did. Leases are left to the watchdog of the worker, which renews them."""
+    """Let a rule end what is late for longest; say whether one did. Leases are left to the watchdog of the worker."""
     rules = [rule for rule in app.rules() if rule.only_bound and not rule.reaps]
     async with app.database.session() as tx:
+        for row in await many(tx, _LATE):
+            named = [rule for rule in rules if rule.name.partition("-")[0] == row["rule"].partition("-")[0]]
+            if sum([await _act(tx, rule, row["n"]) for rule in named]):
+                return True
+        # A turn, or a message, may be ended by another rule than the one that is to bring it on.
         return (await watchdog.tick(tx, rules)).acted() > 0
+
+
+async def _act(tx: watchdog.Ground, rule: watchdog.Rule, most: int) -> int:
+    async with tx.transaction():
+        found = await rule.find(tx, min(most, rule.limit))
+        acted = await rule.act(tx, found) if found else 0
+    if acted and rule.after is not None:
+        rule.after(found)
+    return acted
 
 
 async def _bury(app: Ferryman) -> None:
