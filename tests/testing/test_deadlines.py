@@ -131,18 +131,40 @@ async def test_a_delivery_that_is_owed_past_its_end_is_dead(database_url: str) -
 
 @pytest.mark.contract("R9")
 async def test_what_is_due_is_done_before_anything_is_ended_for_being_late(database_url: str) -> None:
-    """An answer that was there before its deadline counts, although nobody worked in between."""
+    """A second try after an hour comes before the patience of two hours is over, although three have passed."""
     app = story()
+    tries: list[int] = []
+
+    @app.tool(retries=1, backoff=3600, suspend_timeout_seconds=7200)
+    async def shaky() -> int:
+        tries.append(1)
+        if len(tries) == 1:
+            raise ConnectionError("not yet")
+        return len(tries)
+
+    @app.agent
+    async def patient(turn: Turn) -> int:
+        return int(await turn.call_tool("shaky"))
+
     async with trial.opened(app, database_url) as given:
-        await app.agents.ensure("ada", "clerk")
-        turn = await app.agents.send("ada", "buy")
+        await app.agents.ensure("ada", "patient")
+        turn = await app.agents.send("ada", "try")
         await given.run()
-        [call] = await rows(app, "select tool_call_id from ferryman.turn_waiting_tools")
-        await app.agents.report(call["tool_call_id"], result=True)
-        await given.travel(hours=2)
+        await given.travel(hours=3)
         await given.run()
 
-        assert await turn.result(timeout=60) == "approved"
+        assert await turn.result(timeout=60) == 2
+
+
+@pytest.mark.contract("R9", "T21")
+async def test_a_task_that_nobody_may_begin_any_more_expires_at_once(database_url: str) -> None:
+    app = story(tasks={"ends_after": "1h"})
+    async with trial.opened(app, database_url) as given:
+        task = await app.tasks.create("greet")
+        await given.travel(hours=2)
+        await given.run(timeout=2)  # sooner than the watchdog of a worker would look
+
+        assert ((await task.refresh()).state, (await task.refresh()).last_error_code) == ("cancelled", "TASK_EXPIRED")
 
 
 @pytest.mark.contract("R9")

@@ -42,19 +42,21 @@ from ferryman.testing.crashes import Crashes
 LOOK = timedelta(milliseconds=20)
 SWEEP = timedelta(milliseconds=100)
 
-# What a worker would do something about now, each by the index that finds it; and what is late: past the time by which a rule
-# ends it. One statement, so that a rule which acts meanwhile cannot make both look empty.
+# What a worker would do something about now, each by the index that finds it; what is past its end is not claimed any more. And
+# what is late: past the time by which a rule ends it. One statement, so that a rule which acts meanwhile cannot make both look
+# empty.
 _DUE = Statement(
     "due",
     """
     select what, n, false as late from (
         select 'task ' || min(name) as what, count(*) as n from ferryman.tasks
-        where finished_at is null and (leased_until is not null or rank is not null or wake_at <= ferryman.clock())
+        where finished_at is null
+            and (leased_until is not null or (rank is not null or wake_at <= ferryman.clock()) and ends_at > ferryman.clock())
         union all
         select 'schedule ' || min(name), count(*) from ferryman.schedules where next_run_at <= ferryman.clock()
         union all
         select 'turn of ' || min(agent_id), count(*) from ferryman.agent_state_head
-        where status in ('dispatched', 'running') or ready_at is not null
+        where status in ('dispatched', 'running') or (ready_at is not null and turn_deadline > ferryman.clock())
         union all
         select 'message to ' || min(message.agent_id), count(*) from ferryman.agent_inbox as message
         join ferryman.agent_state_head as head on head.tenant = message.tenant and head.agent_id = message.agent_id
@@ -64,7 +66,8 @@ _DUE = Statement(
         where status = 'pending' and next_retry_at <= ferryman.clock()
         union all
         select 'ingestion of ' || min(source), count(*) from ferryman.ingest_task
-        where leased_until is not null or (rank is not null and scheduled_at <= ferryman.clock())
+        where leased_until is not null
+            or (rank is not null and scheduled_at <= ferryman.clock() and ends_at > ferryman.clock())
             or ferryman.is_undecided(ingest_task)
     ) as due
     where n > 0
