@@ -152,6 +152,6 @@ async def remembered(url: str, tasks: Iterable[str], lines: Sequence[Line]) -> N
     ends = {line["task"]: line["words"] for line in lines if line["what"] == "end" and "words" in line}
     assert ends == {task: [kept[task, name] for name in ("load", "cast-off", "cross", "unload")] for task in tasks}
     families = await read(
-        url, "select callback_ref, count(*) as count from ferryman.tasks where name = 'leg' group by 1"
+        url, "select callback_ref, count(*) as count from ferryman.tasks where name in ('leg', 'hop') group by 1"
     )
     assert {row["callback_ref"]: row["count"] for row in families} == dict.fromkeys(tasks, 3)

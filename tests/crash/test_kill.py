@@ -17,6 +17,9 @@ from tests.ingest.test_crash import ROUNDS as INGEST_ROUNDS
 
 KILLS = 3
 
+# A set of sleeps or births holds at most those of the eight that a worker runs at once: enough for each life to have one.
+VOYAGES = 8 * (KILLS - 1) + 4
+
 # After the lease and a sweep, on a busy machine; how long a process takes to begin its work there is left out.
 RECOVERY_SECONDS = LEASE_SECONDS + 6.0
 
@@ -31,11 +34,14 @@ WORKER_POINTS = {
     "settle.committed": "settle.committed=kill@1",
     "step.before": "step.before=kill@2",
     "step.committed": "step.committed=kill@2",
+    "wait.before": "wait.before=kill@1",
+    "wait.committed": "wait.committed=kill@1",
     "park.committed": "park.committed=kill@1",
     "renew.before": "renew.before=kill@1",
     "drain.begun": "drain.begun=kill@1",
 }
-DURABLE_POINTS = ("step.before", "step.committed", "park.committed")
+DURABLE_POINTS = ("step.before", "step.committed", "wait.before", "wait.committed", "park.committed")
+BIRTH_POINTS = {"birth.inside": "birth.inside=kill@1", "birth.committed": "birth.committed=kill@1"}
 PRODUCER_POINTS = {"create.before": "create.before=kill@4", "create.committed": "create.committed=kill@4"}
 SCHEDULER_POINTS = {
     "fire.held": "fire.held=kill@1",
@@ -50,8 +56,8 @@ HANDLED = PUMP | {"handler.started", "handler.returned", "settle.inside", "settl
 WATCHED = {*WATCHDOG_POINTS}
 DOMAINS = {
     "tasks": (
-        {*WORKER_POINTS, *WATCHDOG_POINTS},
-        HANDLED | WATCHED | {"claim.sent", "step.before", "step.committed", "renew.before"},
+        {*WORKER_POINTS, *BIRTH_POINTS, *WATCHDOG_POINTS},
+        HANDLED | WATCHED | {"claim.sent", "renew.before", *DURABLE_POINTS, *BIRTH_POINTS},
     ),
     "commands": (
         {*test_commands.LIVES, *test_watchdog.killed("commands")},
@@ -114,7 +120,30 @@ async def test_work_survives_the_death_of_its_worker(point: str, database_url: s
         await judge.remembered(database_url, acknowledged, worker.lines())
 
 
+@pytest.mark.contract("R1", "K5", "T7", "T19")
+@pytest.mark.parametrize("plain", [True, False], ids=["plain", "with keys"])
+@pytest.mark.parametrize("point", BIRTH_POINTS)
+async def test_children_are_born_once_although_the_worker_of_their_parents_dies(
+    point: str, plain: bool, database_url: str, ship: Launch
+) -> None:
+    acknowledged = await cargo.load(database_url, VOYAGES, name="voyage", plain=plain)
+    worker = ship(database_url, lives=[*[BIRTH_POINTS[point]] * KILLS, ""]).start()
+
+    await judge.all_ended(database_url)
+
+    assert_killed(worker, point, KILLS)
+    await judge.judge(database_url, acknowledged, worker.lines())
+    await judge.remembered(database_url, acknowledged, worker.lines())
+    assert await cargo.broken(database_url) == []
+    born = await judge.read(
+        database_url, "select distinct singleton is not null as keyed from ferryman.tasks where name <> 'voyage'"
+    )
+    assert [row["keyed"] for row in born] == [not plain]
+
+
 async def load(point: str, url: str) -> list[str]:
+    if point.startswith("wait."):
+        return await cargo.load(url, VOYAGES, name="voyage")
     if point in DURABLE_POINTS:
         return await cargo.load(url, 12, name="voyage")
     if point == "settle.inside":

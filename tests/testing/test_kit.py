@@ -83,19 +83,18 @@ async def test_a_database_is_lent_by_one_copy_and_taken_back_by_one_drop(
         name = urlsplit(url).path[1:]
 
     assert said == [
-        f"create database {name} template {cluster._template} strategy file_copy",
+        f"create database {name} template {cluster._templates[cluster.schema].name} strategy file_copy",
         f"drop database {name} with (force)",
     ]
 
 
-async def test_a_database_that_is_lent_after_midnight_has_a_place_for_what_happens_today(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_database_that_is_lent_after_midnight_has_a_place_for_what_happens_today(cluster: Cluster) -> None:
     async with cluster.database():
         pass  # from a template, which is made to look like one of yesterday
-    assert cluster._template is not None
-    monkeypatch.setattr(cluster, "_day", datetime.now(UTC).date() - timedelta(days=1))
-    yesterdays = Line(cluster.address(cluster._template))
+    template = cluster._templates[cluster.schema]
+    old = template._replace(day=datetime.now(UTC).date() - timedelta(days=1))
+    cluster._templates[cluster.schema] = old
+    yesterdays = Line(cluster.address(template.name))
     for row in await yesterdays.fetch(DAYS):
         await yesterdays.execute(f"drop table {row[0]}")
     await yesterdays.close()
@@ -108,6 +107,19 @@ async def test_a_database_that_is_lent_after_midnight_has_a_place_for_what_happe
 
     assert len(days) == 1
     assert left == []
+
+
+@pytest.mark.contract("R9")
+async def test_a_database_has_its_tables_in_the_schema_that_is_asked_for(cluster: Cluster) -> None:
+    schemas = "select distinct table_schema from information_schema.tables where table_name = 'tasks'"
+    found = []
+    for schema in (None, "harbour", "harbour", None):
+        async with cluster.database(schema=schema) as url:
+            line = Line(url)
+            found.append([row[0] for row in await line.fetch(schemas)])
+            await line.close()
+
+    assert found == [[cluster.schema], ["harbour"], ["harbour"], [cluster.schema]]
 
 
 async def test_a_nats_server_answers_and_keeps_streams(tmp_path: Path) -> None:

@@ -63,6 +63,48 @@ async def test_an_order_is_carried_out_once(ferryman_crashes, tmp_path):
         await trial.run(timeout=120)
         assert ledger.read_text() == "x"
 """
+SCHEMAS = """
+from ferryman import Ferryman
+
+
+def greeting(**settings):
+    app = Ferryman("postgresql://nowhere", **settings)
+
+    @app.task(backoff=0)
+    async def greet() -> str:
+        return "hello"
+
+    return app
+
+
+async def greeted(app, trial):
+    task = await app.tasks.create("greet")
+    await trial.run(timeout=120)
+    assert await task.result(timeout=60) == "hello"
+    async with app.database.session() as tx:
+        [row] = await tx.fetch(f"select count(*) as n from {app.settings.schema}.tasks")
+    return row["n"]
+
+
+async def test_each_lives_in_its_own_schema(ferryman_trial, ferryman_url):
+    ours, theirs = greeting(), greeting(schema="harbour")
+    async with ferryman_trial(ours) as one, ferryman_trial(theirs) as other:
+        assert (await greeted(ours, one), await greeted(theirs, other)) == (1, 1)
+        assert ours.settings.database_url == ferryman_url != theirs.settings.database_url
+
+
+async def test_two_apps_of_one_schema_share_its_database(ferryman_trial):
+    for count in (1, 2):
+        app = greeting(schema="harbour")
+        async with ferryman_trial(app) as trial:
+            assert await greeted(app, trial) == count
+
+
+async def test_with_deaths(ferryman_crashes):
+    app = greeting(schema="harbour")
+    async with ferryman_crashes(app) as trial:
+        assert await greeted(app, trial) == 1
+"""
 IDLE = """
 from ferryman import Ferryman
 
@@ -114,6 +156,14 @@ def test_seeds_go_on_until_one_finds_no_place_and_no_further(said: str) -> None:
 def test_a_test_in_which_nobody_can_die_says_so(said: str) -> None:
     assert "FAILED test_idle.py::test_nothing_is_done[seed=1]" in said
     assert "Seed 1 killed nobody" in said
+
+
+@pytest.mark.contract("R9")
+def test_an_app_with_a_schema_of_its_own_gets_a_database_that_has_it(tmp_path: Path) -> None:
+    ended = run(tmp_path, {"test_schemas": SCHEMAS}, "--ferryman-seeds=1")
+
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "3 passed" in ended.stdout
 
 
 @pytest.mark.contract("R9")

@@ -2,13 +2,16 @@
 
 import asyncio
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from ferryman import Context, Ferryman, Turn
-from ferryman.kernel import errors
+from ferryman.app.handle import Handle
+from ferryman.kernel import errors, faults
 from ferryman.testing import Cluster, Crashes, NobodyDied, trial
+from ferryman.testing.crashes import PLACES
 from tests.ingest.harbour import DAWN, HOUR, SOURCE, Server, hold, prepare
 
 # Where `order` can die, and how often it then says each of its words. A step may be done again only if it died before it was
@@ -23,6 +26,16 @@ SAID = {
     "settled": (1, 1, 1),
 }
 WORDS = ("charge", "outside", "ship")
+# What a task passes that waits for an event which has come, and then for a child; and one that sleeps.
+BEARING = [
+    "handler.started", "wait.before", "wait.committed", "birth.inside", "birth.committed", "park.committed",
+    "handler.started", "handler.returned", "settle.committed",  # the child
+    "handler.started", "handler.returned", "settle.committed",
+]  # fmt: skip
+SLEEPING = [
+    "handler.started", "wait.before", "wait.committed", "park.committed",
+    "handler.started", "wait.before", "wait.committed", "handler.returned", "settle.committed",
+]  # fmt: skip
 
 
 def story(ledger: Path) -> Ferryman:
@@ -43,6 +56,19 @@ def story(ledger: Path) -> Ferryman:
     async def later(ctx: Context) -> str:
         await ctx.sleep(timedelta(hours=1))
         return "done"
+
+    @app.task(backoff=0)
+    async def plain(mark: str) -> str:
+        return await say(mark)
+
+    @app.task(backoff=0, limit_key="{mark}", singleton="{mark}")
+    async def keyed(mark: str) -> str:
+        return await say(mark)
+
+    @app.task(backoff=0)
+    async def parent(ctx: Context, child: str) -> str:
+        await ctx.wait_event("go")
+        return str(await ctx.child(child, mark="born"))
 
     @app.tool
     async def add(a: int, b: int) -> int:
@@ -96,6 +122,60 @@ async def test_steps_survive_a_death_at_every_place(database_url: str, tmp_path:
         assert given.deaths == 1
         said = (tmp_path / "ledger").read_text(encoding="utf-8").split()
         assert tuple(said.count(word) for word in WORDS) == SAID[place]
+
+
+async def expect(app: Ferryman, child: str) -> Handle:
+    """Create a parent whose event has come."""
+    parent = await app.tasks.create("parent", {"child": child})
+    await parent.send_event("go")
+    return parent
+
+
+@pytest.mark.contract("R9")
+@pytest.mark.parametrize("child", ["plain", "keyed"])
+async def test_waits_and_births_have_places_of_their_own(database_url: str, tmp_path: Path, child: str) -> None:
+    app = story(tmp_path / "ledger")
+    passed: list[str] = []
+    async with trial.opened(app, database_url) as given:
+        await expect(app, child)
+        with faults.armed({name: partial(passed.append, name) for name in PLACES}):
+            await given.run()
+
+    assert [each for each in passed if each.startswith(("wait", "birth"))] == BEARING[1:5]
+    # The child may begin, and even end, while its parent parks: the order of these is chance, and a park may be tried again.
+    assert set(passed) == set(BEARING)
+
+
+@pytest.mark.contract("R9")
+async def test_a_sleep_has_places_before_and_after_its_hour(database_url: str, tmp_path: Path) -> None:
+    app = story(tmp_path / "ledger")
+    passed: list[str] = []
+    async with trial.opened(app, database_url) as given:
+        await app.tasks.create("later")
+        with faults.armed({name: partial(passed.append, name) for name in PLACES}):
+            await given.run()
+            await given.travel(hours=1, seconds=1)
+            await given.run()
+
+    assert passed == SLEEPING
+
+
+@pytest.mark.contract("R9", "T19")
+@pytest.mark.parametrize("child", ["plain", "keyed"])
+@pytest.mark.parametrize("place", ["wait.before", "wait.committed", "birth.inside", "birth.committed"])
+async def test_a_child_is_born_once_whatever_dies_before(
+    database_url: str, tmp_path: Path, child: str, place: str
+) -> None:
+    app, ledger = story(tmp_path / "ledger"), tmp_path / "ledger"
+    async with trial.opened(app, database_url, crashes=Crashes(BEARING.index(place) + 1, most=1)) as given:
+        parent = await expect(app, child)
+        await given.run(timeout=120)
+
+        assert await parent.result(timeout=60) == "born"
+        assert given.deaths == 1
+        async with app.database.session() as tx:
+            born = [row["name"] for row in await tx.fetch("select name from ferryman.tasks where name <> 'parent'")]
+    assert (born, ledger.read_text(encoding="utf-8")) == ([child], "born\n")
 
 
 @pytest.mark.contract("R9")

@@ -1,8 +1,9 @@
 """A fresh, migrated database for every test, in some tens of milliseconds.
 
-One database is migrated once and kept as a template; a test gets a copy of its files. Copying files wants a checkpoint, which
-is cheap because the server does not wait for the disk. The files are kept in memory where there is room: ext4 looks long for
-a place for a new file when many were deleted in the last minutes (47 ms of CPU for a database, and 323 ms on ext4).
+One database is migrated once and kept as a template, one for each schema that is asked for; a test gets a copy of its files.
+Copying files wants a checkpoint, which is cheap because the server does not wait for the disk. The files are kept in memory
+where there is room: ext4 looks long for a place for a new file when many were deleted in the last minutes (47 ms of CPU for a
+database, and 323 ms on ext4).
 
 Readers of the event log wait for the oldest open transaction of the whole server, not of one database. Tests that run in
 parallel therefore have a server each.
@@ -19,7 +20,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, date, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 from urllib.parse import urlsplit, urlunsplit
 
 from ferryman.app.embedded import Embedded
@@ -31,6 +32,13 @@ _MEMORY = Path("/dev/shm")
 _ROOM = 4 << 30
 
 
+class Template(NamedTuple):
+    """A migrated database that others are copies of, and the day of its migration."""
+
+    name: str
+    day: date
+
+
 class Cluster:
     """A PostgreSQL server for tests: a throwaway one of our own, or the one whose address is given."""
 
@@ -40,8 +48,7 @@ class Cluster:
         self._embedded = None if url else Embedded(_roomy(Path(directory)), durable=False, keep=False)
         self._url = url
         self._names = (f"ferryman_test_{os.getpid()}_{number}" for number in itertools.count())
-        self._template: str | None = None
-        self._day: date | None = None
+        self._templates: dict[str, Template] = {}  # by schema
 
     def start(self) -> None:
         """Start the server."""
@@ -60,18 +67,22 @@ class Cluster:
         return urlunsplit(urlsplit(self._url)._replace(path=f"/{database}"))
 
     @asynccontextmanager
-    async def database(self, *, migrated: bool = True) -> AsyncIterator[str]:
-        """Lend a database of one's own; it is dropped afterwards, whoever is still connected."""
-        url = await self.lend(migrated=migrated)
+    async def database(self, *, migrated: bool = True, schema: str | None = None) -> AsyncIterator[str]:
+        """Lend a database of one's own, with the tables in the cluster's schema or in another; it is dropped afterwards.
+
+        Whoever is still connected then is thrown out.
+        """
+        url = await self.lend(migrated=migrated, schema=schema)
         try:
             yield url
         finally:
             await self.take_back(url)
 
-    async def lend(self, *, migrated: bool = True) -> str:
+    async def lend(self, *, migrated: bool = True, schema: str | None = None) -> str:
         """Make a database and return its address, for whoever cannot hold a block open."""
         async with self._admin() as admin:
-            return self.address(await self._create(admin, await self._migrated(admin) if migrated else "template0"))
+            template = await self._migrated(admin, schema or self.schema) if migrated else "template0"
+            return self.address(await self._create(admin, template))
 
     async def take_back(self, url: str) -> None:
         """Drop a database that was lent, whoever is still connected."""
@@ -80,22 +91,23 @@ class Cluster:
             await admin.fetch(f"drop database {name} with (force)")
 
     async def close(self) -> None:
-        """Drop the template; needed only on a server that stays."""
-        template, self._template = self._template, None
-        if template is not None and self._embedded is None:
+        """Drop the templates; needed only on a server that stays."""
+        templates, self._templates = self._templates, {}
+        if templates and self._embedded is None:
             async with self._admin() as admin:
-                await admin.fetch(f"drop database {template} with (force)")
+                for template in templates.values():
+                    await admin.fetch(f"drop database {template.name} with (force)")
 
-    async def _migrated(self, admin: Line) -> str:
+    async def _migrated(self, admin: Line, schema: str) -> str:
         """Return the template of this day: the log of a new database has a partition for the day of its migration alone."""
-        former, today = self._template, datetime.now(UTC).date()
-        if former is not None and self._day == today:
-            return former
+        former, today = self._templates.get(schema), datetime.now(UTC).date()
+        if former is not None and former.day == today:
+            return former.name
         name = await self._create(admin, "template0")
-        await migrate.migrate(self.address(name), schema=self.schema)
-        self._template, self._day = name, today
+        await migrate.migrate(self.address(name), schema=schema)
+        self._templates[schema] = Template(name, today)
         if former is not None:
-            await admin.fetch(f"drop database if exists {former} with (force)")
+            await admin.fetch(f"drop database if exists {former.name} with (force)")
         return name
 
     async def _create(self, admin: Line, template: str) -> str:

@@ -1,10 +1,11 @@
 """Deaths of a worker at drawn places of the handlers that run in it, for tests of handlers (R9).
 
-A handler passes a place when it begins, before and after each of its durable calls is written, when it returns, and when
-its outcome is stored; a run of ingestion when a page is asked for, has come, and is written, and when its end is stored. A seed
-says at which place each life of the worker ends: the first at the place of the seed's own number, so that a row of seeds
-passes all places one after the other; later lives by dice, and not all of them die. The same seed draws the same numbers, and
-they are the same places because one task runs after another (testing/trial.py). A death is a real SIGKILL to a forked process.
+A handler passes a place when it begins, before and after each of its durable calls is written (steps, sleeps and waits, the
+birth of children), when it parks, when it returns, and when its outcome is stored; a run of ingestion when a page is asked for,
+has come, and is written, and when its end is stored. A seed says at which place each life of the worker ends: the first at the
+place of the seed's own number, so that a row of seeds passes all places one after the other; later lives by dice, and not all
+of them die. The same seed draws the same numbers, and they are the same places because one task runs after another
+(testing/trial.py). A death is a real SIGKILL to a forked process.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from ferryman.kernel import faults
 
 # In the order in which a handler without durable calls passes them.
 PLACES = (
-    "handler.started", "step.before", "step.committed", "park.committed", "handler.returned", "settle.committed",
+    "handler.started", "step.before", "step.committed", "wait.before", "wait.committed", "birth.inside", "birth.committed",
+    "park.committed", "handler.returned", "settle.committed",
     "ingest.begun", "ingest.fetched", "ingest.committed", "ingest.ended",
 )  # fmt: skip
 REACH = 8

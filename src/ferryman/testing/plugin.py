@@ -1,8 +1,9 @@
 """Fixtures for pytest (R9): there by themselves where Ferryman is installed, and free of cost as long as none is asked for.
 
 `ferryman_url` is a migrated database of the test's own. `ferryman_trial` opens an app on it: `async with ferryman_trial(app) as
-trial`. `ferryman_crashes` does the same and lets the test run once for each seed, its worker dying where the seed says;
-`--ferryman-seeds` says how many seeds at most, `--ferryman-seed` names the only one.
+trial`; an app with a schema of its own gets a database that has it. `ferryman_crashes` does the same and lets the test run once
+for each seed, its worker dying where the seed says; `--ferryman-seeds` says how many seeds at most, `--ferryman-seed` names the
+only one.
 
 How many places the handlers of a test pass is known only when they have run. So more seeds are collected than a test should
 need, and the first that kills nobody is the last that is run: the rest count as deselected.
@@ -11,7 +12,6 @@ need, and the first that kills nobody is the last that is run: the rest count as
 from __future__ import annotations
 
 import asyncio
-import functools
 import warnings
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -143,12 +143,50 @@ def ferryman_url(ferryman_cluster: Cluster) -> Iterator[str]:
         _apart(ferryman_cluster.take_back(url))
 
 
+class _Lent:
+    """The databases of one test: one for each schema that an app of it lives in."""
+
+    def __init__(self, cluster: Cluster, url: str) -> None:
+        self._cluster = cluster
+        self._own = url
+        self._others: dict[str, str] = {}
+
+    async def fit(self, app: Ferryman) -> str:
+        """Return the address of the one that has the tables of an app."""
+        schema = app.settings.schema
+        if schema == self._cluster.schema:
+            return self._own
+        if schema not in self._others:
+            self._others[schema] = await self._cluster.lend(schema=schema)
+        return self._others[schema]
+
+    async def take_back(self) -> None:
+        """Drop those that were made here."""
+        for url in self._others.values():
+            await self._cluster.take_back(url)
+
+
 @pytest.fixture
-def ferryman_trial(ferryman_url: str) -> Trials:
+def _ferryman_lent(ferryman_cluster: Cluster, ferryman_url: str) -> Iterator[_Lent]:
+    """The databases of this test."""
+    lent = _Lent(ferryman_cluster, ferryman_url)
+    try:
+        yield lent
+    finally:
+        _apart(lent.take_back())
+
+
+@pytest.fixture
+def ferryman_trial(_ferryman_lent: _Lent) -> Trials:
     """What opens an app on the database of this test."""
     from ferryman.testing import trial
 
-    return functools.partial(trial.opened, url=ferryman_url)
+    @asynccontextmanager
+    async def opened(app: Ferryman) -> AsyncIterator[Trial]:
+        async with trial.opened(app, await _ferryman_lent.fit(app)) as made:
+            yield made
+
+    return opened
 
 
 @pytest.fixture
@@ -158,7 +196,7 @@ def ferryman_seed(request: pytest.FixtureRequest) -> int:
 
 
 @pytest.fixture
-def ferryman_crashes(request: pytest.FixtureRequest, ferryman_url: str, ferryman_seed: int) -> Trials:
+def ferryman_crashes(request: pytest.FixtureRequest, _ferryman_lent: _Lent, ferryman_seed: int) -> Trials:
     """Like ferryman_trial, but its worker dies where the seed says; the test runs once for each seed that finds a place."""
     from ferryman.testing import trial
     from ferryman.testing.crashes import Crashes
@@ -169,7 +207,8 @@ def ferryman_crashes(request: pytest.FixtureRequest, ferryman_url: str, ferryman
     @asynccontextmanager
     async def opened(app: Ferryman) -> AsyncIterator[Trial]:
         try:
-            async with trial.opened(app, ferryman_url, crashes=Crashes(ferryman_seed)) as made:
+            url = await _ferryman_lent.fit(app)
+            async with trial.opened(app, url, crashes=Crashes(ferryman_seed)) as made:
                 yield made
                 stash[_deaths] += made.deaths
         except trial.NobodyDied:

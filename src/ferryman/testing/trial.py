@@ -1,10 +1,15 @@
 """An app on a database of its own, whose work is done when the test says so (R9).
 
 `run` lets a worker do everything that is due, in this process, and returns when nothing is due any more: what sleeps until
-tomorrow sleeps on, until the test moves the time. With crashes the worker is a forked process that dies where the seed says;
-its leases are ended at once, as if their time had passed, what it held is taken back, and the next life goes on. What handlers
-keep in memory dies with them: let them write to the database or to a file, as in life. A trial with crashes in which nobody
-died has shown nothing of them, and says so at its end.
+tomorrow sleeps on, until the test moves the time. What is then past its time (a call to the outside, a batch, a command) is
+ended by the rules of the watchdog, and not only when that would next look. All comes in the order in which it would have come
+in time: what is due before what is late, what was late first before what was late after it, and what follows from an end before
+the next end. What is late and what no rule ends is not waited for.
+
+With crashes the worker is a forked process that dies where the seed says; its leases are ended at once, as if their time had
+passed, what it held is taken back, and the next life goes on. What handlers keep in memory dies with them: let them write to
+the database or to a file, as in life. A trial with crashes in which nobody died has shown nothing of them, and says so at its
+end.
 
 A seed counts the places that the process passes, and should die at the same one again. So a worker with crashes does one thing
 after another, in the order of the line: with several at once their durable calls share their trips, and which place comes next
@@ -30,24 +35,28 @@ from ferryman.app import wiring
 from ferryman.app.ferryman import Ferryman
 from ferryman.kernel import watchdog
 from ferryman.kernel.db import Statement, many
+from ferryman.kernel.settings import Settings
 from ferryman.testing import clock, crashes
 from ferryman.testing.crashes import Crashes
 
 LOOK = timedelta(milliseconds=20)
 SWEEP = timedelta(milliseconds=100)
 
-# What a worker would do something about now. Each by the index that finds it.
+# What a worker would do something about now, each by the index that finds it; what is past its end is not claimed any more. And
+# what is late: past the time by which a rule ends it. One statement, so that a rule which acts meanwhile cannot make both look
+# empty.
 _DUE = Statement(
     "due",
     """
-    select what, n from (
+    select what, n, false as late from (
         select 'task ' || min(name) as what, count(*) as n from ferryman.tasks
-        where finished_at is null and (leased_until is not null or rank is not null or wake_at <= ferryman.clock())
+        where finished_at is null
+            and (leased_until is not null or (rank is not null or wake_at <= ferryman.clock()) and ends_at > ferryman.clock())
         union all
         select 'schedule ' || min(name), count(*) from ferryman.schedules where next_run_at <= ferryman.clock()
         union all
         select 'turn of ' || min(agent_id), count(*) from ferryman.agent_state_head
-        where status in ('dispatched', 'running') or ready_at is not null
+        where status in ('dispatched', 'running') or (ready_at is not null and turn_deadline > ferryman.clock())
         union all
         select 'message to ' || min(message.agent_id), count(*) from ferryman.agent_inbox as message
         join ferryman.agent_state_head as head on head.tenant = message.tenant and head.agent_id = message.agent_id
@@ -57,10 +66,28 @@ _DUE = Statement(
         where status = 'pending' and next_retry_at <= ferryman.clock()
         union all
         select 'ingestion of ' || min(source), count(*) from ferryman.ingest_task
-        where leased_until is not null or (rank is not null and scheduled_at <= ferryman.clock())
+        where leased_until is not null
+            or (rank is not null and scheduled_at <= ferryman.clock() and ends_at > ferryman.clock())
             or ferryman.is_undecided(ingest_task)
     ) as due
     where n > 0
+    union all
+    select domain || ' past its time', count(*), true from ferryman.bounds
+    where ends_by <= (select ferryman.clock())
+    group by domain
+    """,
+)
+# What is late, the earliest first, and how many came to their time together with it.
+_LATE = Statement(
+    "late",
+    """
+    select rule, count(*) as n from (
+        select domain, rule, ends_by, min(ends_by) over (partition by domain, rule) as since from ferryman.bounds
+        where ends_by <= (select ferryman.clock())
+    ) as late
+    where ends_by < since + interval '1 second'
+    group by since, domain, rule
+    order by since, domain
     """,
 )
 _LEASED = ("tasks", "agent_state_head", "ingest_task", "ingest_run", "webhook_deliveries")
@@ -89,7 +116,7 @@ class Trial:
         self.deaths = 0
 
     async def run(self, *, timeout: float = 30.0) -> None:
-        """Let everything be done that is due, and return when nothing is; in vain: TimeoutError, which says what is left."""
+        """Let everything be done that is due, end what is late, and return; in vain: TimeoutError, which says what is left."""
         try:
             async with asyncio.timeout(timeout):
                 if self.crashes is None:
@@ -129,13 +156,14 @@ class Trials(Protocol):
 async def opened(app: Ferryman, url: str, *, crashes: Crashes | None = None) -> AsyncIterator[Trial]:
     """Open an app on a database, whatever its settings say, and close it afterwards; then it is as it was.
 
-    With crashes of which none came about: NobodyDied, when all else went well.
+    No other address of the settings is used; a doorbell that was made by hand stays, and rings where it rings. With crashes of
+    which none came about: NobodyDied, when all else went well.
     """
     before = app.settings
     worker, ingest = replace(before.worker, poll=LOOK, lease_sweep=SWEEP), before.ingest
     if crashes is not None:
         worker, ingest = replace(worker, concurrency=1, lanes=1), replace(ingest, concurrency=1)
-    app.settings = replace(before, database_url=url, worker=worker, ingest=ingest)
+    app.settings = replace(_secluded(before, url), worker=worker, ingest=ingest)
     try:
         async with app:
             made = Trial(app, crashes=crashes)
@@ -144,6 +172,18 @@ async def opened(app: Ferryman, url: str, *, crashes: Crashes | None = None) -> 
             raise NobodyDied(crashes)
     finally:
         app.settings = before
+
+
+def _secluded(given: Settings, url: str) -> Settings:
+    """Return the settings with this address alone: others lead to where the app lives when it is no test."""
+    return replace(
+        given,
+        database_url=url,
+        listen_url=None,
+        nats_url=None,
+        doorbell="postgres" if given.doorbell == "nats" else given.doorbell,
+        relays=replace(given.relays, nats="off"),
+    )
 
 
 async def _due(app: Ferryman) -> list[Any]:
@@ -155,11 +195,47 @@ async def _work(app: Ferryman) -> None:
     stop = asyncio.Event()
     working = asyncio.create_task(app.work(stop=stop))
     try:
-        while not working.done() and await _due(app):  # noqa: ASYNC110 - the sign is in the database
-            await asyncio.sleep(LOOK.total_seconds())
-    finally:
+        await _rest(app, working)
         stop.set()
         await working
+    finally:
+        working.cancel()  # out of time: what still runs is handed back without any grace
+        await asyncio.gather(working, return_exceptions=True)
+
+
+async def _rest(app: Ferryman, working: asyncio.Task[None]) -> None:
+    """Return when nothing is due, and what is late is what no rule ends."""
+    in_vain = False
+    while not working.done():
+        due = await _due(app)
+        if not all(row["late"] for row in due):
+            in_vain = False
+            await asyncio.sleep(LOOK.total_seconds())
+        elif due and not in_vain:
+            in_vain = not await _end_late(app)
+        else:
+            return
+
+
+async def _end_late(app: Ferryman) -> bool:
+    """Let a rule end what is late for longest; say whether one did. Leases are left to the watchdog of the worker."""
+    rules = [rule for rule in app.rules() if rule.only_bound and not rule.reaps]
+    async with app.database.session() as tx:
+        for row in await many(tx, _LATE):
+            named = [rule for rule in rules if rule.name.partition("-")[0] == row["rule"].partition("-")[0]]
+            if sum([await _act(tx, rule, row["n"]) for rule in named]):
+                return True
+        # A turn, or a message, may be ended by another rule than the one that is to bring it on.
+        return (await watchdog.tick(tx, rules)).acted() > 0
+
+
+async def _act(tx: watchdog.Ground, rule: watchdog.Rule, most: int) -> int:
+    async with tx.transaction():
+        found = await rule.find(tx, min(most, rule.limit))
+        acted = await rule.act(tx, found) if found else 0
+    if acted and rule.after is not None:
+        rule.after(found)
+    return acted
 
 
 async def _bury(app: Ferryman) -> None:

@@ -114,12 +114,14 @@ class Scribe:
             found: dict[int, Answer | Exception] = {}
             for part in _apart(some):
                 answers = await steps.wait(self._line, [some[n] for n in part], owner=self._owner)
+                faults.point("wait.committed")
                 for n in part:
                     if some[n].call.task in answers:
                         answer = answers[some[n].call.task]
                         found[n] = _too_long(some[n].call) if answer is None else answer
             return found
 
+        faults.point("wait.before")
         return await self._fenced(things, ask, lambda asked: asked.call)
 
     async def _bear(self, things: list[Sequence[Birth]]) -> list[Refused | Exception]:
@@ -130,8 +132,8 @@ class Scribe:
                 born = [birth.task for birth in births if birth.call.task in held]
                 if born:
                     await store.create(tx, born, ends_after=self._ends_after)
-                faults.point("step.before")
-            faults.point("step.committed")
+                faults.point("birth.inside")
+            faults.point("birth.committed")
             if born:
                 self._doorbell.ring("ready", {named(task.queue, task.tenant) for task in born})
             return {n: {} for n, each in enumerate(some) if each[0].call.task in held}
@@ -166,8 +168,8 @@ class Scribe:
             rows = await store.create(tx, list(born.values()), ends_after=self._ends_after) if born else ()
             if len(rows) < len(born):
                 raise Overtaken
-            faults.point("step.before")
-        faults.point("step.committed")
+            faults.point("birth.inside")
+        faults.point("birth.committed")
         rings = bells.count((newborn(born[row["id"]], row), 1) for row in rows) | bells.displaced(admitted.displaced)
         for topic, hints in rings.items():
             self._doorbell.ring(topic, hints)
