@@ -139,10 +139,15 @@ def _sized(kind: str, value: float) -> str:
 
 def _kept(found: Found) -> list[Aim]:
     return [
-        Aim("lost", "0", f"{found['lost']} of {found['acknowledged']:,} acknowledged", found["lost"] == 0),
-        Aim("second ends", "0", f"{found['second_ends']} of {found['tasks']:,} tasks", found["second_ends"] == 0),
-        Aim("overdue", "0", f"{found['overdue']} in {found['looks']:,} looks", found["overdue"] == 0),
+        _none("lost", found["lost"], found["acknowledged"], "acknowledged"),
+        _none("second ends", found["second_ends"], found["tasks"], "tasks"),
+        _none("overdue", found["overdue"], found["looks"], "looks"),
     ]
+
+
+def _none(what: str, count: int, of: int, named: str) -> Aim:
+    """There should be none of it; where there was nothing to look at, that is not known."""
+    return Aim(what, "0", f"{count:,} of {of:,} {named}", count == 0 and of > 0)
 
 
 def _wild(found: Found) -> list[Aim]:
@@ -150,8 +155,13 @@ def _wild(found: Found) -> list[Aim]:
     faults, zombies, soonest = round(1000 * share), round(200 * share), found["lease"] + 1
     return [
         *_kept(found),
-        Aim("starts per task", "≤ 1.05", f"{found['starts_per_task']:.3f}", found["starts_per_task"] <= 1.05),
-        Aim("of them forced by no fault", "", f"{1 + found['started_again'][NOTHING] / max(1, found['started']):.4f}"),
+        Aim(
+            "starts per task",
+            "≤ 1.05",
+            f"{found['starts_per_task']:.3f} of {found['started']:,}",
+            found["started"] > 0 and found["starts_per_task"] <= 1.05,
+        ),
+        _none("starts that no fault forced", found["started_again"][NOTHING], found["started"], "tasks"),
         Aim("faults", f"≥ {faults:,}", f"{found['faults']:,}", found["faults"] >= faults),
         Aim("zombies fenced", f"≥ {zombies:,}", f"{found['zombies_fenced']:,}", found["zombies_fenced"] >= zombies),
         Aim(

@@ -61,7 +61,7 @@ def measure(seen: Evidence, folder: Path, *, lease: float) -> Figures:
     could = Able(seen.lines)
     found = recoveries(seen, lease=lease)
     fenced = zombies.fenced(seen, lease=lease)
-    forced, unforced = again.causes(plain, again.Past(seen.lines, _held_up(folder), lease=lease))
+    forced, unforced = again.causes(plain, again.Past(seen.lines, claims.over(seen), lease=lease))
     return Figures(
         tasks=len(seen.tasks),
         turns=_count(seen, "agent_inbox where message_type = 'turn'"),
@@ -103,19 +103,10 @@ def _faults(seen: Evidence, folder: Path) -> dict[str, int]:
 
 
 def _inside(folder: Path) -> Iterable[tuple[str, str]]:
-    for point, action, *_ in _struck_inside(folder):
-        yield point, action
-
-
-def _held_up(folder: Path) -> Iterable[int]:
-    """Give the processes whose renewals did not go out, or too late."""
-    return (int(pid) for point, _action, _number, pid in _struck_inside(folder) if point == "renew.before")
-
-
-def _struck_inside(folder: Path) -> Iterable[list[str]]:
     for file in folder.glob("*.faults"):
         for line in file.read_text(encoding="utf-8").splitlines():
-            yield line.split()
+            point, action, *_ = line.split()
+            yield point, action
 
 
 def _spread(found: Iterable[float]) -> Spread:

@@ -30,7 +30,12 @@ WILD: dict[str, Any] = {
     ("wrong", "said"),
     [
         ({}, None),
+        ({"acknowledged": 0}, "lost"),
+        ({"tasks": 0}, "second ends"),
+        ({"overdue": 1}, "overdue"),
+        ({"looks": 0}, "overdue"),
         ({"starts_per_task": 1.051}, "starts per task"),
+        ({"started_again": {again.NOTHING: 1}}, "starts that no fault forced"),
         ({"faults": 999}, "faults"),
         ({"zombies_fenced": 199}, "zombies fenced"),
         ({"taken_back_p99": 3.01}, "work of a killed worker taken back"),
@@ -45,6 +50,13 @@ def test_a_figure_that_is_missed_or_was_never_taken_fails_the_run(wrong: dict[st
     short = report.short({**WILD, **wrong})
 
     assert [said is not None and said in each for each in short] == ([] if said is None else [True])
+
+
+@pytest.mark.contract("R3")
+def test_where_nothing_was_started_nothing_is_known_of_starts() -> None:
+    short = report.short({**WILD, "started": 0, "starts_per_task": 0.0})
+
+    assert ["starts" in each for each in short] == [True, True]
 
 
 @pytest.mark.contract("R3")
