@@ -18,11 +18,11 @@ from pathlib import Path
 
 from chaos import checker, crew, plan, report, soak, storm
 from chaos.bell import Bell
-from chaos.checker import cases, figures
+from chaos.checker import cases, figures, survivors
 from chaos.checker.evidence import Evidence, overheard
 from chaos.fleet import Fleet
 from chaos.history import History, gather
-from chaos.lookout import Lookout
+from chaos.lookout import MEASURE_SECONDS, Lookout
 from chaos.pooler import Pooler
 from chaos.sea import Sea
 
@@ -99,9 +99,8 @@ def _run(asked: argparse.Namespace, place: Path) -> tuple[report.Found, list[str
         storm.migrated(sea.url, migrate.migrate)
         storm.prepare(sea)
         told = History(folder / "storm.history")
-        told.write(
-            "clock", wall=time.time()
-        )  # what the log of the database says can be put beside the histories by this
+        # What the log of the database says can be put beside the histories by this.
+        told.write("clock", wall=time.time(), lease=asked.lease)
         pace = asked.pace * 2 if asked.soak else asked.pace
         slots = storm.crew(
             workers=asked.workers,
@@ -125,6 +124,7 @@ def _run(asked: argparse.Namespace, place: Path) -> tuple[report.Found, list[str
             run.outcome.wrong += fleet.errand("founder")
             run.await_all(storm.BIRTH_SECONDS)
             run.rage(faults, seconds, gauge)
+            run.linger(survivors.BUSY_LEASES * asked.lease + survivors.LOOKS * MEASURE_SECONDS)
             run.settle()
         finally:
             fleet.end()
@@ -139,7 +139,7 @@ def _run(asked: argparse.Namespace, place: Path) -> tuple[report.Found, list[str
         if late.overdue:
             wrong.append(f"{late.overdue} rows were overdue during the run: {dict(late.late)}")
         if gauge is not None:
-            found["soak"] = gauge.told()
+            found |= {"soak": gauge.told(), "spared": survivors.fleet(seen).pause(soak.SPARED)._asdict()}
             return found, [*wrong, *gauge.unseen()]
         return found, [*wrong, *cases.missing(measured.cases, short=seconds < SHORT_SECONDS)]
     finally:

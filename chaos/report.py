@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TextIO
 from chaos import terms
 from chaos.checker.again import NOTHING
 from chaos.checker.figures import Figures
+from chaos.checker.survivors import LONG_SECONDS
 from chaos.lookout import Seen
 from chaos.storm import QUIET_SECONDS, Outcome
 
@@ -103,6 +104,8 @@ def found(
         "first_success_since_killed": since_killed,
         "overdue": late.overdue,
         "looks": late.looks,
+        "idle": figures.idle,
+        "idle_could": figures.idle_could,
         "quiet_seconds": round(outcome.quiet_seconds, 1),
         "cases": figures.cases,
     }
@@ -124,7 +127,14 @@ def _mild(found: Found) -> list[Aim]:
         )
         for kind, each in found["soak"].items()
     ]
-    return [*_kept(found), *grew]
+    paused = found["spared"]
+    spared = Aim(
+        "longest time in which the worker that is spared began nothing",
+        f"≤ {LONG_SECONDS:g} s",
+        f"{paused['seconds']:.1f} s, and began {paused['begun']:,} in all",
+        paused["begun"] > 0 and paused["seconds"] <= LONG_SECONDS,
+    )
+    return [*_kept(found), spared, *grew]
 
 
 def _sized(kind: str, value: float) -> str:
@@ -162,6 +172,12 @@ def _wild(found: Found) -> list[Aim]:
             found["started"] > 0 and found["starts_per_task"] <= 1.05,
         ),
         _none("starts that no fault forced", found["started_again"][NOTHING], found["started"], "tasks"),
+        _none(
+            "workers that lived on and began nothing, with tasks in line",
+            found["idle"],
+            found["idle_could"],
+            "lives long enough",
+        ),
         Aim("faults", f"≥ {faults:,}", f"{found['faults']:,}", found["faults"] >= faults),
         Aim("zombies fenced", f"≥ {zombies:,}", f"{found['zombies_fenced']:,}", found["zombies_fenced"] >= zombies),
         Aim(

@@ -3,7 +3,8 @@
 Each process is looked at in regular intervals, from a fifth of the run after its birth on; through what was seen of each that
 lived long enough a line is fitted: the median of the slopes between all pairs of looks (Theil and Sen), which a death, a cut or
 a vacuum now and then does not move. What grows faster in an hour than its bar fails the run. One worker is spared by the kills
-(SPARED): of those that die every few minutes nobody could say whether they grow.
+(SPARED): of those that die every few minutes nobody could say whether they grow. That it works on all the time, and does not
+stand there with all it holds, is asked of its history (chaos/checker/survivors.py).
 
 Connections are counted for each process that lives: a worker dies every minute, and its next life begins with few of them.
 Which of a hundred are there at a look would decide about a slope of four.

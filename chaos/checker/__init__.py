@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 
-from chaos.checker import domains, ends, tasks, turns
+from chaos.checker import domains, ends, survivors, tasks, turns
 from chaos.checker.evidence import Evidence
 
 SHOWN = 6
-CHECKS = (*ends.CHECKS, *tasks.CHECKS, *turns.CHECKS, *domains.CHECKS)
+CHECKS = (*ends.CHECKS, *tasks.CHECKS, *turns.CHECKS, *domains.CHECKS, survivors.who_lives_on_works_on)
 
 
 def check(seen: Evidence) -> tuple[list[str], Counter[str]]:

@@ -196,6 +196,20 @@ def again(what: str, **changes: object) -> Callable[[Scene], object]:
     return lambda scene: scene.lines.append({**scene.line(what), **changes})
 
 
+def idle(scene: Scene) -> None:
+    """Let a worker that is awake begin nothing for twenty seconds, beside one that begins many of what stands in line."""
+    at = float(scene.lines[-1]["at"])
+    for pid in (1, 2):
+        scene.lines.append({"what": "born", "at": at, "pid": pid, "who": f"worker-{pid}.0001", "role": "worker"})
+        scene.lines.append({"what": "working", "at": at, "pid": pid, "who": f"worker-{pid}.0001"})
+    for n in range(200):
+        now = {"at": at + n / 10, "who": "x"}
+        scene.lines += [
+            {**now, "what": "ties", "pid": 2, "task": str(n), "epoch": 1},
+            {**now, "what": "line", "due": 90},
+        ]
+
+
 def of_a_turn(change: str) -> Callable[[Scene], object]:
     """Spoil what the log says of the turn that an agent was asked for."""
     return lambda scene: scene.run(
@@ -307,6 +321,7 @@ PLANTS = [
     Plant("children_deliver_what_their_claim_said", "and delivered", lambda scene: scene.lines.__setitem__(
         slice(None), [line for line in scene.lines if line["what"] != "stroke"]
     )),
+    Plant("who_lives_on_works_on", "worker-1.0001 was awake for 19.9 s and began nothing", idle),
     Plant("turns_are_delivered", "is still running", busy),
     Plant("batches_are_whole", "was acknowledged and is gone", rows("delete from ferryman.pmo_batches")),
     Plant("batches_are_whole", "was to have 3 tasks", rows("delete from ferryman.pmo_batch_tasks where task_index = 2")),
