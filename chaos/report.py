@@ -24,6 +24,7 @@ LOST = (
     "acknowledged_is_there",
     "nothing_is_gone",
     "nothing_lives_on",
+    "acknowledged_ended_once",
     "what_was_asked_for_succeeded",
     "turns_are_delivered",
     "batches_are_whole",
@@ -64,6 +65,7 @@ def found(
         "lease": asked.lease,
         "minutes": asked.minutes,
         "pooler": asked.pooler,
+        "retention": asked.retention,
         "wall_seconds": round(seconds),
         "python": platform.python_version(),
         "cores": os.cpu_count(),
@@ -139,7 +141,7 @@ def _mild(found: Found) -> list[Aim]:
 
 def _sized(kind: str, value: float) -> str:
     match kind:
-        case "memory":
+        case "memory" | "bytes":
             return f"{value / (1 << 20):.1f} MiB"
         case "dead share":
             return f"{value * 100:.1f} %"
@@ -258,20 +260,22 @@ def show(found: Found, wrong: list[str], *, file: TextIO = sys.stdout) -> None:
 def _told(found: Found) -> str:
     """Say what ran, for how long, on what."""
     through = " through PgBouncer," if found["pooler"] else ""
+    kept = f" What has ended was kept for {found['retention']:g} s." if found.get("retention") else ""
     return (
         f"Seed {found['seed']}, {found['minutes']:g} minutes of faults,{through} {found['wall_seconds']} s in all, on"
         f" {found['cores']} cores with a load of {found['load'][1]:g}, Python {found['python']}, with"
         f" {terms.told(found['lease'])}: {found['tasks']:,} tasks, {found['turns']:,} turns,"
         f" {found['batches']:,} batches, {found['commands']:,} commands, {found['records']:,} ingested"
         f" records; {found['acknowledged']:,} acknowledgements. All was at rest"
-        f" {found['quiet_seconds']:g} s after the last death, where {QUIET_SECONDS:g} s are the most."
+        f" {found['quiet_seconds']:g} s after the last death, where {QUIET_SECONDS:g} s are the most.{kept}"
     )
 
 
 def write(page: Path, found: Found) -> None:
-    """Put the table into the page, between the marks of chaos or of soak."""
+    """Put the table into the page, between the marks of chaos, of soak, or of a soak in which rows leave."""
     text = page.read_text(encoding="utf-8")
-    begin, end = (mark.format("soak" if "soak" in found else "chaos") for mark in MARKS)
+    name = "retention" if found.get("retention") else "soak" if "soak" in found else "chaos"
+    begin, end = (mark.format(name) for mark in MARKS)
     if begin not in text or end not in text:
         raise ValueError(f"{page} has no place for this: {begin} and {end} are not in it.")
     before, _, rest = text.partition(begin)

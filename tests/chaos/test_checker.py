@@ -236,6 +236,13 @@ PLANTS = [
     *(Plant("one_end_for_each_row", "'otherwise'", other_end(each)) for each in ends.DOMAINS),
     *(Plant("nothing_is_gone", f"the {each.kind} ", gone(each)) for each in ends.DOMAINS),
     *(Plant("nothing_lives_on", f"the {each.kind} ", unended(each)) for each in ends.DOMAINS),
+    Plant("acknowledged_ended_once", "the task ", no_end(ends.DOMAINS[0])),
+    *(Plant("acknowledged_ended_once", f"the {kind} ", lambda scene, kind=kind, name=name: scene.run(  # type: ignore[misc]
+        "delete from ferryman.events where kind = %s and subject::text = %s and to_state = any(%s)",
+        kind, next(line[name] for line in scene.lines if line["what"] == "ok" and name in line),
+        [end for domain in ends.DOMAINS for end in domain.ends],
+    )) for name, kind in ends.ACKNOWLEDGED.items()),
+    Plant("acknowledged_ended_once", "has 2 ends in the log", second_end(ends.DOMAINS[0])),
     Plant("acknowledged_is_there", "acknowledged and gone", rows(f"delete from ferryman.tasks where id = {A_TASK}")),
     Plant("acknowledged_is_there", "and is other", rows(
         f"update ferryman.tasks set idempotency_key = 'other' where id = {A_TASK}"
@@ -397,6 +404,20 @@ def test_of_a_world_in_which_all_went_well_the_checker_says_nothing(world: World
 
     assert said == []
     assert sorted(counted) == sorted(checker.names())
+
+
+@pytest.mark.contract("R3")
+def test_where_rows_leave_the_log_and_the_histories_are_asked(world: World) -> None:
+    with world.scene() as scene:
+        scene.run("delete from ferryman.tasks")
+        scene.run("delete from ferryman.pmo_batches")
+        said, counted = checker.check(scene.seen(), rows_leave=True)
+        assert said == []
+        assert set(counted) < set(checker.names())
+
+        scene.run("delete from ferryman.events where kind = 'task' and to_state = 'succeeded'")
+        said, _ = checker.check(scene.seen(), rows_leave=True)
+        assert any("was acknowledged and has 0 ends" in each for each in said)
 
 
 @pytest.mark.contract("R3")

@@ -80,8 +80,9 @@ def test_a_night_in_which_all_passed_ends_well_and_has_an_hour_more_when_asked(t
     ended, asked = run(tmp_path, "--soak")
 
     assert ended.returncode == 0
-    assert ended.stdout.splitlines()[-1].startswith("soak ")
-    assert asked[-1].endswith(" soak")
+    assert [line.split("  ")[0] for line in ended.stdout.splitlines()[-2:]] == ["soak", "soak, leaving"]
+    assert asked[-2].endswith(" soak")
+    assert asked[-1].endswith(" soak ARGS=--minutes 20 --retention 60")
 
 
 def test_a_night_without_an_environment_does_not_begin(tmp_path: Path) -> None:
