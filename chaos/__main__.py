@@ -132,7 +132,7 @@ def _run(asked: argparse.Namespace, place: Path) -> tuple[report.Found, list[str
             run.outcome.wrong += fleet.errand("founder")
             run.await_all(storm.BIRTH_SECONDS)
             run.rage(faults, seconds, gauge)
-            run.linger(survivors.BUSY_LEASES * asked.lease + survivors.LOOKS * MEASURE_SECONDS)
+            run.linger(2 * (survivors.BUSY_LEASES * asked.lease + survivors.LOOKS * MEASURE_SECONDS))
             run.settle()
         finally:
             fleet.end()

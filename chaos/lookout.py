@@ -24,7 +24,7 @@ LOOK_SECONDS = 1.0
 JUDGED_LEASES = 2
 # So many tasks may stand in line: a line that grows for as long as a run lasts says nothing of how soon work is begun anew.
 CROWD = 100
-MEASURE_SECONDS = 0.5
+MEASURE_SECONDS = 0.25
 
 # For whoever must find out why something was late, or a run did not come to rest.
 ACTIVITY = """

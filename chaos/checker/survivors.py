@@ -2,10 +2,11 @@
 
 Who is told to stand idle must have had something to do and nothing to hinder it, so a worker is judged by the time in which it
 was awake and the database up, from its last start on. An outage, a killed backend and a cut of all connections begin that time
-anew. The first two leases of it are left out: handlers may take as long, and fill all its places. After that, at so many looks
-that were taken every half second, more tasks must have stood in line than a stranger of the plan can lock, and others must have
-begun many. A worker looks into the line five times a second by itself: one that can claim would have met such a moment as
-surely as the looks did, however much faster the others are. On a machine where nobody gets on nobody is told.
+anew. The first lease of it is left out: few handlers take as long, and no worker has all its places full of those. After that,
+at so many looks that were taken four times a second, more tasks that no stranger had locked must have stood in line than others
+take at once, and others must have begun many. A worker looks into the line five times a second by itself: one that can claim
+would have met such a moment as surely as the looks did, however much faster the others are. On a machine where nobody gets on
+nobody is told.
 
 Where lines are short, as in a soak, it is enough that it began nothing for a minute in which others began a thousand.
 
@@ -27,11 +28,11 @@ Line = Mapping[str, Any]
 Span = tuple[float, float]
 
 # So many leases long it may be busy with what it has.
-BUSY_LEASES = 2
-# So many looks at a line of so many, while others began so many.
+BUSY_LEASES = 1
+# So many looks at a line of so many that nobody has locked, while others began so many.
 LOOKS = 8
-DEEP = 50
-OTHERS = 50
+DEEP = 30
+OTHERS = 100
 # Or so long, while others began so many.
 LONG_SECONDS = 60.0
 MANY = 1000
@@ -94,7 +95,7 @@ class Fleet:
         """Read who lived when, what was in line when, and when the database was away."""
         self.lives = lives(lines)
         self._busy = lease * BUSY_LEASES
-        self._deep = [line["at"] for line in lines if line["what"] == "line" and line["due"] >= DEEP]
+        self._deep = _deep(lines)
         self._begun = sorted(at for life in self.lives for at in life.begun)
         self._breaks = _breaks(lines)
 
@@ -175,6 +176,23 @@ def _befell(life: Life, what: str, kind: str | None, at: float) -> None:
             life.until = at
         case _ if what in OF_TASKS:
             life.begun.append(at)
+
+
+def _deep(lines: Sequence[Line]) -> list[float]:
+    """Give when the line was seen to be long, without what a stranger may have locked of it."""
+    found: list[float] = []
+    locked: dict[int, int] = {}
+    for line in lines:
+        match line["what"]:
+            case "struck" if line["kind"] == "hold":
+                locked[line["child"]] = line["locked"]
+            case "released":
+                locked.pop(line["child"], None)
+            case "back":
+                locked.clear()
+            case "line" if line["due"] - sum(locked.values()) >= DEEP:
+                found.append(line["at"])
+    return found
 
 
 def _breaks(lines: Sequence[Line]) -> list[Span]:

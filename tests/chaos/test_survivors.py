@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from chaos.checker import survivors
 from chaos.checker.survivors import Fleet
 
 LEASE = 2.0
@@ -26,7 +25,7 @@ def starts(pid: int, since: float, until: float, every: float = 0.1, what: str =
 
 
 def looks(due: int, since: float = 0.0, until: float = 30.0) -> Lines:
-    return [line("line", since + n * 0.5, due=due) for n in range(round((until - since) * 2))]
+    return [line("line", since + n / 4, due=due) for n in range(round((until - since) * 4))]
 
 
 def still(pid: int, since: float, until: float, kind: str = "freeze") -> Lines:
@@ -57,16 +56,17 @@ DEATH = [line("died", 29.0, child=3)]
         (True, [*starts(3, 0.0, 5.0), *still(3, 8.0, 10.0, "pause"), *still(3, 12.0, 16.0), *DEATH]),
         # It works, of whatever kind that is.
         (False, [*starts(3, 0.0, 29.0), *DEATH]),
-        *((False, [*starts(3, 0.0, 29.0, every=5.0, what=what), *DEATH]) for what in ("leg", "maps", "ties")),
+        *((False, [*starts(3, 0.0, 29.0, every=3.0, what=what), *DEATH]) for what in ("leg", "maps", "ties")),
         (True, [*starts(3, 0.0, 29.0, every=5.0, what="stroke"), *DEATH]),  # turns are another line
-        # It had two leases for what it had in hand, and then too little time until it was killed, or died by itself.
-        (False, [*starts(3, 0.0, 10.0), line("struck", 17.0, kind="kill", child=3), line("died", 29.0, child=3)]),
-        (False, [*starts(3, 0.0, 10.0), line("died", 17.0, child=3)]),
+        # It had a lease for what it had in hand, and then too little time until it was killed, or died by itself.
+        (False, [*starts(3, 0.0, 10.0), line("struck", 13.5, kind="kill", child=3), line("died", 29.0, child=3)]),
+        (False, [*starts(3, 0.0, 10.0), line("died", 13.5, child=3)]),
+        (True, [*starts(3, 0.0, 10.0), line("died", 15.5, child=3)]),
         # It stood still for most of it.
         (False, [*starts(3, 0.0, 10.0), *still(3, 11.0, 27.0), *DEATH]),
         (False, [*starts(3, 0.0, 10.0), line("struck", 11.0, kind="freeze", child=3), *DEATH]),
         # All were thrown out again and again.
-        (False, [*starts(3, 0.0, 10.0), *(line("struck", at, kind="cut", ended=60) for at in (14.0, 20.0, 25.0)), *DEATH]),
+        (False, [*starts(3, 0.0, 10.0), *(line("struck", at, kind="cut", ended=60) for at in range(13, 29, 3)), *DEATH]),
         (False, [*starts(3, 0.0, 10.0), line("back", 28.0, killed=10.5), *DEATH]),
     ],
 )  # fmt: skip
@@ -81,9 +81,11 @@ def test_who_is_awake_and_begins_nothing_while_tasks_are_in_line_is_told(told: b
 @pytest.mark.parametrize(
     "given",
     [
-        [*OTHERS, *born(3), *looks(49)],  # a stranger may have all of that locked
-        [*OTHERS, *born(3), *looks(60, 10.0, 13.5)],  # for a moment
-        [*born(1), *starts(1, 0.0, 30.0, every=1.0), *born(3), *looks(60)],  # nobody gets on
+        [*OTHERS, *born(3), *looks(29)],  # others may take that at once
+        [*OTHERS, *born(3), *looks(60), line("struck", 0.0, kind="hold", child=9, locked=20),
+         line("struck", 0.0, kind="hold", child=8, locked=11)],
+        [*OTHERS, *born(3), *looks(60, 10.0, 11.75)],  # for a moment
+        [*born(1), *starts(1, 0.0, 30.0, every=0.5), *born(3), *looks(60)],  # nobody gets on
         [*OTHERS, *born(3, role="dog"), *looks(60)],  # it only watches
         [
             *OTHERS,
@@ -91,7 +93,7 @@ def test_who_is_awake_and_begins_nothing_while_tasks_are_in_line_is_told(told: b
             *looks(60),
         ],  # it was never so far
     ],
-)
+)  # fmt: skip
 def test_who_has_nothing_to_do_or_cannot_is_not_told(given: Lines) -> None:
     assert fleet(given).judge().idle == []
 
@@ -128,5 +130,11 @@ def test_a_worker_has_as_much_time_as_its_handlers_may_take() -> None:
     lines = sorted(given, key=lambda each: float(each["at"]))
 
     assert len(Fleet(lines, lease=LEASE).judge().idle) == 1
-    assert Fleet(lines, lease=10.0).judge().idle == []
-    assert survivors.LOOKS * 0.5 + survivors.BUSY_LEASES * LEASE < 10.0  # what a storm lingers for
+    assert Fleet(lines, lease=18.0).judge().idle == []
+
+
+@pytest.mark.contract("R3")
+def test_what_a_stranger_has_let_go_stands_in_line_again() -> None:
+    held = [line("struck", 0.0, kind="hold", child=9, locked=40), line("released", 10.0, child=9)]
+
+    assert len(fleet(OTHERS, born(3), held, looks(60)).judge().idle) == 1
