@@ -16,13 +16,13 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from chaos import checker, crew, plan, report, soak, storm
+from chaos import checker, crew, plan, report, soak, storm, terms
 from chaos.bell import Bell
-from chaos.checker import cases, figures
+from chaos.checker import cases, figures, survivors
 from chaos.checker.evidence import Evidence, overheard
 from chaos.fleet import Fleet
 from chaos.history import History, gather
-from chaos.lookout import Lookout
+from chaos.lookout import MEASURE_SECONDS, Lookout
 from chaos.pooler import Pooler
 from chaos.sea import Sea
 
@@ -75,10 +75,18 @@ def _read(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--pooler", action="store_true", help="through PgBouncer in transaction mode, which must be installed"
     )
     parser.add_argument("--soak", action="store_true", help="mild faults, half the load; nothing may grow")
+    parser.add_argument(
+        "--retention",
+        type=float,
+        help="seconds for which a soak keeps what has ended: the bytes of tables are judged then",
+    )
     parser.add_argument("--plan", action="store_true", help="print the plan of faults and run nothing")
     parser.add_argument("--json", help="write the figures to this file")
     parser.add_argument("--page", help="write the figures into this page")
-    return parser.parse_args(arguments)
+    asked = parser.parse_args(arguments)
+    if asked.retention is not None and (not asked.soak or asked.retention < soak.VISIT_SECONDS):
+        parser.error(f"--retention: expected {soak.VISIT_SECONDS:g} s or more, and --soak")
+    return asked
 
 
 def _say(words: str) -> None:
@@ -99,9 +107,8 @@ def _run(asked: argparse.Namespace, place: Path) -> tuple[report.Found, list[str
         storm.migrated(sea.url, migrate.migrate)
         storm.prepare(sea)
         told = History(folder / "storm.history")
-        told.write(
-            "clock", wall=time.time()
-        )  # what the log of the database says can be put beside the histories by this
+        # What the log of the database says can be put beside the histories by this.
+        told.write("clock", wall=time.time(), lease=asked.lease)
         pace = asked.pace * 2 if asked.soak else asked.pace
         slots = storm.crew(
             workers=asked.workers,
@@ -112,34 +119,35 @@ def _run(asked: argparse.Namespace, place: Path) -> tuple[report.Found, list[str
             lease=asked.lease,
         )
         url = pooler.start(sea.url) if asked.pooler else sea.url
-        bells = {"FERRYMAN_LISTEN_URL": sea.url, "FERRYMAN_NATS_URL": bell.url}
-        fleet = Fleet(slots, told, url=url, bells=bells, seed=asked.seed, folder=folder, lease=asked.lease)
+        more = {"FERRYMAN_LISTEN_URL": sea.url, "FERRYMAN_NATS_URL": bell.url, **terms.kept(asked.retention)}
+        fleet = Fleet(slots, told, url=url, more=more, seed=asked.seed, folder=folder, lease=asked.lease)
         fleet.calm = asked.soak
         fleet.spared = frozenset({soak.SPARED}) if asked.soak else frozenset()
         lookout = Lookout(sea, fleet, told, lease=asked.lease, folder=folder)
         run = storm.Storm(sea, bell, fleet, told, lookout, seed=asked.seed, say=_say)
-        gauge = soak.Gauge(sea, fleet, seconds) if asked.soak else None
+        gauge = soak.Gauge(sea, fleet, seconds, retention=asked.retention) if asked.soak else None
         began = time.monotonic()
         try:
             faults = plan.draw(asked.seed, seconds, rates=plan.MILD if asked.soak else plan.RATES, lease=asked.lease)
             run.outcome.wrong += fleet.errand("founder")
             run.await_all(storm.BIRTH_SECONDS)
             run.rage(faults, seconds, gauge)
+            run.linger(2 * (survivors.BUSY_LEASES * asked.lease + survivors.LOOKS * MEASURE_SECONDS))
             run.settle()
         finally:
             fleet.end()
         _say("all is quiet: histories and tables are compared")
         with sea.connect() as connection:
             seen = Evidence(gather(folder), connection, overheard(folder))
-            said, counted = checker.check(seen)
-            wrong = [*run.outcome.wrong, *said]
+            wrong, counted = checker.check(seen, rows_leave=asked.retention is not None)
             measured = figures.measure(seen, folder, lease=asked.lease)
         late = lookout.seen
         found = report.found(asked, run.outcome, late, measured, counted=counted, seconds=time.monotonic() - began)
+        wrong = [*run.outcome.wrong, *wrong]
         if late.overdue:
             wrong.append(f"{late.overdue} rows were overdue during the run: {dict(late.late)}")
         if gauge is not None:
-            found["soak"] = gauge.told()
+            found |= {"soak": gauge.told(), "spared": survivors.fleet(seen).pause(soak.SPARED)._asdict()}
             return found, [*wrong, *gauge.unseen()]
         return found, [*wrong, *cases.missing(measured.cases, short=seconds < SHORT_SECONDS)]
     finally:

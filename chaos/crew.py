@@ -177,7 +177,7 @@ def _voyages(app: Ferryman, history: History) -> None:
 
         async def ran(name: str) -> str:
             word = f"{name} {ctx.task.epoch} {os.getpid()}"
-            history.write("ran", task=told["task"], step=name, word=word)
+            history.write("ran", task=told["task"], epoch=told["epoch"], step=name, word=word)
             return word
 
         words = [await ctx.step(name, ran, name) for name in ("load", "cast-off")]
@@ -195,27 +195,32 @@ def _speak(history: History, what: str) -> None:
     history.write(what, task=str(here.id), epoch=here.task.epoch)
 
 
+def _claim(turn: Turn) -> int:
+    """Say which claim of a turn speaks; a user has no need of it."""
+    return turn._memory.taken.epoch  # noqa: SLF001
+
+
 def _agents(app: Ferryman, history: History) -> None:
     @app.tool(backoff=0.05, retries=terms.RETRIES)
     async def knot(number: int) -> str:
         _speak(history, "ties")
-        return f"knot {number}"
+        return f"knot {number} of claim {current().task.epoch}"
 
     @app.agent
     async def oar(turn: Turn) -> dict[str, str]:
-        history.write("stroke", turn=str(turn.id))
+        history.write("stroke", turn=str(turn.id), epoch=_claim(turn))
         if turn.instruction == BROKEN:  # at once, so that the others are under way
             raise RuntimeError("the oar broke")
         await asyncio.sleep(STROKE_SECONDS)
-        return {"summary": f"stroke {turn.instruction}"}
+        return {"summary": f"stroke {turn.instruction} of claim {_claim(turn)}"}
 
     @app.agent
     async def sailor(turn: Turn) -> list[str]:
-        history.write("sails", turn=str(turn.id))
+        history.write("sails", turn=str(turn.id), epoch=_claim(turn))
 
         async def ran(name: str) -> str:
             word = f"{name} {os.getpid()} {time.monotonic()}"
-            history.write("ran", turn=str(turn.id), step=name, word=word)
+            history.write("ran", turn=str(turn.id), epoch=_claim(turn), step=name, word=word)
             return word
 
         words = [await turn.step("look", ran, "look")]

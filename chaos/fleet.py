@@ -52,7 +52,7 @@ class Fleet:
         told: History,
         *,
         url: str,
-        bells: Mapping[str, str],
+        more: Mapping[str, str],
         seed: int,
         folder: Path,
         lease: float,
@@ -61,7 +61,7 @@ class Fleet:
         self.slots = list(slots)
         self._told = told
         self._url = url
-        self._bells = dict(bells)
+        self._more = dict(more)
         self._lease = lease
         self._seed = seed
         self._folder = folder
@@ -109,7 +109,7 @@ class Fleet:
             os.dup2(output, 2)
             for name in [each for each in os.environ if each.startswith("FERRYMAN_")]:
                 del os.environ[name]
-            os.environ.update(terms.leased(self._lease) | self._bells)
+            os.environ.update(terms.leased(self._lease) | self._more)
             told = History(self._folder / f"{stem}.history")
             roles.live(
                 slot.role, life, told,

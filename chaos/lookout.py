@@ -24,7 +24,7 @@ LOOK_SECONDS = 1.0
 JUDGED_LEASES = 2
 # So many tasks may stand in line: a line that grows for as long as a run lasts says nothing of how soon work is begun anew.
 CROWD = 100
-MEASURE_SECONDS = 0.5
+MEASURE_SECONDS = 0.25
 
 # For whoever must find out why something was late, or a run did not come to rest.
 ACTIVITY = """
@@ -40,7 +40,8 @@ TICKED = """
     select from ferryman.watchdog
     where ticked_at > clock_timestamp() - make_interval(secs => %s) and grace_until < clock_timestamp()
 """
-LINE = "select count(*) as n from ferryman.tasks where state = 'ready'"
+# All that waits to be begun, and what of it nobody has to wait for.
+LINE = "select count(*) as n, count(rank) as due from ferryman.tasks where state = 'ready'"
 # Everything that lives, by the checker's own reckoning.
 LIVE = """
     select 'task' as kind, count(*) as n from ferryman.tasks where finished_at is null
@@ -94,8 +95,10 @@ class Lookout:
             self._look(now)
 
     def _measure(self) -> None:
-        """Let producers wait while too much is in line."""
+        """Write down what is in line, and let producers wait while it is too much."""
         rows = self._sea.ask(LINE)
+        if rows:
+            self._told.write("line", due=rows[0]["due"])
         if rows and rows[0]["n"] > CROWD:
             self._crowded.touch()
         else:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TextIO
 from chaos import terms
 from chaos.checker.again import NOTHING
 from chaos.checker.figures import Figures
+from chaos.checker.survivors import LONG_SECONDS
 from chaos.lookout import Seen
 from chaos.storm import QUIET_SECONDS, Outcome
 
@@ -23,6 +24,7 @@ LOST = (
     "acknowledged_is_there",
     "nothing_is_gone",
     "nothing_lives_on",
+    "acknowledged_ended_once",
     "what_was_asked_for_succeeded",
     "turns_are_delivered",
     "batches_are_whole",
@@ -63,6 +65,7 @@ def found(
         "lease": asked.lease,
         "minutes": asked.minutes,
         "pooler": asked.pooler,
+        "retention": asked.retention,
         "wall_seconds": round(seconds),
         "python": platform.python_version(),
         "cores": os.cpu_count(),
@@ -103,6 +106,8 @@ def found(
         "first_success_since_killed": since_killed,
         "overdue": late.overdue,
         "looks": late.looks,
+        "idle": figures.idle,
+        "idle_could": figures.idle_could,
         "quiet_seconds": round(outcome.quiet_seconds, 1),
         "cases": figures.cases,
     }
@@ -124,12 +129,19 @@ def _mild(found: Found) -> list[Aim]:
         )
         for kind, each in found["soak"].items()
     ]
-    return [*_kept(found), *grew]
+    paused = found["spared"]
+    spared = Aim(
+        "longest time in which the worker that is spared began nothing",
+        f"≤ {LONG_SECONDS:g} s",
+        f"{paused['seconds']:.1f} s, and began {paused['begun']:,} in all",
+        paused["begun"] > 0 and paused["seconds"] <= LONG_SECONDS,
+    )
+    return [*_kept(found), spared, *grew]
 
 
 def _sized(kind: str, value: float) -> str:
     match kind:
-        case "memory":
+        case "memory" | "bytes":
             return f"{value / (1 << 20):.1f} MiB"
         case "dead share":
             return f"{value * 100:.1f} %"
@@ -139,10 +151,15 @@ def _sized(kind: str, value: float) -> str:
 
 def _kept(found: Found) -> list[Aim]:
     return [
-        Aim("lost", "0", f"{found['lost']} of {found['acknowledged']:,} acknowledged", found["lost"] == 0),
-        Aim("second ends", "0", f"{found['second_ends']} of {found['tasks']:,} tasks", found["second_ends"] == 0),
-        Aim("overdue", "0", f"{found['overdue']} in {found['looks']:,} looks", found["overdue"] == 0),
+        _none("lost", found["lost"], found["acknowledged"], "acknowledged"),
+        _none("second ends", found["second_ends"], found["tasks"], "tasks"),
+        _none("overdue", found["overdue"], found["looks"], "looks"),
     ]
+
+
+def _none(what: str, count: int, of: int, named: str) -> Aim:
+    """There should be none of it; where there was nothing to look at, that is not known."""
+    return Aim(what, "0", f"{count:,} of {of:,} {named}", count == 0 and of > 0)
 
 
 def _wild(found: Found) -> list[Aim]:
@@ -150,8 +167,19 @@ def _wild(found: Found) -> list[Aim]:
     faults, zombies, soonest = round(1000 * share), round(200 * share), found["lease"] + 1
     return [
         *_kept(found),
-        Aim("starts per task", "≤ 1.05", f"{found['starts_per_task']:.3f}", found["starts_per_task"] <= 1.05),
-        Aim("of them forced by no fault", "", f"{1 + found['started_again'][NOTHING] / max(1, found['started']):.4f}"),
+        Aim(
+            "starts per task",
+            "≤ 1.05",
+            f"{found['starts_per_task']:.3f} of {found['started']:,}",
+            found["started"] > 0 and found["starts_per_task"] <= 1.05,
+        ),
+        _none("starts that no fault forced", found["started_again"][NOTHING], found["started"], "tasks"),
+        _none(
+            "workers that lived on and began nothing, with tasks in line",
+            found["idle"],
+            found["idle_could"],
+            "lives long enough",
+        ),
         Aim("faults", f"≥ {faults:,}", f"{found['faults']:,}", found["faults"] >= faults),
         Aim("zombies fenced", f"≥ {zombies:,}", f"{found['zombies_fenced']:,}", found["zombies_fenced"] >= zombies),
         Aim(
@@ -232,20 +260,22 @@ def show(found: Found, wrong: list[str], *, file: TextIO = sys.stdout) -> None:
 def _told(found: Found) -> str:
     """Say what ran, for how long, on what."""
     through = " through PgBouncer," if found["pooler"] else ""
+    kept = f" What has ended was kept for {found['retention']:g} s." if found.get("retention") else ""
     return (
         f"Seed {found['seed']}, {found['minutes']:g} minutes of faults,{through} {found['wall_seconds']} s in all, on"
         f" {found['cores']} cores with a load of {found['load'][1]:g}, Python {found['python']}, with"
         f" {terms.told(found['lease'])}: {found['tasks']:,} tasks, {found['turns']:,} turns,"
         f" {found['batches']:,} batches, {found['commands']:,} commands, {found['records']:,} ingested"
         f" records; {found['acknowledged']:,} acknowledgements. All was at rest"
-        f" {found['quiet_seconds']:g} s after the last death, where {QUIET_SECONDS:g} s are the most."
+        f" {found['quiet_seconds']:g} s after the last death, where {QUIET_SECONDS:g} s are the most.{kept}"
     )
 
 
 def write(page: Path, found: Found) -> None:
-    """Put the table into the page, between the marks of chaos or of soak."""
+    """Put the table into the page, between the marks of chaos, of soak, or of a soak in which rows leave."""
     text = page.read_text(encoding="utf-8")
-    begin, end = (mark.format("soak" if "soak" in found else "chaos") for mark in MARKS)
+    name = "retention" if found.get("retention") else "soak" if "soak" in found else "chaos"
+    begin, end = (mark.format(name) for mark in MARKS)
     if begin not in text or end not in text:
         raise ValueError(f"{page} has no place for this: {begin} and {end} are not in it.")
     before, _, rest = text.partition(begin)

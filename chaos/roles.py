@@ -7,6 +7,7 @@ import contextlib
 import os
 import random
 import signal
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ def live(role: str, life: Life, told: History, *, url: str, seed: int, folder: P
     clock.set_wrong(life.clock)
     if life.faults:
         faults.arm(life.faults, log=folder / f"{told.path.stem}.faults")
+        _tell_of_faults(told)
     told.write("born", role=role, doorbell=life.doorbell, clock=life.clock, pool=life.pool)
     app = crew.build(url, told, doorbell=life.doorbell, seed=seed, pool=life.pool)
     match role:
@@ -81,6 +83,20 @@ def _tell_of_fences(told: History) -> None:
         counted(domain, move, count)
 
     telemetry.fenced = tell
+
+
+def _tell_of_faults(told: History) -> None:
+    """Write down when each fault strikes inside of this process, and in which thread: the log of faults has no times.
+
+    Deaths are not told: who dies is buried, and that has its time.
+    """
+    counted = telemetry.fault
+
+    def tell(point: str, action: str) -> None:
+        told.write("fault", point=point, action=action, thread=threading.get_native_id())
+        counted(point, action)
+
+    telemetry.fault = tell
 
 
 class Past:

@@ -3,13 +3,16 @@
 Each process is looked at in regular intervals, from a fifth of the run after its birth on; through what was seen of each that
 lived long enough a line is fitted: the median of the slopes between all pairs of looks (Theil and Sen), which a death, a cut or
 a vacuum now and then does not move. What grows faster in an hour than its bar fails the run. One worker is spared by the kills
-(SPARED): of those that die every few minutes nobody could say whether they grow.
+(SPARED): of those that die every few minutes nobody could say whether they grow. That it works on all the time, and does not
+stand there with all it holds, is asked of its history (chaos/checker/survivors.py).
 
 Connections are counted for each process that lives: a worker dies every minute, and its next life begins with few of them.
 Which of a hundred are there at a look would decide about a slope of four.
 
 What has ended is kept for weeks, so rows grow with the run, and dead rows and bytes with them. Level must be what of the rows
-is dead, and how many bytes a row takes, by table: a table whose rows stay and whose bytes grow is what that finds.
+is dead, and how many bytes a row takes, by table: a table whose rows stay and whose bytes grow is what that finds. Where what
+has ended leaves after a minute or some (`--retention`) the bytes themselves must be level, by table, from when as many leave as
+come and vacuum has been there. The log is kept for a day at least, and the moves of cursors for ever (KEPT).
 
 In a run of minutes the hour's slope is what noise makes of it: the allocator takes its arenas, the first vacuums come, pools
 fill up to what is wanted at once. So a run that is shorter than an hour may grow by as much as an hour may, and by its pools.
@@ -32,8 +35,16 @@ LOOKS = 60
 WARM = 0.2  # of a run
 SPARED = "worker-0"
 HOUR = 3600.0
-# By how much a thing may grow in an hour. Bytes a row: as a share of what they are in the middle of the run.
-BARS = {"memory": float(8 << 20), "descriptors": 4.0, "connections": 2.0, "dead share": 0.05, "bytes a row": 0.05}
+# By how much a thing may grow in an hour. Bytes: as a share of what they are in the middle of the run.
+BARS = {
+    "memory": float(8 << 20),
+    "descriptors": 4.0,
+    "connections": 2.0,
+    "dead share": 0.05,
+    "bytes a row": 0.05,
+    "bytes": 0.1,
+}
+OF_MIDDLE = ("bytes a row", "bytes")
 # And by how much more in a run that is shorter: a pool has ten connections.
 FILLS = {"descriptors": 10.0, "connections": 10.0}
 # Of smaller tables a page more or less would decide.
@@ -45,7 +56,11 @@ TABLES = """
     where relnamespace = 'ferryman'::regnamespace and relkind = 'r'
     order by relname
 """
-# Without these nothing is shown.
+# Tables that only grow, by how their names begin.
+KEPT = ("events", "ingest_cursor_event")
+# How often retention and vacuum come by themselves.
+VISIT_SECONDS = 60.0
+# Without these nothing is shown; the last is about tables whose rows stay, or leave.
 WANTED = (
     ("memory", SPARED),
     ("descriptors", SPARED),
@@ -53,6 +68,7 @@ WANTED = (
     ("dead share", "database"),
     ("bytes a row", "tasks"),
 )
+WANTED_OF_LEAVING = (*WANTED[:-1], ("bytes", "tasks"))
 Points = Sequence[tuple[float, float]]
 
 
@@ -74,13 +90,16 @@ class Growth(NamedTuple):
 class Gauge:
     """What was seen, and what it comes to."""
 
-    def __init__(self, sea: Sea, fleet: Fleet, seconds: float) -> None:
-        """Look some sixty times."""
+    def __init__(self, sea: Sea, fleet: Fleet, seconds: float, *, retention: float | None = None) -> None:
+        """Look some sixty times; `retention` is how long what has ended is kept, if it leaves before the run is over."""
         self._sea = sea
         self._fleet = fleet
         self._seconds = seconds
         self._every = seconds / LOOKS
-        self._next = time.monotonic() + seconds * WARM
+        self._leaves = retention is not None
+        # Until the first have left, retention has gone its round, and vacuum has been there twice.
+        self._warm = seconds * WARM if retention is None else max(seconds * WARM, retention + 3 * VISIT_SECONDS)
+        self._next = time.monotonic() + self._warm
         self.seen: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
 
     def look(self, now: float) -> None:
@@ -90,7 +109,7 @@ class Gauge:
         self._next = now + self._every
         living = self._fleet.of("worker", "dog", "producer", "reader")
         for slot in living:
-            if now >= slot.born_at + self._seconds * WARM:
+            if now >= slot.born_at + self._warm:
                 for kind, value in _sizes(slot.pid).items():
                     self.seen[kind, f"{slot.name}.{slot.nth}"].append((now, value))
         for row in self._sea.ask(CONNECTIONS):
@@ -111,8 +130,13 @@ class Gauge:
         dead = sum(table["dead"] for table in tables)
         self.seen["dead share", "database"].append((now, dead / max(1.0, dead + sum(rows.values()))))
         for table in tables:
-            if table["bytes"] >= TABLE_LEAST:
-                self.seen["bytes a row", table["name"]].append((now, table["bytes"] / max(1.0, rows[table["name"]])))
+            name, size = table["name"], table["bytes"]
+            if size < TABLE_LEAST or (self._leaves and name.startswith(KEPT)):
+                continue
+            if self._leaves:
+                self.seen["bytes", name].append((now, size))
+            else:
+                self.seen["bytes a row", name].append((now, size / max(1.0, rows[name])))
 
     def growths(self) -> Iterator[Growth]:
         """Say of each thing that was looked at long enough how it grew."""
@@ -124,8 +148,9 @@ class Gauge:
     def unseen(self) -> list[str]:
         """Name what should have been looked at and was not."""
         judged = {(each.kind, each.who.partition(".")[0]) for each in self.growths()}
+        wanted = WANTED_OF_LEAVING if self._leaves else WANTED
         return [
-            f"the {kind} of {who} was not looked at long enough" for kind, who in WANTED if (kind, who) not in judged
+            f"the {kind} of {who} was not looked at long enough" for kind, who in wanted if (kind, who) not in judged
         ]
 
     def told(self) -> dict[str, Any]:
@@ -154,7 +179,7 @@ def slope(points: Points) -> float:
 
 def bar(kind: str, middle: float, seconds: float) -> float:
     """Return how fast a thing may grow, for an hour; what an hour may grow by, a shorter run may, and by its pools."""
-    least = BARS[kind] * (middle if kind == "bytes a row" else 1.0)
+    least = BARS[kind] * (middle if kind in OF_MIDDLE else 1.0)
     return least if seconds >= HOUR else (least + FILLS.get(kind, 0.0)) * HOUR / seconds
 
 

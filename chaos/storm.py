@@ -30,6 +30,8 @@ BIRTH_SECONDS = 60.0
 AT_BIRTH = 0.15  # of the strikes: anybody, also who has only just been born
 HOPELESS = 10  # so many deaths of nobody's making: no use to go on
 SAID_SECONDS = 10.0
+LOOK_PATIENCE_SECONDS = 60.0
+SPARE_SECONDS = 2.0
 PROGRESS_SECONDS = 15.0
 
 # What effects go into.
@@ -193,6 +195,27 @@ class Storm:
 
     # The end of it
 
+    def linger(self, seconds: float) -> None:
+        """Strike nobody for a while: those who have survived must go on, and nothing may be late.
+
+        Long enough that one that stands idle is told, and that somebody has looked for what is late.
+        """
+        self._say("no more strikes: those who have survived are watched before they are relieved")
+        self._release(float("inf"))
+        self._thaw_all()
+        began = time.monotonic()
+        least, most = began + seconds + SPARE_SECONDS, began + seconds + LOOK_PATIENCE_SECONDS
+        while (now := time.monotonic()) < least or (not self._lookout.seen.looks and now < most):
+            self._step(now)
+            if len(self._fleet.unexpected) >= HOPELESS:
+                return
+            time.sleep(TICK_SECONDS)
+
+    def _thaw_all(self) -> None:
+        for slot in self._fleet.slots:
+            if slot.frozen_until is not None:
+                self._fleet.thaw(slot)
+
     def settle(self) -> None:
         """Let the storm pass: nobody is hampered any more, producers finish, and all that lives comes to its end."""
         self._say(
@@ -203,9 +226,7 @@ class Storm:
         self._release(float("inf"))
         self.outcome.wrong += fleet.unexpected
         fleet.unexpected.clear()
-        for slot in fleet.slots:
-            if slot.frozen_until is not None:
-                fleet.thaw(slot)
+        self._thaw_all()
         for slot in fleet.of("worker", "dog", "producer", "reader"):
             fleet.finish(slot)  # so that all are born again without faults of their own
         over = time.monotonic()

@@ -23,6 +23,8 @@ RETRIES = 50
 # A watchdog is silent after three intervals, which an outage that ends a lease must be.
 INTERVAL_OF_LEASE = 0.3
 INGEST_OF_LEASE = 1.5
+# Who else keeps what has ended.
+KEEPERS = ("AGENTS", "PMO", "COMMANDS", "INGEST")
 
 
 def leased(seconds: float) -> dict[str, str]:
@@ -33,6 +35,14 @@ def leased(seconds: float) -> dict[str, str]:
         "FERRYMAN_WORKER__WATCHDOG_INTERVAL_SECONDS": f"{seconds * INTERVAL_OF_LEASE:g}",
         "FERRYMAN_INGEST__LEASE": f"{seconds * INGEST_OF_LEASE:g}s",
     }
+
+
+def kept(seconds: float | None) -> dict[str, str]:
+    """Return the terms by which what has ended leaves after so long, if that is asked for; the log stays for a day."""
+    if seconds is None:
+        return {}
+    names = ("TASKS__RETENTION", "TASKS__RETENTION_FAILED", *(f"{each}__RETENTION" for each in KEEPERS))
+    return {f"FERRYMAN_{name}": f"{seconds:g}s" for name in names}
 
 
 def told(lease: float) -> str:

@@ -1,18 +1,21 @@
 """Why tasks were started again: which fault forced it, or none.
 
 Whoever is killed or stands still past his lease with work in hand cannot keep it from being begun anew; how often that is, is
-the plan's doing. What no fault forced is the product's. Told by the histories alone: who died and stood still when, who
-lost his renewals, and whose row a stranger held, so that nobody could renew it.
+the plan's doing. What no fault forced is the product's. Told by the histories: who died and stood still when, whose renewals
+were held up from when to when, and whose row a stranger held, so that nobody could renew it. From when to when a claim lasted
+is what the log says: a fault that came before it or after it forced nothing.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from chaos import plan
 from chaos.checker.able import locked
+from chaos.checker.claims import Claim
 
 Line = Mapping[str, Any]
 Span = tuple[float, float]
@@ -25,20 +28,31 @@ NOTHING = "no fault forced it"
 CAUSES = (KILLED, DONE, STILL, LOCKED, RENEWALS, AWAY, NOTHING)
 
 
+# Renewals go out twice in a third of a lease, for all that was not renewed for a third. One that fails is sent again at once.
+# Of a claim whose renewals are held up until it is over half a lease is left, or a quarter where rounds are late themselves.
+SENT_AGAIN_OF_LEASE = 1 / 5
+HELD_UP_OF_LEASE = 1 / 4
+
+
 class Past:
     """What befell each process."""
 
-    def __init__(self, lines: Sequence[Line], held_up: Iterable[int], *, lease: float) -> None:
+    def __init__(
+        self, lines: Sequence[Line], over: Mapping[tuple[str, int], Claim] | None = None, *, lease: float
+    ) -> None:
         """Read who died when, who stood still or had a row held from when to when, and when the database was away."""
         self._lease = lease
+        self._over = over or {}
         self._died: dict[int, float] = {}
+        self._spoke: dict[int, float] = {}  # when each said its last word
         self._still: dict[int, list[Span]] = defaultdict(list)
         self._away: list[Span] = []
-        self._held_up = set(held_up)
+        self._held_up = _held_up(lines, lease)
         self._locked = locked(lines)
         self._effects: dict[tuple[str, int], float] = {}
         since: dict[int, float] = {}
         for line in lines:
+            self._spoke[line.get("pid", 0)] = line["at"]
             match line["what"]:
                 case "died":
                     self._died[line["child"]] = line["at"]
@@ -57,17 +71,40 @@ class Past:
 
     def cause(self, before: Line, after: Line) -> str:
         """Say why what one process had begun was begun anew."""
-        pid, until = before["pid"], after["at"]
-        since = min(before["at"], until) - self._lease  # it was claimed before it was begun, by a lease at most
-        if self._died.get(pid, until) < until:
-            return DONE if self._effects.get((before["task"], before["epoch"]), until) < until else KILLED
+        pid, again = before["pid"], after["at"]
+        # Where the log does not say it: it was claimed before it was begun, by a lease at most.
+        unknown = Claim(min(before["at"], again) - self._lease, again, True)
+        claim = self._over.get((before["task"], int(before["epoch"])), unknown)
+        # Who is heard after his claim was over had not died of it.
+        if self._died.get(pid, again) < again and self._spoke.get(pid, 0.0) <= claim.until:
+            return DONE if self._effects.get((before["task"], before["epoch"]), again) < again else KILLED
         # A lease is renewed when a third of it is over, so two thirds of one are left to whoever stands still.
         for cause, spans in ((STILL, self._still[pid]), (LOCKED, self._locked[before["task"]])):
-            if any(min(end, until) - max(begin, since) > self._lease / 2 for begin, end in spans):
+            if any(min(end, again) - max(begin, claim.since) > self._lease / 2 for begin, end in spans):
                 return cause
-        if pid in self._held_up:
+        if claim.lapsed and self._was_held_up(pid, claim):
             return RENEWALS
-        return AWAY if any(begin < until and since < end for begin, end in self._away) else NOTHING
+        away = any(begin < claim.until and claim.since < end for begin, end in self._away)
+        return AWAY if away else NOTHING
+
+    def _was_held_up(self, pid: int, claim: Claim) -> bool:
+        """Say whether renewals of a process were held up for long enough within a claim; each of its keepers has a thread."""
+        return any(
+            sum(max(0.0, min(end, claim.until) - max(begin, claim.since)) for begin, end in spans)
+            > self._lease * HELD_UP_OF_LEASE
+            for (whose, _), spans in self._held_up.items()
+            if whose == pid
+        )
+
+
+def _held_up(lines: Sequence[Line], lease: float) -> dict[tuple[int, int], list[Span]]:
+    """Give for each keeper of leases when its renewals did not go out."""
+    found: dict[tuple[int, int], list[Span]] = defaultdict(list)
+    for line in lines:
+        if line["what"] == "fault" and line["point"] == "renew.before":
+            lasts = plan.OVERRUN_OF_LEASE if line["action"] == "delay" else SENT_AGAIN_OF_LEASE
+            found[line["pid"], line["thread"]].append((line["at"], line["at"] + lease * lasts))
+    return found
 
 
 def causes(starts: Sequence[Line], past: Past) -> tuple[dict[str, int], list[str]]:

@@ -61,6 +61,15 @@ def over(seen: Evidence) -> dict[tuple[str, int], Claim]:
     return found
 
 
+def times(seen: Evidence) -> dict[str, list[float]]:
+    """Return for each task when it was claimed, by the clock of the database, in the order of its epochs."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for event in seen.events:
+        if event["kind"] == "task" and event["to_state"] == "running":
+            found[event["subject"]].append(event["at"])
+    return found
+
+
 def turns(seen: Evidence) -> tuple[dict[tuple[str, int], Claim], dict[str, list[float]]]:
     """Return the claims of turns that are over, by turn and number; and for each turn when it was claimed, in order."""
     ahead = offset(seen)

@@ -1,4 +1,4 @@
-"""What the checker asks of turns, commands and ingestion, and of all processes."""
+"""What the checker asks of commands and ingestion, and of all processes."""
 
 from __future__ import annotations
 
@@ -27,34 +27,6 @@ CHAINED = ("The above exception was", "During handling of the above exception")
 # That the database is away is the plan's doing, and may be told at length.
 FORESEEN = "ferryman.kernel.errors.DatabaseUnavailable"
 LEFT_LYING = ("exception was never retrieved", "was never awaited", "Fatal Python error", "Exception ignored in")
-
-
-def turns_are_delivered(seen: Evidence) -> Iterator[str]:
-    """Every turn that was acknowledged is there and succeeded, with a deliverable of words that its steps said."""
-    rows = {row["id"]: row for row in seen.ask(
-        "select message.id::text, message.turn_status, message.status, message.error_code, message.error, card.content"
-        " from ferryman.agent_inbox as message left join ferryman.cards as card on card.id = message.deliverable_card_id"
-        " where message.message_type = 'turn'"
-    )}  # fmt: skip
-    said: dict[str, set[str]] = defaultdict(set)
-    for line in seen.of("ran"):
-        if "turn" in line:
-            said[line["turn"]].add(line["word"])
-    for line in seen.of("ok", act="turn"):
-        row = rows.get(line["turn"])
-        if row is None:
-            yield f"the turn {line['turn']} was acknowledged and is gone"
-        elif row["turn_status"] == "success":
-            words = row["content"]
-            told = [word for word in words if not word.startswith("knot")] if isinstance(words, list) else []
-            if len(told) != 2 or not set(told) <= said[line["turn"]] or words[1:3] != ["knot 1", "knot 2"]:
-                yield f"the turn {line['turn']} delivered {words}"
-    children = batches.turns(seen)
-    for id, row in rows.items():
-        if row["turn_status"] != "success" and id not in children:
-            yield f"the turn {id} ended as {row['turn_status']} ({row['error_code']}: {row['error']})"
-    for row in seen.ask("select agent_id, status from ferryman.agent_state_head where status <> 'idle'"):
-        yield f"the agent {row['agent_id']} is still {row['status']}"
 
 
 def commands_are_complete(seen: Evidence) -> Iterator[str]:
@@ -104,6 +76,16 @@ def _cut_short(id: str, started: list[tuple[str, str]], facts: list[str]) -> Ite
     )
     if len(set(facts)) < len(facts) or not set(facts) <= set(FACTS):
         yield f"of the command {id}, which was cancelled, was stated {sorted(facts)}"
+
+
+def capabilities_keep_what_their_claim_said(seen: Evidence) -> Iterator[str]:
+    """What a capability came to was said in the claim that settled its task."""
+    for row in seen.ask(
+        "select async.id::text, async.task_type, async.result_data as result, task.epoch from ferryman.async_tasks as async"
+        " join ferryman.tasks as task on task.id = async.task where async.status = 'COMPLETED'"
+    ):
+        if row["result"] != {"epoch": row["epoch"]}:
+            yield f"{row['task_type']} {row['id']} keeps {row['result']}, and was settled in claim {row['epoch']}"
 
 
 def windows_are_covered(seen: Evidence) -> Iterator[str]:
@@ -176,9 +158,9 @@ def traces(said: str) -> Iterator[str]:
 
 
 CHECKS: tuple[Callable[[Evidence], Iterator[str]], ...] = (
-    turns_are_delivered,
     batches.batches_are_whole,
     commands_are_complete,
+    capabilities_keep_what_their_claim_said,
     windows_are_covered,
     nobody_was_refused_for_good,
     the_products_own_invariants_hold,

@@ -1,12 +1,13 @@
 """Whether everything that ended did so once: the rows of every domain beside the log.
 
 A row that has ended has one end in the log, the same as its own, and nothing after it. A row that the log has seen and that is
-not there any more is lost: a run is over long before anything is forgotten.
+not there any more is lost: a run is over long before anything is forgotten, but for a soak in which it is to be. There the log
+alone is asked, which is kept for days.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -41,6 +42,9 @@ DOMAINS = (
     Domain("ingest_batch", "ingest_batch", frozenset({"SUCCEEDED", "FAILED", "SKIPPED"})),
 )
 
+# What producers are told of, and its name in the log.
+ACKNOWLEDGED = {"turn": "agent.task", "batch": "batch", "command": "command", "plan": "ingest_plan"}
+
 
 def one_end_for_each_row(seen: Evidence) -> Iterator[str]:
     """What has ended has one end in the log, it is the last word, and the row says the same; in every domain."""
@@ -55,6 +59,22 @@ def one_end_for_each_row(seen: Evidence) -> Iterator[str]:
             ends = [word for word in said if word in domain.ends]
             if ends != ([state] if state in domain.ends else []) or (ends and said[-1:] != ends):
                 yield f"the {domain.kind} {id} is {state}, its log says {said[-4:]}"
+
+
+def acknowledged_ended_once(seen: Evidence) -> Iterator[str]:
+    """Of all that was acknowledged the log tells one end, whether or not its row is still there."""
+    ends = {domain.kind: domain.ends for domain in DOMAINS}
+    told = Counter(
+        (event["kind"], event["subject"]) for event in seen.events if event["to_state"] in ends.get(event["kind"], ())
+    )
+    for line in seen.of("ok"):
+        asked = [("task", id) for id in line.get("tasks", {}).values()]
+        asked += [(kind, line[name]) for name, kind in ACKNOWLEDGED.items() if name in line]
+        yield from (
+            f"the {kind} {id} was acknowledged and has {told[kind, id]} ends in the log"
+            for kind, id in asked
+            if told[kind, id] != 1
+        )
 
 
 def nothing_is_gone(seen: Evidence) -> Iterator[str]:
@@ -80,4 +100,9 @@ def _rows(seen: Evidence, domain: Domain) -> dict[str, str | None]:
     return {row["id"]: row["state"] for row in found}
 
 
-CHECKS: tuple[Callable[[Evidence], Iterator[str]], ...] = (one_end_for_each_row, nothing_is_gone, nothing_lives_on)
+CHECKS: tuple[Callable[[Evidence], Iterator[str]], ...] = (
+    one_end_for_each_row,
+    acknowledged_ended_once,
+    nothing_is_gone,
+    nothing_lives_on,
+)

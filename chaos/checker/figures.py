@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from chaos.checker import able, again, claims, zombies
+from chaos.checker import able, again, claims, survivors, zombies
 from chaos.checker.able import Able
 from chaos.checker.cases import STEADY, cases
 from chaos.checker.evidence import Evidence
@@ -44,6 +44,8 @@ class Figures:
     recovery_unbegun: int  # claims that ended by their lease before a handler spoke in them
     recovery_left_out: dict[str, int]  # by why
     first_success: Spread  # how many outages; the worst since somebody asked, since it was back, since it was killed
+    idle: int  # lives that were awake and began nothing though there was work
+    idle_could: int  # lives of which that would have been told
     cases: dict[str, int]
 
     @property
@@ -61,7 +63,8 @@ def measure(seen: Evidence, folder: Path, *, lease: float) -> Figures:
     could = Able(seen.lines)
     found = recoveries(seen, lease=lease)
     fenced = zombies.fenced(seen, lease=lease)
-    forced, unforced = again.causes(plain, again.Past(seen.lines, _held_up(folder), lease=lease))
+    lived = survivors.Fleet(seen.lines, lease=lease).judge()
+    forced, unforced = again.causes(plain, again.Past(seen.lines, claims.over(seen), lease=lease))
     return Figures(
         tasks=len(seen.tasks),
         turns=_count(seen, "agent_inbox where message_type = 'turn'"),
@@ -87,6 +90,8 @@ def measure(seen: Evidence, folder: Path, *, lease: float) -> Figures:
         recovery_unbegun=found.unbegun,
         recovery_left_out=dict(found.left_out),
         first_success=_first_successes(seen),
+        idle=len(lived.idle),
+        idle_could=lived.could,
         cases=cases(seen, _inside(folder), zombies=fenced, lost=found.lost),
     )
 
@@ -103,19 +108,10 @@ def _faults(seen: Evidence, folder: Path) -> dict[str, int]:
 
 
 def _inside(folder: Path) -> Iterable[tuple[str, str]]:
-    for point, action, *_ in _struck_inside(folder):
-        yield point, action
-
-
-def _held_up(folder: Path) -> Iterable[int]:
-    """Give the processes whose renewals did not go out, or too late."""
-    return (int(pid) for point, _action, _number, pid in _struck_inside(folder) if point == "renew.before")
-
-
-def _struck_inside(folder: Path) -> Iterable[list[str]]:
     for file in folder.glob("*.faults"):
         for line in file.read_text(encoding="utf-8").splitlines():
-            yield line.split()
+            point, action, *_ = line.split()
+            yield point, action
 
 
 def _spread(found: Iterable[float]) -> Spread:

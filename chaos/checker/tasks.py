@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from itertools import pairwise
 
+from chaos.checker import claims
 from chaos.checker.evidence import Evidence, Row
 
 SHOWN = 5
@@ -97,21 +98,28 @@ def each_claim_has_its_epoch(seen: Evidence) -> Iterator[str]:
 
 
 def one_holder_for_each_claim(seen: Evidence) -> Iterator[str]:
-    """A claim is started by one process, once."""
-    starts = Counter((line["task"], line["epoch"]) for line in seen.of("start") if line.get("key"))
-    for (task, epoch), count in starts.items():
+    """A claim is started by one process, once: of tasks, capabilities, steps of commands and tools."""
+    starts: dict[tuple[str, int], list[int]] = defaultdict(list)
+    for line in seen.of(*claims.OF_TASKS):
+        starts[line["task"], line["epoch"]].append(line["pid"])
+    for (task, epoch), pids in starts.items():
         row = seen.tasks.get(task)
         if row is None or row["epoch"] < epoch:
             yield f"{task} was started in epoch {epoch}, which it never had"
-        elif count > 1 and row["name"] != "voyage":  # a durable handler is replayed within a claim
-            yield f"{task} was started {count} times in epoch {epoch}"
+        elif len(set(pids)) > 1:
+            yield f"{task} was started in epoch {epoch} by {sorted(set(pids))}"
+        elif len(pids) > 1 and row["name"] != "voyage":  # a durable handler is replayed within a claim
+            yield f"{task} was started {len(pids)} times in epoch {epoch}"
 
 
 def success_was_earned(seen: Evidence) -> Iterator[str]:
-    """What succeeded came to its end in the claim that settled it, with its own result; its outside effect was made."""
+    """What succeeded was begun in the claim that settled it, and came to its end there, with its own result and effect."""
+    begun = {(line["task"], line["epoch"]) for line in seen.of(*claims.OF_TASKS)}
     done = {(line["task"], line["epoch"]) for line in seen.of("effect")}
     effects = Counter(line["key"] for line in seen.of("effect"))
     for id, row in seen.tasks.items():
+        if row["state"] == "succeeded" and (id, row["epoch"]) not in begun:
+            yield f"{row['name']} {id} succeeded in epoch {row['epoch']}, and nobody began it in that"
         if row["state"] != "succeeded" or row["name"] not in ("job", "plain", "shaky", "hog", "tick", "lag"):
             continue
         key = row["payload"]["key"]
@@ -140,15 +148,20 @@ def _there(key: str, found: set[str]) -> str:
 
 
 def steps_are_remembered(seen: Evidence) -> Iterator[str]:
-    """A durable step keeps the word of one of its runs, and the handler's result is made of these words."""
-    said = {(line["task"], line["step"], line["word"]) for line in seen.of("ran") if "task" in line}
+    """A durable step keeps the word of a run whose claim was not followed by another, and the result is made of these words."""
+    said = {(line["task"], line["step"], line["word"]): line["epoch"] for line in seen.of("ran") if "task" in line}
+    claimed = claims.times(seen)
     kept: dict[str, dict[str, str]] = defaultdict(dict)
     for row in seen.ask(
-        "select task::text, name, result from ferryman.task_steps where kind = 'step' and state = 'done'"
+        "select task::text, name, result, extract(epoch from at)::float8 as at from ferryman.task_steps"
+        " where kind = 'step' and state = 'done'"
     ):
         kept[row["task"]][row["name"]] = row["result"]
-        if (row["task"], row["name"], row["result"]) not in said:
+        epoch = said.get((row["task"], row["name"], row["result"]))
+        if epoch is None:
             yield f"the step {row['name']} of {row['task']} keeps {row['result']!r}, which no run said"
+        elif claimed[row["task"]][epoch : epoch + 1] and claimed[row["task"]][epoch] <= row["at"]:
+            yield f"the step {row['name']} of {row['task']} was kept for claim {epoch} when the next had begun"
     for id, task in seen.tasks.items():
         if task["name"] == "voyage" and task["state"] == "succeeded":
             words, key = kept[id], task["payload"]["key"]

@@ -35,6 +35,7 @@ def test_nothing_is_lost_ends_twice_or_hangs_while_everything_breaks(tmp_path: P
     assert {kind: found[kind] > 0 for kind in ("turns", "batches", "commands", "records")} == dict.fromkeys(
         ("turns", "batches", "commands", "records"), True
     )
+    assert found["looks"] > 0
     assert found["overdue"] == 0
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from chaos import checker
-from chaos.checker import batches, domains, ends
+from chaos.checker import batches, claims, domains, ends
 from ferryman.testing import Cluster
 from tests.chaos.world import Scene, World, made
 
@@ -191,6 +191,41 @@ def busy(scene: Scene) -> None:
     scene.run("update ferryman.agent_state_head set status = 'running'")
 
 
+def again(what: str, **changes: object) -> Callable[[Scene], object]:
+    """Spoil the histories: a line is there once more, changed."""
+    return lambda scene: scene.lines.append({**scene.line(what), **changes})
+
+
+def idle(scene: Scene) -> None:
+    """Let a worker that is awake begin nothing for twenty seconds, beside one that begins many of what stands in line."""
+    at = float(scene.lines[-1]["at"])
+    for pid in (1, 2):
+        scene.lines.append({"what": "born", "at": at, "pid": pid, "who": f"worker-{pid}.0001", "role": "worker"})
+        scene.lines.append({"what": "working", "at": at, "pid": pid, "who": f"worker-{pid}.0001"})
+    for n in range(200):
+        now = {"at": at + n / 10, "who": "x"}
+        scene.lines += [
+            {**now, "what": "ties", "pid": 2, "task": str(n), "epoch": 1},
+            {**now, "what": "line", "due": 90},
+        ]
+
+
+def of_a_turn(change: str) -> Callable[[Scene], object]:
+    """Spoil what the log says of the turn that an agent was asked for."""
+    return lambda scene: scene.run(
+        f"update ferryman.events set {change} and subject::text = %s", scene.line("ok", act="turn")["turn"]
+    )
+
+
+def delivered(what: str) -> Callable[[Scene], object]:
+    """Let the turn that an agent was asked for have delivered something else."""
+    return lambda scene: scene.run(
+        f"update ferryman.cards set content = {what} where id = (select deliverable_card_id from ferryman.agent_inbox"
+        " where id::text = %s)", scene.line("ok", act="turn")["turn"],
+    )  # fmt: skip
+
+
+A_CHILD = "(select agent_turn_id from ferryman.pmo_batch_tasks where status = 'success' order by id limit 1)"
 TRACE = 'Traceback (most recent call last):\n  File "a.py", line 1, in work\n    go()\n'
 CHAIN = "\nThe above exception was the direct cause of the following exception:\n\n"
 AWAY = "ferryman.kernel.errors.DatabaseUnavailable: PostgreSQL cannot be used now.\n"
@@ -201,6 +236,13 @@ PLANTS = [
     *(Plant("one_end_for_each_row", "'otherwise'", other_end(each)) for each in ends.DOMAINS),
     *(Plant("nothing_is_gone", f"the {each.kind} ", gone(each)) for each in ends.DOMAINS),
     *(Plant("nothing_lives_on", f"the {each.kind} ", unended(each)) for each in ends.DOMAINS),
+    Plant("acknowledged_ended_once", "the task ", no_end(ends.DOMAINS[0])),
+    *(Plant("acknowledged_ended_once", f"the {kind} ", lambda scene, kind=kind, name=name: scene.run(  # type: ignore[misc]
+        "delete from ferryman.events where kind = %s and subject::text = %s and to_state = any(%s)",
+        kind, next(line[name] for line in scene.lines if line["what"] == "ok" and name in line),
+        [end for domain in ends.DOMAINS for end in domain.ends],
+    )) for name, kind in ends.ACKNOWLEDGED.items()),
+    Plant("acknowledged_ended_once", "has 2 ends in the log", second_end(ends.DOMAINS[0])),
     Plant("acknowledged_is_there", "acknowledged and gone", rows(f"delete from ferryman.tasks where id = {A_TASK}")),
     Plant("acknowledged_is_there", "and is other", rows(
         f"update ferryman.tasks set idempotency_key = 'other' where id = {A_TASK}"
@@ -222,10 +264,10 @@ PLANTS = [
         "update ferryman.tasks set state = 'succeeded' where state = 'cancelled'"
     )),
     Plant("each_claim_has_its_epoch", "has epoch 9", rows(f"update ferryman.tasks set epoch = 9 where id = {A_TASK}")),
-    Plant("one_holder_for_each_claim", "was started 2 times", lambda scene: scene.lines.append(
-        {**next(line for line in scene.lines if line["what"] == "start"), "pid": 1}
-    )),
-    Plant("one_holder_for_each_claim", "which it never had", lambda scene: scene.line("start").update(epoch=9)),
+    *(Plant("one_holder_for_each_claim", "was started in epoch 1 by [1, ", again(what, pid=1)) for what in claims.OF_TASKS),
+    *(Plant("one_holder_for_each_claim", "was started 2 times", again(what)) for what in claims.OF_TASKS),
+    *(Plant("one_holder_for_each_claim", "which it never had", again(what, epoch=9)) for what in claims.OF_TASKS),
+    *(Plant("success_was_earned", "nobody began it in that", forget(what)) for what in claims.OF_TASKS),
     Plant("success_was_earned", "nobody came to its end in that", forget("effect")),
     Plant("success_was_earned", "keeps 'another'", rows(
         f"update ferryman.tasks set result = '\"another\"' where id = {A_TASK}"
@@ -235,6 +277,9 @@ PLANTS = [
     Plant("own_rows_and_tasks_go_together", "the row is not there, the task is there", rows("delete from public.owed")),
     Plant("own_rows_and_tasks_go_together", "was told 2 times", rows("update public.owed set ends = 2")),
     Plant("steps_are_remembered", "which no run said", forget("ran", step="load")),
+    Plant("steps_are_remembered", "when the next had begun", rows(
+        "update ferryman.task_steps set at = at + interval '1 h' where name = 'load'"
+    )),
     Plant("steps_are_remembered", "its steps say", rows("delete from ferryman.task_steps where name = 'unload'")),
     Plant("firings_follow_each_other", "and then at", rows(
         f"update ferryman.tasks set fire_time = fire_time + interval '1 ms' where id = {A_FIRING.format('desc')}"
@@ -260,7 +305,30 @@ PLANTS = [
     Plant("turns_are_delivered", "ended as failed", rows(
         "update ferryman.agent_inbox set turn_status = 'failed' where message_type = 'turn'"
     )),
-    Plant("turns_are_delivered", "delivered", forget("ran", step="look")),
+    Plant("turns_are_delivered", "which no run of it said", forget("ran", step="look")),
+    Plant("turns_are_delivered", "which no run of it said", lambda scene: scene.line("ran", step="steer").update(epoch=9)),
+    # Of what a step said in two runs one was kept; the other, of somebody whose time was over, was delivered.
+    Plant("turns_are_delivered", "delivered", delivered("jsonb_set(content, '{3}', '\"steer 1 2.0\"')")),
+    Plant("turns_are_delivered", "delivered", delivered("jsonb_set(content, '{1}', '\"knot 1 of claim 9\"')")),
+    Plant("turns_are_delivered", "delivered", delivered("content - 1")),
+    Plant("one_holder_for_each_claim_of_a_turn", "was held by [1, ", again("sails", pid=1)),
+    Plant("one_holder_for_each_claim_of_a_turn", "was held by [1, ", again("stroke", pid=1)),
+    Plant("one_holder_for_each_claim_of_a_turn", "which it never had", again("sails", epoch=99)),
+    Plant("one_holder_for_each_claim_of_a_turn", "was kept for claim 0, and it was at", of_a_turn(
+        "data = jsonb_set(data, '{turn_epoch}', '0') where kind = 'agent.step'"
+    )),
+    Plant("children_deliver_what_their_claim_said", "and delivered", rows(
+        f"update ferryman.cards set content = '{{\"summary\": \"stroke 0 of claim 99\"}}'"
+        f" where id = (select deliverable_card_id from ferryman.agent_inbox where id = {A_CHILD})"
+    )),
+    Plant("children_deliver_what_their_claim_said", "and delivered", rows(
+        "update ferryman.events set data = jsonb_set(data, '{turn_epoch}', '99')"
+        " where kind = 'agent.state' and to_state = 'idle'"
+    )),
+    Plant("children_deliver_what_their_claim_said", "and delivered", lambda scene: scene.lines.__setitem__(
+        slice(None), [line for line in scene.lines if line["what"] != "stroke"]
+    )),
+    Plant("who_lives_on_works_on", "worker-1.0001 was awake for 19.9 s and began nothing", idle),
     Plant("turns_are_delivered", "is still running", busy),
     Plant("batches_are_whole", "was acknowledged and is gone", rows("delete from ferryman.pmo_batches")),
     Plant("batches_are_whole", "was to have 3 tasks", rows("delete from ferryman.pmo_batch_tasks where task_index = 2")),
@@ -303,6 +371,12 @@ PLANTS = [
     Plant("commands_are_complete", "is CANCELLED", rows(
         "update ferryman.async_tasks set status = 'CANCELLED' where task_type = 'Leg.Cross'"
     )),
+    Plant("capabilities_keep_what_their_claim_said", "keeps {'epoch': 9}", rows(
+        "update ferryman.async_tasks set result_data = '{\"epoch\": 9}' where task_type = 'Leg.Cross'"
+    )),
+    Plant("capabilities_keep_what_their_claim_said", "was settled in claim 9", rows(
+        "update ferryman.tasks set epoch = 9 where id in (select task from ferryman.async_tasks)"
+    )),
     Plant("commands_are_complete", "was stated", rows("delete from ferryman.events where subject_name = 'Voyage.Loaded'")),
     Plant("commands_are_complete", "was stated", rows(
         f"{EVENT} select at, subject, tenant, kind, null, null, subject_name from ferryman.events where kind = 'fact' limit 1"
@@ -330,6 +404,20 @@ def test_of_a_world_in_which_all_went_well_the_checker_says_nothing(world: World
 
     assert said == []
     assert sorted(counted) == sorted(checker.names())
+
+
+@pytest.mark.contract("R3")
+def test_where_rows_leave_the_log_and_the_histories_are_asked(world: World) -> None:
+    with world.scene() as scene:
+        scene.run("delete from ferryman.tasks")
+        scene.run("delete from ferryman.pmo_batches")
+        said, counted = checker.check(scene.seen(), rows_leave=True)
+        assert said == []
+        assert set(counted) < set(checker.names())
+
+        scene.run("delete from ferryman.events where kind = 'task' and to_state = 'succeeded'")
+        said, _ = checker.check(scene.seen(), rows_leave=True)
+        assert any("was acknowledged and has 0 ends" in each for each in said)
 
 
 @pytest.mark.contract("R3")

@@ -1,6 +1,9 @@
 """R3: what a run says of itself: why tasks were started again, what was fenced, how soon work came back, what was met."""
 
 import math
+import os
+import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -8,8 +11,11 @@ from uuid import UUID
 
 import pytest
 
+from chaos import history, roles
 from chaos.checker import able, again, cases, claims, figures, recovery, zombies
 from chaos.checker.able import Able
+from chaos.history import History
+from ferryman.kernel import faults, telemetry
 
 LEASE = 2.0
 
@@ -48,7 +54,7 @@ STRUCK = [line("struck", 10.5, kind="freeze", child=1), line("thawed", 14.0, chi
 def test_a_second_start_is_put_down_to_the_fault_that_forced_it(
     cause: str, history: list[dict[str, Any]], first: float
 ) -> None:
-    past = again.Past(history, (), lease=LEASE)
+    past = again.Past(history, lease=LEASE)
 
     found, unforced = again.causes([start(first, 1, 1), start(13.0, 2, 2)], past)
 
@@ -57,10 +63,77 @@ def test_a_second_start_is_put_down_to_the_fault_that_forced_it(
     assert unforced == ([told] if cause == again.NOTHING else [])
 
 
-def test_who_lost_renewals_lost_leases() -> None:
-    found, _ = again.causes([start(10.0, 1, 1), start(13.0, 2, 2)], again.Past([], [1], lease=LEASE))
+def renewal(at: float, action: str = "delay", *, pid: int = 1, thread: int = 7) -> dict[str, Any]:
+    """Tell of a renewal that did not go out; a delay lasts for three and a half seconds with these leases."""
+    return line("fault", at, point="renew.before", action=action, pid=pid, thread=thread)
 
-    assert found[again.RENEWALS] == 1
+
+@pytest.mark.contract("R3")
+@pytest.mark.parametrize(
+    ("cause", "history"),
+    [
+        (again.RENEWALS, [renewal(10.7)]),
+        (again.RENEWALS, [renewal(7.2)]),  # it was under way when the task was claimed, and for long enough
+        (again.NOTHING, [renewal(6.2)]),  # over when it was claimed
+        (again.NOTHING, [renewal(11.9)]),  # too late to be the reason
+        (again.NOTHING, [renewal(12.1)]),  # the claim was over
+        (again.NOTHING, [renewal(10.7, pid=2)]),  # another's
+        (again.NOTHING, [renewal(10.7, "away")]),  # sent again at once
+        (again.RENEWALS, [renewal(10.7, "away"), renewal(11.4, "away")]),
+        (again.NOTHING, [renewal(6.8), renewal(11.7, thread=8)]),  # of two keepers, each for a moment
+        (again.NOTHING, [line("fault", 10.7, point="claim.committed", action="delay", pid=1, thread=7)]),
+    ],
+)
+def test_renewals_force_a_start_if_they_were_held_up_within_the_claim(
+    cause: str, history: list[dict[str, Any]]
+) -> None:
+    past = again.Past(history, {("t", 1): claims.Claim(9.9, 12.0, True)}, lease=LEASE)
+
+    found, _ = again.causes([start(10.0, 1, 1), start(13.0, 2, 2)], past)
+
+    assert {each: count for each, count in found.items() if count} == {cause: 1}
+
+
+@pytest.mark.contract("R3")
+@pytest.mark.parametrize(
+    ("cause", "lapsed", "history"),
+    [
+        (again.KILLED, True, [line("died", 12.5, child=1)]),  # buried late
+        (again.NOTHING, True, [line("effect", 12.2, task="u", epoch=1, pid=1), line("died", 12.5, child=1)]),
+        (again.NOTHING, False, [renewal(10.7)]),  # it was not for its lease that the claim ended
+        (again.NOTHING, True, [line("back", 7.8, killed=7.0)]),
+        (again.AWAY, True, [line("back", 8.0, killed=7.0)]),
+    ],
+)
+def test_what_came_before_a_claim_or_after_it_forced_nothing(
+    cause: str, lapsed: bool, history: list[dict[str, Any]]
+) -> None:
+    past = again.Past(history, {("t", 1): claims.Claim(9.9, 12.0, lapsed)}, lease=LEASE)
+
+    found, _ = again.causes([start(10.0, 1, 1), start(13.0, 2, 2)], past)
+
+    assert {each: count for each, count in found.items() if count} == {cause: 1}
+
+
+@pytest.mark.contract("R3")
+def test_a_fault_inside_of_a_process_is_written_down_with_its_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: list[tuple[str, str]] = []
+    monkeypatch.setattr(telemetry, "fault", lambda *told: counted.append(told))
+    told = History(tmp_path / "worker-0.0001.history")
+    roles._tell_of_faults(told)
+    began = time.monotonic()
+
+    with faults.armed("renew.before=delay:0@2"):
+        faults.point("renew.before")
+        faults.point("renew.before")
+
+    [said] = history.read(told.path)
+    assert (said["what"], said["point"], said["action"]) == ("fault", "renew.before", "delay")
+    assert began <= said["at"] <= time.monotonic()
+    assert (said["pid"], said["thread"]) == (os.getpid(), threading.get_native_id())
+    assert counted == [("renew.before", "delay")]
 
 
 AWAKE = [

@@ -22,6 +22,7 @@ WILD: dict[str, Any] = {
     "recovery_worst": 3.0, "recovery_by_the_clock": (9, 2.0, 3.0, 3.0), "recovery_fell": 1,
     "recovery_work": {"tasks": 8, "turns": 1}, "recovery_unbegun": 3, "recovery_left_out": {recovery.AWAY: 2},
     "outages": 6, "first_success_worst": 5.0, "first_success_since_back": 6.0, "first_success_since_killed": 7.0,
+    "idle": 0, "idle_could": 9,
 }  # fmt: skip
 
 
@@ -30,7 +31,14 @@ WILD: dict[str, Any] = {
     ("wrong", "said"),
     [
         ({}, None),
+        ({"acknowledged": 0}, "lost"),
+        ({"tasks": 0}, "second ends"),
+        ({"overdue": 1}, "overdue"),
+        ({"looks": 0}, "overdue"),
         ({"starts_per_task": 1.051}, "starts per task"),
+        ({"started_again": {again.NOTHING: 1}}, "starts that no fault forced"),
+        ({"idle": 1}, "workers that lived on and began nothing"),
+        ({"idle_could": 0}, "workers that lived on and began nothing"),
         ({"faults": 999}, "faults"),
         ({"zombies_fenced": 199}, "zombies fenced"),
         ({"taken_back_p99": 3.01}, "work of a killed worker taken back"),
@@ -45,6 +53,13 @@ def test_a_figure_that_is_missed_or_was_never_taken_fails_the_run(wrong: dict[st
     short = report.short({**WILD, **wrong})
 
     assert [said is not None and said in each for each in short] == ([] if said is None else [True])
+
+
+@pytest.mark.contract("R3")
+def test_where_nothing_was_started_nothing_is_known_of_starts() -> None:
+    short = report.short({**WILD, "started": 0, "starts_per_task": 0.0})
+
+    assert ["starts" in each for each in short] == [True, True]
 
 
 @pytest.mark.contract("R3")
@@ -83,6 +98,7 @@ SOAK: dict[str, Any] = {
     "seed": 7, "lease": 2.0, "minutes": 60.0, "pooler": False, "wall_seconds": 3700, "python": "3.11", "cores": 2,
     "load": [1.0, 1.0, 1.0], "lost": 0, "second_ends": 0, "tasks": 9, "turns": 1, "batches": 1, "commands": 1, "records": 1,
     "acknowledged": 9, "quiet_seconds": 3.0, "overdue": 0, "looks": 100, "soak": {"memory": GROWTH},
+    "spared": {"seconds": 2.0, "begun": 900},
 }  # fmt: skip
 
 
@@ -105,6 +121,9 @@ def test_a_soak_has_a_place_of_its_own_on_the_page(tmp_path: Path) -> None:
     )
     assert report.short({**SOAK, "soak": {"memory": {**GROWTH, "an_hour": (8 << 20) + 1}}})
     assert not report.short(SOAK)
+    assert "| 2.0 s, and began 900 in all |" in text
+    for paused in ({"seconds": 60.1, "begun": 900}, {"seconds": 0.0, "begun": 0}):
+        assert ["the worker that is spared" in each for each in report.short({**SOAK, "spared": paused})] == [True]
     page.write_text("nothing", encoding="utf-8")
     with pytest.raises(ValueError, match="no place for this"):
         report.write(page, SOAK)

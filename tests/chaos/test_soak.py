@@ -7,21 +7,27 @@ from typing import Any
 import psycopg
 import pytest
 
-from chaos import report, soak
+from chaos import __main__ as program
+from chaos import report, soak, terms
 from chaos.sea import Sea
+from ferryman.kernel.settings import Settings
 
 MIB = float(1 << 20)
 HOUR = 3600.0
 TIMES = [HOUR * 0.2 + n * 60.0 for n in range(48)]  # the looks of an hour, after its warm-up
 
 
-def gauge(seconds: float = HOUR) -> soak.Gauge:
+LEVEL = {
+    "memory": 60 * MIB, "descriptors": 36.0, "connections": 12.0, "dead share": 0.1, "bytes a row": 900.0, "bytes": 40 * MIB,
+}  # fmt: skip
+
+
+def gauge(seconds: float = HOUR, *, retention: float | None = None) -> soak.Gauge:
     """One that was told what it has seen."""
     nobody: Any = None
-    made = soak.Gauge(nobody, nobody, seconds)
-    level = {"memory": 60 * MIB, "descriptors": 36.0, "connections": 12.0, "dead share": 0.1, "bytes a row": 900.0}
-    for kind, who in soak.WANTED:
-        value, life = level[kind], f"{who}.1" if who == soak.SPARED else who
+    made = soak.Gauge(nobody, nobody, seconds, retention=retention)
+    for kind, who in soak.WANTED if retention is None else soak.WANTED_OF_LEAVING:
+        value, life = LEVEL[kind], f"{who}.1" if who == soak.SPARED else who
         made.seen[kind, life] = [(at * seconds / HOUR, value) for at in TIMES]
     return made
 
@@ -29,7 +35,7 @@ def gauge(seconds: float = HOUR) -> soak.Gauge:
 def grown(made: soak.Gauge) -> list[str]:
     """What fails a soak."""
     kept = {"lost": 0, "acknowledged": 9, "second_ends": 0, "tasks": 9, "overdue": 0, "looks": 9}
-    return report.short({**kept, "soak": made.told()})
+    return report.short({**kept, "spared": {"seconds": 2.0, "begun": 9}, "soak": made.told()})
 
 
 def grow(made: soak.Gauge, kind: str, an_hour: float) -> None:
@@ -80,9 +86,19 @@ def test_a_run_of_minutes_may_grow_by_what_an_hour_may_and_no_more() -> None:
 
 
 @pytest.mark.contract("R3")
+def test_where_rows_leave_the_bytes_of_a_table_must_be_level() -> None:
+    slow, fast = gauge(retention=60.0), gauge(retention=60.0)
+    grow(slow, "bytes", 4 * MIB * 0.9)
+    grow(fast, "bytes", 4 * MIB * 1.2)
+
+    assert grown(slow) == slow.unseen() == []
+    assert ["bytes, what grew most" in each and "MiB an hour" in each for each in grown(fast)] == [True]
+
+
+@pytest.mark.contract("R3")
 @pytest.mark.parametrize("kind", soak.BARS)
 def test_what_was_not_looked_at_long_enough_fails_a_soak(kind: str) -> None:
-    made = gauge()
+    made = gauge(retention=60.0 if kind == "bytes" else None)
     [key] = [each for each in made.seen if each[0] == kind]
     del made.seen[key][19:]
 
@@ -115,3 +131,37 @@ async def test_a_table_whose_rows_stay_and_whose_bytes_grow_is_seen(database_url
     assert max(sizes[:4]) == pytest.approx(min(sizes[:4]), rel=0.05)
     assert sizes[4] == pytest.approx(2 * sizes[3], rel=0.05)
     assert len(made.seen["dead share", "database"]) == len(made.seen["connections", "a process"]) == 5
+
+
+@pytest.mark.contract("R3")
+async def test_where_rows_leave_tables_that_are_kept_are_not_looked_at(database_url: str, tmp_path: Path) -> None:
+    sea, nobody = Sea(tmp_path), Nobody()
+    sea.url = database_url
+    made = soak.Gauge(sea, nobody, HOUR, retention=60.0)  # type: ignore[arg-type]
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        for table in ("kept", "events_of_a_day"):
+            connection.execute(
+                f"create table ferryman.{table} as select n, repeat('x', 100) from generate_series(1, 20000) as n"
+            )
+    made.look(made._next)
+
+    [(_, size)] = made.seen["bytes", "kept"]
+    assert size > MIB
+    assert {who for kind, who in made.seen if kind.startswith("bytes")} == {"kept"}
+
+
+@pytest.mark.contract("R3")
+def test_what_has_ended_leaves_by_settings_that_the_product_knows_and_in_a_soak_alone(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    kept = terms.kept(90.0)
+    assert set(kept.values()) == {"90s"}
+    for name in kept:
+        section, setting = name.removeprefix("FERRYMAN_").lower().split("__")
+        assert hasattr(getattr(Settings(), section), setting)
+    assert terms.kept(None) == {}
+
+    for wrong in (["--retention", "90"], ["--soak", "--retention", "30"]):
+        with pytest.raises(SystemExit):
+            program.main(wrong)
+    assert capsys.readouterr().err.count("expected 60 s or more, and --soak") == 2

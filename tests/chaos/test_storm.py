@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from chaos import storm
+from chaos.fleet import Slot
 from chaos.history import History
+from chaos.lookout import Seen
 
 
 class Nobody:
@@ -18,6 +20,51 @@ class Nobody:
 
     def __getattr__(self, _name: str) -> Any:
         return lambda *_given: ()
+
+
+class Patient(Nobody):
+    """Looks for what is late, after so many steps."""
+
+    def __init__(self, after: int) -> None:
+        self._after = after
+        self.seen = Seen()
+
+    def step(self, _now: float) -> None:
+        self._after -= 1
+        self.seen.looks += self._after <= 0
+
+
+class Frozen(Nobody):
+    """A fleet of one, who stands still."""
+
+    def __init__(self) -> None:
+        self.slots = [Slot("worker-0", "worker", frozen_until=float("inf"))]
+
+    def thaw(self, slot: Slot) -> None:
+        slot.frozen_until = None
+
+
+@pytest.mark.contract("R3")
+def test_those_who_have_survived_are_watched_awake_until_somebody_has_looked_for_what_is_late(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(storm, "SPARE_SECONDS", 0.0)
+    nobody: Any = Nobody()
+    fleet: Any = Frozen()
+    eyes: Any = Patient(5)
+    run = storm.Storm(nobody, nobody, fleet, History(tmp_path / "storm.history"), eyes, seed=7, say=lambda _words: None)
+
+    run.linger(0.0)
+    assert (eyes.seen.looks, fleet.slots[0].frozen_until) == (1, None)
+
+    began = time.monotonic()
+    run.linger(0.2)
+    assert time.monotonic() - began >= 0.2
+
+    monkeypatch.setattr(storm, "LOOK_PATIENCE_SECONDS", 0.2)
+    eyes.seen, eyes._after = Seen(), 1000
+    run.linger(0.0)
+    assert eyes.seen.looks == 0
 
 
 class Eyes(Nobody):

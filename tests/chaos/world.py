@@ -91,7 +91,7 @@ async def made(url: str, folder: Path) -> World:
         for table in storm.TABLES:
             connection.execute(f"create table public.{table}".encode())
     told = History(folder / "world.0001.history")
-    told.write("clock", wall=time.time())
+    told.write("clock", wall=time.time(), lease=2.0)
     told.write("born", role="worker", doorbell="postgres", clock=0.0, pool=10)
     app = crew.build(url, told, doorbell="postgres", seed=7, pool=10)
     async with opened(app, url) as trial:

@@ -3,6 +3,7 @@
 import asyncio
 import signal
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import asyncpg
@@ -15,6 +16,7 @@ from tests.crash.sea import Sea
 from tests.crash.yard import LEASE_SECONDS, PATIENCE_SECONDS, Line, Ship, until
 
 KEYS = 300
+PLACES = 8  # of a worker (yard.TERMS)
 FIRST_SUCCESS_SECONDS = 5.0  # docs/contracts/reliability.md
 # How the database goes: as by a loss of power, by an orderly restart, and by a hasty one.
 GOES = {"killed": signal.SIGKILL, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}
@@ -53,7 +55,22 @@ async def judged(sea: Sea, producer: Ship, workers: list[Ship]) -> None:
         assert len(each.lines("born")) == 1
         assert "Traceback" not in each.output(), each.output()
     assert all(each.alive() for each in workers)
+    await each_works_on(sea, workers)
     assert await cargo.broken(sea.url) == []
+
+
+async def each_works_on(sea: Sea, workers: list[Ship]) -> None:
+    """Give them more to hold than all but one can: whoever lived on and claims nothing would leave some of it in line."""
+    gate = workers[0].history_file.parent / "gate"
+    held = set(await cargo.load(sea.url, PLACES * (len(workers) - 1) + 1, gate=str(gate)))
+
+    def begun(worker: Ship) -> set[str]:
+        return held.intersection(line["task"] for line in worker.lines("start"))
+
+    for each in workers:
+        await until(partial(begun, each), "each of them to begin something after all this", also=each.output)
+    gate.touch()
+    await judge.all_ended(sea.url)
 
 
 @pytest.mark.contract("K24", "K1")

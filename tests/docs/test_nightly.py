@@ -12,6 +12,7 @@ JOBS = [
     "test",
     "proof",
     "planted",
+    "planted chaos",
     "orders",
     "crash none",
     "crash nats",
@@ -59,7 +60,8 @@ def test_a_failure_at_night_is_told_and_does_not_end_the_rest(tmp_path: Path) ->
     inputs = f"INPUT_SEED={seed} test ARGS=tests/access"
     assert f"CI=1 TEST_DOORBELL= BAD_INPUTS=20000 FUZZ_EXAMPLES= {inputs} -k bad_inputs" in asked
     assert f"CI=1 TEST_DOORBELL= BAD_INPUTS= FUZZ_EXAMPLES=100 {inputs} -k document_says" in asked
-    assert asked[-2].endswith("chaos ARGS=--seed 7 --minutes 5")
+    assert any(line.endswith(" planted ARGS=--chaos") for line in asked)
+    assert asked[-2].endswith(f"chaos ARGS=--seed {seed} --minutes 5")
     assert asked[-1].endswith(f"chaos ARGS=--seed {seed} --minutes 3 --pooler")
 
 
@@ -78,8 +80,9 @@ def test_a_night_in_which_all_passed_ends_well_and_has_an_hour_more_when_asked(t
     ended, asked = run(tmp_path, "--soak")
 
     assert ended.returncode == 0
-    assert ended.stdout.splitlines()[-1].startswith("soak ")
-    assert asked[-1].endswith(" soak")
+    assert [line.split("  ")[0] for line in ended.stdout.splitlines()[-2:]] == ["soak", "soak, leaving"]
+    assert asked[-2].endswith(" soak")
+    assert asked[-1].endswith(" soak ARGS=--minutes 20 --retention 60")
 
 
 def test_a_night_without_an_environment_does_not_begin(tmp_path: Path) -> None:

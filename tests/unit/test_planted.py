@@ -86,3 +86,61 @@ def test_a_bug_whose_test_is_red_without_it_is_not_caught(
     assert "test_that_is_red_anyway failed without it" in said
     assert "test_with_a_case_that_is_red_anyway failed, passed without it" in said
     assert "test_that_is_left_out was skipped without it" in said
+
+
+# Stands where chaos stands: it finds what is wrong with two, and cries without any bug where it is told to.
+CHAOS = """
+import sys
+import thing
+
+print("WRONG  two is", thing.two()) if thing.two() != 2 else print("Nothing was lost.")
+sys.exit(thing.two() != 2 or {cries})
+"""
+UNFOUND = PATCH.replace("return 3", "return 1 + 1")
+
+
+@pytest.mark.contract("R5")
+@pytest.mark.parametrize(
+    ("expected", "cries", "code"),
+    [
+        ({"found": True, "unfound": False}, False, 0),
+        ({"found": False, "unfound": False}, False, 0),
+        ({"found": True, "unfound": True}, False, 1),
+        ({"found": True, "unfound": False}, True, 1),
+    ],
+)
+def test_chaos_must_find_what_it_has_found_before_and_cry_at_nothing_else(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    expected: dict[str, bool],
+    cries: bool,
+    code: int,
+) -> None:
+    files = {"src/thing.py": RIGHT, "chaos/__init__.py": "", "chaos/__main__.py": CHAOS.format(cries=cries)}
+    files |= {
+        "tests/planted/found.patch": PATCH,
+        "tests/planted/unfound.patch": UNFOUND,
+        "tests/planted/other.patch": PATCH,
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text.replace("{test}", "test_two"), encoding="utf-8")
+    monkeypatch.setattr(planted, "ROOT", tmp_path)
+    monkeypatch.setattr(planted, "PATCHES", tmp_path / "tests" / "planted")
+    monkeypatch.setattr(planted, "CHAOS", expected)
+
+    assert planted.main(["--chaos"]) == code
+
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].startswith("without any bug: " + ("ended with 1" if cries else "nothing is wrong"))
+    assert said[1].startswith("found  found: Two is three.")
+    assert said[1].endswith("two is 3")
+    if not cries:
+        assert said[2].startswith("MISSED" if expected["unfound"] else "not found")
+    assert len(said) == 3
+
+
+@pytest.mark.contract("R5")
+def test_what_chaos_is_tried_with_is_planted() -> None:
+    assert set(planted.CHAOS) <= {bug.name for bug in planted.bugs()}
