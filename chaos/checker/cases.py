@@ -33,6 +33,8 @@ COMMITTED = (
     "claim.committed",
     "settle.committed",
     "step.committed",
+    "wait.committed",
+    "birth.committed",
     "park.committed",
     "fire.committed",
     "batch.sent",
