@@ -93,7 +93,9 @@ async def steps(url: str) -> None:
 
 async def take_turns(url: str) -> None:
     async with turns.make(url) as app:
-        await turns.ask(app, await turns.people(app, "plain", 30_000))
+        names = await turns.people(app, "plain", 5_000)
+        for _ in range(6):  # one after the other of each agent
+            await turns.ask(app, names)
         await work(app)
 
 
