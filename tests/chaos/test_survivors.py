@@ -64,6 +64,7 @@ DEATH = [line("died", 29.0, child=3)]
         (True, [*starts(3, 0.0, 10.0), line("died", 15.5, child=3)]),
         # It stood still for most of it.
         (False, [*starts(3, 0.0, 10.0), *still(3, 11.0, 27.0), *DEATH]),
+        (False, [*starts(3, 0.0, 10.0), *still(3, 12.5, 27.0), line("died", 28.0, child=3)]),
         (False, [*starts(3, 0.0, 10.0), line("struck", 11.0, kind="freeze", child=3), *DEATH]),
         # All were thrown out again and again.
         (False, [*starts(3, 0.0, 10.0), *(line("struck", at, kind="cut", ended=60) for at in range(13, 29, 3)), *DEATH]),
