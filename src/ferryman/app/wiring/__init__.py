@@ -3,7 +3,6 @@
 The names below are imported at their first use: a module that declares handlers does not wait for all domains to be loaded.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -26,24 +25,12 @@ __all__ = [
     "work",
 ]
 
-_HOMES = {
-    "EMBEDDED_FOLDER": "ground",
-    "Opened": "opened",
-    "address": "ground",
-    "counting": "watched",
-    "declare_queues": "working",
-    "invariants": "watched",
-    "make_doorbell": "ground",
-    "open_app": "opened",
-    "patiently": "ground",
-    "rules": "watched",
-    "work": "working",
-}
-
 
 def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(f"{__name__}.{home}"), name)
-    return found
+    from ferryman.app.wiring import ground, opened, watched, working
+
+    for home in (ground, opened, watched, working):
+        globals().update({each: found for each, found in vars(home).items() if each in __all__})
+    return globals()[name]
