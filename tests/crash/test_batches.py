@@ -120,8 +120,8 @@ async def test_a_batch_survives_several_deaths_at_each_of_its_own_points(
     turns: list[UUID] = []
     for life in range(1, KILLS + 1):
         await worker.seen("working", count=life)
-        # There is something to send, and to close, in every life. What nobody has sent the watchdog sends, past those points: where
-        # it came first, on a machine that is late with everything, there is more.
+        # There is something to send, and to close, in every life. What nobody has sent the watchdog sends, past those points:
+        # where it came first, on a machine that is late with everything, there is more.
         while len(worker.lines("died")) < life:
             turns += await fork(database_url, 4, 2, first=len(turns))
             with suppress(TimeoutError):
