@@ -20,3 +20,16 @@ def test_the_package_alone_does_not_import_the_driver() -> None:
     env = {"PYTHONPATH": ":".join(part for part in sys.path if part)}
 
     assert subprocess.run([sys.executable, "-c", asked], env=env, check=False).returncode == 0
+
+
+@pytest.mark.contract("P14")
+def test_who_declares_handlers_does_not_load_what_joins_the_domains() -> None:
+    asked = """
+import sys
+from ferryman import Ferryman
+app = Ferryman()
+app.task(name="nothing")(lambda: None)
+sys.exit(any(each.startswith("ferryman.app.wiring.") for each in sys.modules))
+"""
+
+    assert subprocess.run([sys.executable, "-c", asked], check=False).returncode == 0
