@@ -5,12 +5,15 @@ them no time has passed. Others put into the tables what a step of the wall leav
 """
 
 import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
-from ferryman import Ferryman
+from ferryman import Ferryman, Handle
 from ferryman.kernel.pool import Database
 from ferryman.testing import travel
 from tests.crash import cargo, judge
@@ -19,8 +22,18 @@ from tests.crash.conftest import Launch
 HELD = 4
 
 
-async def jumped(url: str, by: timedelta) -> list[tuple[str, int]]:
-    """Let the clock jump while a worker holds work; wait for its end, and return states and attempts."""
+class Held(NamedTuple):
+    """Tasks in the hands of a worker, until they are let go."""
+
+    app: Ferryman
+    tasks: Sequence[Handle]
+    begun: asyncio.Semaphore
+    go: asyncio.Event
+
+
+@asynccontextmanager
+async def holding(url: str) -> AsyncIterator[Held]:
+    """Let a worker of this process hold tasks, and wait until it has begun all of them."""
     app = Ferryman(url, worker={"poll": "50ms", "lease": "2s", "lease_sweep_seconds": 0.1}, tasks={"max_retries": 5})
     begun, go = asyncio.Semaphore(0), asyncio.Event()
 
@@ -34,6 +47,12 @@ async def jumped(url: str, by: timedelta) -> list[tuple[str, int]]:
         tasks = await app.tasks.create_many(held, [{"n": n} for n in range(HELD)])
         for _ in tasks:
             await begun.acquire()
+        yield Held(app, tasks, begun, go)
+
+
+async def jumped(url: str, by: timedelta) -> list[tuple[str, int]]:
+    """Let the clock jump while a worker holds work; wait for its end, and return states and attempts."""
+    async with holding(url) as (app, tasks, begun, go):
         async with app.database.session() as tx:
             await travel(tx, by)
         if by > timedelta(0):
@@ -120,19 +139,7 @@ async def test_what_a_dead_worker_held_is_begun_anew_although_the_clock_went_ahe
 
 @pytest.mark.contract("K5", "K24", "K4", "R2")
 async def test_a_living_worker_keeps_its_work_when_the_clock_goes_ahead_and_back(database_url: str) -> None:
-    app = Ferryman(database_url, worker={"poll": "50ms", "lease": "2s", "lease_sweep_seconds": 0.1})
-    begun, go = asyncio.Semaphore(0), asyncio.Event()
-
-    @app.task
-    async def held(n: int) -> int:
-        begun.release()
-        await go.wait()
-        return n
-
-    async with app, app.worker():
-        tasks = await app.tasks.create_many(held, [{"n": n} for n in range(HELD)])
-        for _ in tasks:
-            await begun.acquire()
+    async with holding(database_url) as (app, tasks, _, go):
         async with app.database.session() as tx:
             for each in LEFT:
                 await tx.fetch(each)
