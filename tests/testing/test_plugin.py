@@ -113,6 +113,25 @@ async def test_nothing_is_done(ferryman_crashes):
     async with ferryman_crashes(Ferryman("postgresql://nowhere")) as trial:
         await trial.run(timeout=120)
 """
+# Its handler speaks to the test through memory, which a process of its own cannot: it fails whoever dies, and when nobody does.
+DEAF = """
+from ferryman import Ferryman
+
+app = Ferryman("postgresql://nowhere")
+heard = []
+
+
+@app.task(backoff=0)
+async def speak() -> None:
+    heard.append("hello")
+
+
+async def test_it_is_heard(ferryman_crashes):
+    async with ferryman_crashes(app) as trial:
+        await app.tasks.create(speak)
+        await trial.run(timeout=120)
+        assert heard
+"""
 
 
 def run(folder: Path, files: dict[str, str], *options: str) -> subprocess.CompletedProcess[str]:
@@ -129,8 +148,8 @@ def run(folder: Path, files: dict[str, str], *options: str) -> subprocess.Comple
 
 @pytest.fixture(scope="module")
 def said(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What pytest says of all three, when nobody has said how many seeds to try."""
-    files = {"test_naive": NAIVE, "test_four_steps": FOUR_STEPS, "test_idle": IDLE}
+    """What pytest says of all four, when nobody has said how many seeds to try."""
+    files = {"test_naive": NAIVE, "test_four_steps": FOUR_STEPS, "test_idle": IDLE, "test_deaf": DEAF}
     ended = run(tmp_path_factory.mktemp("theirs"), files)
     assert ended.returncode == 1, ended.stdout + ended.stderr
     return ended.stdout
@@ -148,8 +167,15 @@ def test_seeds_go_on_until_one_finds_no_place_and_no_further(said: str) -> None:
     # Eleven die: at the begin, at the eight places of the steps, at the return, and when it is settled. The twelfth does not.
     assert "FAILED test_four_steps.py::test_an_order_is_carried_out_once[seed=10]" in said
     assert "[seed=12]" not in said
-    # Of three hundred were run: twelve of these, four of the naive one, which passes three places, and two of the idle one.
-    assert "282 deselected" in said
+    # Of four hundred were run: twelve of these, four each of the naive and the deaf one, which pass three places, one of the idle.
+    assert "379 deselected" in said
+
+
+@pytest.mark.contract("R9")
+def test_a_test_that_fails_by_every_seed_ends_with_its_places_and_says_where_its_worker_was(said: str) -> None:
+    assert "FAILED test_deaf.py::test_it_is_heard[seed=4]" in said
+    assert "test_it_is_heard[seed=5]" not in said
+    assert "what handlers keep in memory is not seen by the test" in said
 
 
 @pytest.mark.contract("R9")

@@ -6,7 +6,8 @@ for each seed, its worker dying where the seed says; `--ferryman-seeds` says how
 only one.
 
 How many places the handlers of a test pass is known only when they have run. So more seeds are collected than a test should
-need, and the first that kills nobody is the last that is run: the rest count as deselected.
+need, and the first that kills nobody is the last that is run, whether the test passes or fails by it: the rest count as
+deselected.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 SEEDS = 100
 SEED = "ferryman_seed"
+APART = "The worker was a process of its own: what handlers keep in memory is not seen by the test; let them write to a file."
 UNNEEDED = ("ferryman", "this seed is beyond the last place")
 
 Value = TypeVar("Value")
@@ -75,16 +77,21 @@ def pytest_report_teststatus(report: pytest.TestReport | pytest.CollectReport) -
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
-    """Look, when a test with crashes has passed, whether there were any."""
-    result = yield
+    """Look, when a test with crashes is over, whether there were any."""
     seed = _seed(pyfuncitem)
+    try:
+        result = yield
+    finally:
+        if seed is not None and pyfuncitem.stash.get(_deaths, None) == 0:
+            beyond = pyfuncitem.config.stash[_beyond]
+            beyond[_test(pyfuncitem, seed)] = min(seed, beyond.get(_test(pyfuncitem, seed), seed))
     if seed is not None and _deaths in pyfuncitem.stash:
         _judge(pyfuncitem, seed)
     return result
 
 
 def _judge(item: pytest.Item, seed: int) -> None:
-    """Go on while places are found; whoever asks for a seed by its number, or finds none at all, is told that nobody died."""
+    """Whoever asks for a seed by its number, or finds no place at all, is told that nobody died."""
     from ferryman.testing.crashes import Crashes
     from ferryman.testing.trial import NobodyDied
 
@@ -97,9 +104,6 @@ def _judge(item: pytest.Item, seed: int) -> None:
             warnings.warn(pytest.PytestWarning(said), stacklevel=1)
     elif alone is not None or seed == 1:
         raise NobodyDied(Crashes(seed))
-    else:
-        beyond = item.config.stash[_beyond]
-        beyond[_test(item, seed)] = min(seed, beyond.get(_test(item, seed), seed))
 
 
 def _seed(item: pytest.Item) -> int | None:
@@ -120,7 +124,7 @@ def pytest_runtest_makereport(
     report = yield
     seed = _seed(item)
     if report.failed and seed is not None:
-        report.sections.append(("crashes", f"the same again: --ferryman-seed={seed}"))
+        report.sections.append(("crashes", f"the same again: --ferryman-seed={seed}\n{APART}"))
     return report
 
 
@@ -209,8 +213,10 @@ def ferryman_crashes(request: pytest.FixtureRequest, _ferryman_lent: _Lent, ferr
         try:
             url = await _ferryman_lent.fit(app)
             async with trial.opened(app, url, crashes=Crashes(ferryman_seed)) as made:
-                yield made
-                stash[_deaths] += made.deaths
+                try:
+                    yield made
+                finally:
+                    stash[_deaths] += made.deaths
         except trial.NobodyDied:
             return  # another trial of the same test may have more places: judged when the test has ended
 
