@@ -167,7 +167,7 @@ def test_seeds_go_on_until_one_finds_no_place_and_no_further(said: str) -> None:
     # Eleven die: at the begin, at the eight places of the steps, at the return, and when it is settled. The twelfth does not.
     assert "FAILED test_four_steps.py::test_an_order_is_carried_out_once[seed=10]" in said
     assert "[seed=12]" not in said
-    # Of four hundred were run: twelve of these, four each of the naive and the deaf one, which pass three places, one of the idle.
+    # Of four hundred were run: twelve of these, four each of the naive and the deaf one (three places), one of the idle one.
     assert "379 deselected" in said
 
 
