@@ -30,13 +30,17 @@ def ref(command: UUID | None, async_task: UUID | None = None) -> str:
     return str(command or "") if async_task is None else f"{command or ''}:{async_task}"
 
 
-@lru_cache(maxsize=10_000)  # each is read twice: to lock, and to settle
+# Each is read twice in a moment, to lock and to settle, and never again: a set of them is enough.
+READ_MAX = 1_000
+
+
+@lru_cache(maxsize=READ_MAX)
 def owed(ref: str) -> Owed:
     """Read a reference."""
     command, _, async_task = ref.partition(":")
     return Owed(_read(command) if command else None, UUID(async_task) if async_task else None)
 
 
-@lru_cache(maxsize=10_000)
+@lru_cache(maxsize=READ_MAX)
 def _read(command: str) -> UUID:
     return UUID(command)

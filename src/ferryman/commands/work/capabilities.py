@@ -68,16 +68,15 @@ class _Capability:
                 asyncio.run_coroutine_threadsafe(written, told.main.get_loop()).result(2 * SOON)
 
     def _begin(self, given: dict[str, Any], arguments: dict[str, Any], told: Context) -> None:
-        told.heard = lambda percent: self._tell(given, told, percent)
+        task, async_task = told.task, UUID(given["async_task_id"])
+        # Not by way of `told`: a context that holds what holds it is garbage that nobody collects for a while.
+        told.heard = lambda percent: self._mirror().tell(task, async_task, percent)
         if given["later"] or told.attempt > 1:
-            self._tell(given, told)
+            self._mirror().tell(task, async_task, None)
         else:
-            self._mirror().begin(told.task, UUID(given["async_task_id"]))
+            self._mirror().begin(task, async_task)
         if self._inner.context is not None:
             arguments[self._inner.context] = told
-
-    def _tell(self, given: dict[str, Any], told: Context, percent: float | None = None) -> None:
-        self._mirror().tell(told.task, UUID(given["async_task_id"]), percent)
 
     def _end(self, given: dict[str, Any], answer: Any) -> dict[str, Any]:
         try:

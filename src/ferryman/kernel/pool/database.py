@@ -78,6 +78,8 @@ class Database:
                 server_settings=settings,
                 init=partial(_begin, settings),
                 statement_cache_size=STATEMENTS_KEPT if settings is not None else STATEMENTS_KEPT_BY_A_POOLER,
+                # By their age the driver lets go of them as cycles (decision 44); PostgreSQL plans anew by itself here.
+                max_cached_statement_lifetime=0,
                 # What stays in a session harms nobody who comes next: a reset would cost a round trip a release.
                 reset=_nothing_to_reset,
             )

@@ -7,6 +7,7 @@ tried before is over, done or not.
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -30,8 +31,10 @@ from ferryman.kernel.pool.terms import (
 )
 from ferryman.kernel.pool.turnstile import Turnstile
 
-# A plan made on an empty table can be wrong for a full one: it is made anew now and then, whoever analyses when.
-STATEMENT_LIFETIME_SECONDS = 60
+# A plan made on an empty table can be wrong for a full one: it is made anew now and then, whoever analyses when. The server
+# is asked for that, because statements that the driver lets go of by their age are cycles, which stay until all of a process
+# that lives long is searched for garbage (decision 44).
+PLANS_KEPT_SECONDS = 60.0
 # Of the patience of a line: what the server has for a statement.
 SERVER_SHARE = 0.8
 
@@ -55,6 +58,7 @@ class Line:
         self._settings = LINE_SETTINGS | bound | (settings or {})
         self._connection: asyncpg.Connection[Any] | None = None
         self._session: Session | None = None
+        self._plans_until = 0.0
         self.refused = False  # a pooler in between takes no settings
         self._turn = Turnstile(1)
         self._listening: dict[str, Callable[[str], None]] = {}
@@ -65,6 +69,8 @@ class Line:
         session = self._whole()
         if session is not None:
             return session
+        if self._connection is not None and not self._connection.is_closed():
+            return await self._plan_anew(self._connection)
         if self._connection is not None:
             telemetry.reconnected("line")
         try:
@@ -76,9 +82,20 @@ class Line:
             raise
 
     def _whole(self) -> Session | None:
-        """Return the session of a connection that is there; on the way to every lonely statement, so it waits for nothing."""
+        """Return the session of a connection that needs nothing; on the way to every lonely statement, so it waits for nothing."""
         connection = self._connection
-        return None if connection is None or connection.is_closed() else self._session
+        if connection is None or connection.is_closed() or time.monotonic() >= self._plans_until:
+            return None
+        return self._session
+
+    async def _plan_anew(self, connection: asyncpg.Connection[Any]) -> Session:
+        """Let the server forget its plans; what was prepared stays. Behind a pooler nothing is."""
+        if not self.refused:
+            with translated():
+                await connection.execute("discard plans")
+        self._plans_until = time.monotonic() + PLANS_KEPT_SECONDS
+        assert self._session is not None
+        return self._session
 
     async def _take_up(self, connection: asyncpg.Connection[Any]) -> Session:
         """Keep a connection once it commits durably and listens: one that does not would look whole."""
@@ -92,6 +109,7 @@ class Line:
         read_little(connection)
         connection.add_termination_listener(self._terminated)
         self._connection = connection
+        self._plans_until = time.monotonic() + PLANS_KEPT_SECONDS
         self._session = Session(connection, self.schema, bounds=within(self._settings) if self.refused else "")
         return self._session
 
@@ -162,7 +180,7 @@ async def _connect(url: str, settings: dict[str, str], *, patience: float) -> tu
                     command_timeout=patience,
                     server_settings=wanted,
                     statement_cache_size=STATEMENTS_KEPT if wanted is not None else STATEMENTS_KEPT_BY_A_POOLER,
-                    max_cached_statement_lifetime=STATEMENT_LIFETIME_SECONDS,
+                    max_cached_statement_lifetime=0,
                 )
         except asyncpg.ProtocolViolationError as error:
             if wanted is None or "startup parameter" not in str(error):
