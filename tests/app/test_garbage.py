@@ -96,6 +96,7 @@ async def do_everything(app: Ferryman, nth: int) -> None:
         await each.result(timeout=60)
     await app.commands.wait(command.id, timeout=60)
     await turn.result(timeout=60)
+    assert plan.id is not None
     await app.ingest.wait(plan.id, timeout=60)
 
 
