@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -77,11 +77,25 @@ class Lookout:
         self._crowded = folder / terms.CROWDED
         self._looked = self._measured = 0.0
         self._unwatched = time.monotonic()
+        self._held: dict[int, set[str]] = {}  # rows that a stranger has locked
+        self._freed: list[tuple[float, set[str]]] = []
         self.seen = Seen()
 
     def excuse(self) -> None:
-        """Judge nobody for some leases: the database was away."""
+        """Judge nobody for some leases: the database was away, or a table was locked."""
         self._unwatched = time.monotonic()
+
+    def excuse_rows(self, stranger: int, rows: Iterable[str]) -> None:
+        """Judge none of these rows while a stranger has them locked: nobody can move them."""
+        self._held[stranger] = set(rows)
+
+    def judge_rows(self, stranger: int) -> None:
+        """Judge them again some leases after they were let go."""
+        self._freed.append((time.monotonic(), self._held.pop(stranger, set())))
+
+    def _excused(self, now: float) -> set[str]:
+        self._freed = [each for each in self._freed if now < each[0] + self._lease * JUDGED_LEASES]
+        return {row for rows in (*self._held.values(), *(rows for _, rows in self._freed)) for row in rows}
 
     def step(self, now: float) -> None:
         """Look at the processes, and once a second at the database."""
@@ -110,7 +124,9 @@ class Lookout:
             self._unwatched = now
         if now < self._unwatched + self._lease * JUDGED_LEASES:
             return
-        found = self._sea.ask("select domain, id::text, state, rule, ends_by::text from ferryman.overdue limit 20")
+        rows = self._sea.ask("select domain, id::text, state, rule, ends_by::text from ferryman.overdue limit 100")
+        excused = self._excused(now)
+        found = [row for row in rows if row["id"] not in excused]
         self.seen.looks += 1
         if found:
             self.seen.overdue += len(found)

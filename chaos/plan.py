@@ -22,6 +22,8 @@ RATES = {
     "watch": 8.0,  # SIGKILL or SIGSTOP to a process that only watches and fires
     "cut": 36.0,  # connections of the product are ended, one or all
     "hold": 6.0,  # somebody else's transaction stays open, with a lock on rows of ours
+    "grip": 3.0,  # the same for what others must lock: parents, heads of agents, batches, commands, windows, schedules
+    "bar": 2.0,  # somebody else has a whole table to himself
     "hog": 6.0,  # handlers take every connection of their worker's pool
     "crash": 1.2,  # SIGKILL to one backend: PostgreSQL throws everybody out and recovers
     "outage": 1.2,  # SIGKILL to PostgreSQL; started again a moment later
@@ -118,19 +120,17 @@ def _share(kind: str, lease: float) -> float:
 
 
 def _length(kind: str, dice: random.Random, lease: float) -> float:
-    match kind:
-        case "freeze":
-            return dice.uniform(lease + 0.6, lease + FREEZE_SECONDS)
-        case "pause":
-            return dice.uniform(0.05, lease / 2)
-        case "outage":
-            return dice.uniform(0.0, 1.5)
-        case "hold" | "hush":
-            return dice.uniform(0.2, 2.0)
-        case "hog":
-            return dice.uniform(0.3, 1.5)
-        case _:
-            return 0.0
+    spans = {
+        "freeze": (lease + 0.6, lease + FREEZE_SECONDS),
+        "pause": (0.05, lease / 2),
+        "outage": (0.0, 1.5),
+        "hold": (0.2, 2.0),
+        "grip": (0.5, 12.0),  # also for longer than a statement of ours may wait
+        "bar": (0.2, 2 * lease),  # also for longer than a lease, in which nobody can renew
+        "hush": (0.2, 2.0),
+        "hog": (0.3, 1.5),
+    }
+    return dice.uniform(*spans[kind]) if kind in spans else 0.0
 
 
 def life(seed: int, name: str, nth: int, *, role: str, calm: bool = False, lease: float = LEASE_SECONDS) -> Life:

@@ -18,6 +18,21 @@ from chaos.checker.evidence import Connection
 from ferryman.app.embedded import Embedded
 
 CONNECTIONS = 400
+# Whoever looks does not wait for a table that is locked, by ourselves perhaps.
+LOOK_PATIENCE = "-c lock_timeout=300ms"
+BAR_PATIENCE = "-c lock_timeout=2s"
+# What ends are owed to, or many must lock to go on. Each names what it holds by the ids that the log and the histories know.
+GRIPS = {
+    "parents": "select id::text as ids from ferryman.tasks where finished_at is null and id in"
+    " (select callback_ref::uuid from ferryman.tasks where callback = 'child' and finished_at is null)",
+    "heads": "select id::text || ' ' || active_agent_turn_id::text as ids from ferryman.agent_state_head"
+    " where active_agent_turn_id is not null",
+    "batches": "select id::text as ids from ferryman.pmo_batches where finished_at is null",
+    "commands": "select id::text as ids from ferryman.command_inbox where finished_at is null",
+    "windows": "select id::text as ids from ferryman.ingest_task where finished_at is null",
+    "schedules": "select id::text as ids from ferryman.schedules",
+}
+BARS = ("tasks", "tasks", "agent_state_head", "ingest_task")
 ALL = 0.15  # of the cuts: a hundred connections are made anew then, which takes the machine a second or two
 
 
@@ -52,15 +67,16 @@ class Sea:
     def connect(self) -> Iterator[Connection]:
         """Open a connection of our own, each statement by itself."""
         connection: Connection = psycopg.connect(
-            self.url, autocommit=True, row_factory=dict_row, application_name="chaos", connect_timeout=5
-        )
+            self.url, autocommit=True, row_factory=dict_row, application_name="chaos", connect_timeout=5,
+            options=LOOK_PATIENCE,
+        )  # fmt: skip
         try:
             yield connection
         finally:
             connection.close()
 
     def ask(self, question: str, *values: object) -> list[dict[str, Any]]:
-        """Return what a question is answered; nothing while the database is away."""
+        """Return what a question is answered; nothing while the database is away, or a table is locked."""
         try:
             with self.connect() as connection:
                 return connection.execute(question.encode(), values).fetchall()
@@ -100,15 +116,31 @@ class Sea:
 
     def hold(self, until: float) -> tuple[int, list[str]]:
         """Keep a transaction open, with locks on rows of live tasks; say whose it is, and which they are."""
+        live = "select id::text as ids from ferryman.tasks where finished_at is null order by id"
+        return self._keep(until, f"{live} limit 20 for update skip locked", LOOK_PATIENCE)
+
+    def grip(self, kind: str, until: float) -> tuple[int, list[str]]:
+        """Keep a transaction open, with locks on a few rows that others must lock to go on."""
+        return self._keep(until, f"{GRIPS[kind]} order by id limit 5 for update skip locked", LOOK_PATIENCE)
+
+    def bar(self, table: str, until: float) -> int:
+        """Keep a transaction open that has a table to itself; say whose it is."""
+        stranger, _ = self._keep(until, f"lock table ferryman.{table} in access exclusive mode", BAR_PATIENCE)
+        return stranger
+
+    def _keep(self, until: float, statement: str, patience: str) -> tuple[int, list[str]]:
         connection: Connection = psycopg.connect(
-            self.url, row_factory=dict_row, application_name="chaos", connect_timeout=5
+            self.url, row_factory=dict_row, application_name="chaos", connect_timeout=5, options=patience
         )
-        locked = connection.execute(
-            "select id::text from ferryman.tasks where finished_at is null order by id limit 20 for update skip locked"
-        ).fetchall()
+        try:
+            locking = connection.execute(statement.encode())
+            rows = locking.fetchall() if locking.description else []
+        except psycopg.Error:
+            connection.close()
+            raise
         stranger = connection.info.backend_pid
         self._held.append((until, stranger, connection))
-        return stranger, [row["id"] for row in locked]
+        return stranger, [id for row in rows for id in row["ids"].split()]
 
     def release(self, now: float) -> list[int]:
         """Let go of what was held long enough; say who held it."""

@@ -7,6 +7,7 @@ import random
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from chaos.fleet import Fleet, Slot
 from chaos.history import History
 from chaos.lookout import Lookout
 from chaos.plan import Fault
-from chaos.sea import Sea
+from chaos.sea import BARS, GRIPS, Sea
 from chaos.soak import Gauge
 
 TICK_SECONDS = 0.01
@@ -80,6 +81,7 @@ class Storm:
         self._dice = random.Random(f"{seed} strikes")
         self._say = say
         self._said = 0.0
+        self._barring: set[int] = set()
         self.outcome = Outcome()
 
     def rage(self, faults: list[Fault], seconds: float, gauge: Gauge | None = None) -> None:
@@ -108,6 +110,10 @@ class Storm:
     def _release(self, now: float) -> None:
         for stranger in self._sea.release(now):
             self._told.write("released", child=stranger)
+            self._lookout.judge_rows(stranger)
+            if stranger in self._barring:
+                self._barring.remove(stranger)
+                self._lookout.excuse()
 
     def _strike(self, fault: Fault) -> None:
         """Break something; a fault that met nobody is not counted."""
@@ -118,7 +124,7 @@ class Storm:
                 "struck", **{**fault.told(), "planned": round(fault.at, 3), "at": time.monotonic()}, **done
             )
 
-    def _act(self, fault: Fault, until: float) -> dict[str, Any] | None:  # noqa: PLR0911 - one for each kind
+    def _act(self, fault: Fault, until: float) -> dict[str, Any] | None:  # noqa: C901, PLR0911 - one for each kind
         match fault.kind:
             case "kill" | "freeze" | "pause":
                 return self._hit(fault, until, "worker")
@@ -130,7 +136,12 @@ class Storm:
                 ended = self._sea.cut(self._dice)
                 return {"ended": ended} if ended else None
             case "hold":
-                return self._hold(until)
+                return self._hold(partial(self._sea.hold, until))
+            case "grip":
+                kind = list(GRIPS)[int(fault.whom * len(GRIPS))]
+                return self._hold(partial(self._sea.grip, kind, until), of=kind)
+            case "bar":
+                return self._bar(BARS[int(fault.whom * len(BARS))], until)
             case "hog":
                 return self._hog(fault)
             case "crash":
@@ -155,12 +166,25 @@ class Storm:
             self._fleet.kill(slot)
         return {"who": f"{slot.name}.{slot.nth:04}", "child": slot.pid}
 
-    def _hold(self, until: float) -> dict[str, Any] | None:
+    def _hold(self, take: Callable[[], tuple[int, list[str]]], **more: str) -> dict[str, Any] | None:
         try:
-            stranger, rows = self._sea.hold(until)
+            stranger, rows = take()
         except psycopg.OperationalError:
             return None
-        return {"child": stranger, "locked": len(rows), "rows": rows}
+        self._lookout.excuse_rows(stranger, rows)
+        return {"child": stranger, "locked": len(rows), "rows": rows, **more}
+
+    def _bar(self, table: str, until: float) -> dict[str, Any] | None:
+        """Lock a whole table; whoever comes waits already while it is asked for."""
+        since = time.monotonic()
+        try:
+            stranger = self._sea.bar(table, until)
+        except psycopg.OperationalError:
+            return None
+        finally:
+            self._lookout.excuse()
+        self._barring.add(stranger)
+        return {"child": stranger, "table": table, "since": since}
 
     def _hog(self, fault: Fault) -> dict[str, Any] | None:
         """Put tasks into the line that take the connections of whoever runs them."""

@@ -16,6 +16,8 @@ from typing import Any
 Line = Mapping[str, Any]
 Span = tuple[float, float]
 
+# Strangers that hold rows: any, or such as others must lock.
+HOLDS = ("hold", "grip")
 WATCHERS = ("worker", "dog")
 WORKERS = ("worker",)
 
@@ -63,12 +65,27 @@ def locked(lines: Iterable[Line]) -> dict[str, list[Span]]:
     found: dict[str, list[Span]] = defaultdict(list)
     holds: dict[int, Line] = {}
     for line in lines:
-        if line["what"] == "struck" and line["kind"] == "hold":
+        if line["what"] == "struck" and line["kind"] in HOLDS:
             holds[line["child"]] = line
         elif line["what"] == "released" and line["child"] in holds:
             held = holds.pop(line["child"])
             for row in held["rows"]:
                 found[row].append((held["at"], line["at"]))
+    return found
+
+
+def barred(lines: Iterable[Line]) -> list[Span]:
+    """Give when a stranger had a whole table to himself, or stood in everybody's way to get it."""
+    found: list[Span] = []
+    bars: dict[int, float] = {}
+    for line in lines:
+        if line["what"] == "struck" and line["kind"] == "bar":
+            bars[line["child"]] = line["since"]
+        elif line["what"] == "released" and line["child"] in bars:
+            found.append((bars.pop(line["child"]), line["at"]))
+        elif line["what"] == "back":  # who held it is gone with the database
+            found += [(since, line["killed"]) for since in bars.values()]
+            bars.clear()
     return found
 
 

@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Any
 
 from chaos import plan
-from chaos.checker.able import locked
+from chaos.checker.able import barred, locked
 from chaos.checker.claims import Claim
 
 Line = Mapping[str, Any]
@@ -46,7 +46,7 @@ class Past:
         self._died: dict[int, float] = {}
         self._spoke: dict[int, float] = {}  # when each said its last word
         self._still: dict[int, list[Span]] = defaultdict(list)
-        self._away: list[Span] = []
+        self._away: list[Span] = [(since, until + lease) for since, until in barred(lines)]
         self._held_up = _held_up(lines, lease)
         self._locked = locked(lines)
         self._effects: dict[tuple[str, int], float] = {}

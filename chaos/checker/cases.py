@@ -18,7 +18,7 @@ from chaos.checker.recovery import Lost
 from chaos.checker.zombies import Still, thawed
 
 # What even a run of seconds meets, however busy the machine is.
-SURE = ("a life had a doorbell that fails", "the database was killed")
+SURE = ("a life had a doorbell that fails", "a worker was killed", "the database was killed")
 # Doorbells that lose nothing.
 WHOLE = ("postgres", "nats")
 # Tasks that neither fail a try nor park by themselves: a second claim, or a second start, is somebody's doing.
@@ -74,10 +74,15 @@ def cases(
             each.begun and each.work in OF_COMMANDS for each in lost
         ),
         "a run of ingestion was lost and its task begun anew": _runs_lost(seen),
+        "a worker was killed": struck["kill"],
         "the database was killed": struck["outage"],
         "a backend was killed": struck["crash"],
         "connections were cut": struck["cut"],
         "a stranger held rows": sum(bool(line.get("locked")) for line in seen.of("struck") if line["kind"] == "hold"),
+        "a stranger held what others must lock": sum(
+            bool(line["locked"]) for line in seen.of("struck") if line["kind"] == "grip"
+        ),
+        "a stranger had a table to himself": struck["bar"],
         "handlers held every connection": sum(line["held"] >= line["pool"] for line in seen.of("hogs")),
         "a life had a doorbell that fails": sum(line["doorbell"] not in WHOLE for line in seen.of("born")),
         "a life had NATS for its doorbell": sum(line["doorbell"] == "nats" for line in seen.of("born")),

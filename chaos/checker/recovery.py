@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from chaos.checker import claims
+from chaos.checker.able import barred
 from chaos.checker.claims import Begun
 from chaos.checker.evidence import Evidence
 
@@ -110,8 +111,9 @@ def _pairs(begun: Iterable[Begun]) -> list[tuple[Begun, Begun | None]]:
 
 
 def _away(seen: Evidence, lease: float) -> list[Span]:
-    """Give the times in which the database was away, and a lease after: for so long nobody is reaped (decision 16)."""
-    found = [(float(line["killed"]), float(line["at"])) for line in seen.of("back")]
+    """Give when the database was away, or a table locked, and a lease after: for so long nobody is reaped (decision 16)."""
+    found = barred(seen.lines)
+    found += [(float(line["killed"]), float(line["at"])) for line in seen.of("back")]
     found += [(line["at"], line["at"] + CRASH_SECONDS) for line in seen.of("struck") if line["kind"] == "crash"]
     return [(begin, end + lease) for begin, end in found]
 

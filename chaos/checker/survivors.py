@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from chaos.checker.able import barred
 from chaos.checker.claims import OF_TASKS
 from chaos.checker.evidence import Evidence
 
@@ -196,8 +197,8 @@ def _deep(lines: Sequence[Line]) -> list[float]:
 
 
 def _breaks(lines: Sequence[Line]) -> list[Span]:
-    """Give when the database was away, or all connections were cut: whoever comes back from that begins anew."""
-    found = []
+    """Give when the database was away, a table locked or all connections cut: whoever comes back from that begins anew."""
+    found = barred(lines)
     for line in lines:
         if line["what"] == "back":
             found.append((line["killed"], line["at"]))

@@ -119,8 +119,9 @@ def test_where_lines_are_short_a_minute_in_which_others_began_a_thousand_is_enou
 def test_the_longest_pause_of_a_worker_is_that_in_which_it_was_awake_and_the_database_up() -> None:
     given = [*starts(3, 0.0, 5.0), *still(3, 6.0, 8.0), *starts(3, 9.0, 15.0), *starts(3, 25.0, 30.0)]
     away = [line("back", 24.0, killed=18.0)]
+    barred = [line("struck", 18.2, kind="bar", child=9, since=18.0), line("released", 24.0, child=9)]
 
-    for lines, longest in (([*given, *away], 3.1), (given, 10.1)):
+    for lines, longest in (([*given, *away], 3.1), ([*given, *barred], 3.1), (given, 10.1)):
         found = fleet(OTHERS, born(3), lines).pause("worker-3")
         assert (round(found.seconds, 3), found.begun) == (longest, 160)
     assert fleet(OTHERS).pause("worker-3") == (0.0, 0)

@@ -1,0 +1,54 @@
+"""R3: whom the lookout of a run excuses."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chaos.lookout import JUDGED_LEASES, Lookout
+
+LEASE = 2.0
+
+
+class Late:
+    """A database in which somebody watches, and two rows are late."""
+
+    def ask(self, question: str, *values: object) -> list[dict[str, Any]]:
+        told = {"domain": "tasks", "state": "running", "rule": "W13"}
+        return [{**told, "id": id, "ticked": True} for id in ("held", "free")] if "activity" not in question else []
+
+
+class Fleet:
+    """Processes of which one watches."""
+
+    slots = ()
+
+    def watched(self) -> bool:
+        return True
+
+
+class Told:
+    """A history that nobody reads."""
+
+    def write(self, what: str, **more: object) -> None:
+        """Forget it."""
+
+
+@pytest.mark.contract("R3")
+def test_what_a_stranger_holds_is_not_late_until_some_leases_after_it_was_let_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr("chaos.lookout.time.monotonic", lambda: now[0])
+    lookout = Lookout(Late(), Fleet(), Told(), lease=LEASE, folder=tmp_path)  # type: ignore[arg-type]
+
+    def late(at: float) -> int:
+        now[0], lookout.seen.overdue = at, 0
+        lookout._look(at)
+        return lookout.seen.overdue
+
+    lookout.excuse_rows(9, ["held"])
+    assert late(110.0) == 1
+    lookout.judge_rows(9)
+    assert late(110.0 + JUDGED_LEASES * LEASE - 0.1) == 1
+    assert late(110.0 + JUDGED_LEASES * LEASE) == 2
