@@ -46,6 +46,12 @@ class Sea:
         await until(lambda: not Path(f"/proc/{pid}").exists(), "the end of the postmaster")
         self.kills += 1
 
+    def processes(self) -> list[int]:
+        """Name the processes of the server, the postmaster first."""
+        pid = int((Path(self._data) / "postmaster.pid").read_text(encoding="utf-8").split("\n", 1)[0])
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split()
+        return [pid, *map(int, children)]
+
     def copy(self, place: Path) -> Path:
         """Copy the files of a server that does not run, with their owner: a backup."""
         subprocess.run(["cp", "-a", self._data, place], check=True)
