@@ -85,6 +85,7 @@ TESTS: dict[str, list[str]] = {
     "tasks/schedules/declare": ["tests/tasks/test_schedules_firing.py"],
     "tasks/schedules/due": ["tests/sql/test_schedules.py", "tests/tasks/test_schedules_firing.py"],
     "tasks/schedules/fire": ["tests/sql/test_schedules.py", "tests/tasks/test_schedules_firing.py"],
+    "tasks/schedules/previous": ["tests/tasks/test_schedules_held.py"],
     "tasks/schedules/end": ["tests/sql/test_schedules.py", "tests/property/test_schedules.py"],
     "tasks/schedules/take": ["tests/sql/test_schedules.py", "tests/property/test_schedules.py"],
     "tasks/queues": [*GATES, *FLOWS],

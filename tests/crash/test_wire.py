@@ -311,6 +311,40 @@ async def test_no_statement_is_kept_behind_a_pooler_that_may_change_servers(data
 
 
 @pytest.mark.contract("K24")
+async def test_a_statement_by_itself_has_its_bounds_behind_a_pooler_and_leaves_none_there(database_url: str) -> None:
+    bounds = "select current_setting('lock_timeout'), current_setting('statement_timeout'), pg_backend_pid()"
+    async with wired(database_url, strict=True) as (_, url):
+        line = Line(url, patience=timedelta(seconds=5))
+
+        [within] = await line.fetch(bounds)
+        with pytest.raises(errors.DatabaseUnavailable, match="statement timeout"):
+            await line.fetch("select pg_sleep(5)")
+        await line.execute("notify nobody")
+        [after] = await (await line.open()).fetch(bounds)  # as whoever comes next would find it
+
+        assert tuple(within)[:2] == ("10s", "4s")  # type: ignore[arg-type]
+        assert tuple(after) == ("0", "0", within[2])  # type: ignore[arg-type]
+        await line.close()
+
+
+@pytest.mark.contract("K24", "P1")
+@pytest.mark.parametrize(("strict", "trips"), [(True, 3), (False, 1)], ids=["pooler", "direct"])
+async def test_only_behind_a_pooler_a_statement_by_itself_is_given_a_transaction(
+    database_url: str, strict: bool, trips: int
+) -> None:
+    asked: list[str] = []
+    async with wired(database_url, strict=strict) as (_, url):
+        line = Line(url)
+        (await line.open())._connection.add_query_logger(lambda each: asked.append(each.query))
+
+        await line.fetch("select 1")
+        await asyncio.sleep(0)  # the driver tells of them at the next turn of the loop
+
+        assert len(asked) == trips
+        await line.close()
+
+
+@pytest.mark.contract("K24")
 async def test_nothing_is_left_in_a_session_that_another_client_could_meet(database_url: str) -> None:
     line = Line(database_url)
     async with opened(database_url, doorbell="none") as (app, _), app.worker():

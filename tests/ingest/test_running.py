@@ -5,11 +5,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 
 from ferryman.ingest.ports import (
+    START,
     Allow,
     Answer,
     Decision,
@@ -23,9 +24,18 @@ from ferryman.ingest.ports import (
 )
 from ferryman.ingest.work import fetch
 from ferryman.ingest.work.settle import settle
-from ferryman.kernel import faults, retry
+from ferryman.kernel import errors, faults, retry
+from ferryman.kernel.pool import spoken
 from tests.ingest.harbour import DAWN, HOUR, SOURCE, Harbour, Server, harbour, only
 
+SECOND_PAGE = """
+insert into ferryman.ingest_batch
+select (jsonb_populate_record(batch, jsonb_build_object(
+    'id', gen_random_uuid(), 'run_id', coalesce($2::uuid, batch.run_id), 'batch_no', 100, 'status', 'RUNNING',
+    'committed_at', null, 'ends_by', batch.committed_at))).*
+from ferryman.ingest_batch as batch
+where batch.before_token = $1
+"""
 QUICK = retry.Backoff(base=timedelta(milliseconds=1), factor=1.0, cap=timedelta(milliseconds=1))
 
 
@@ -107,6 +117,22 @@ async def test_a_later_attempt_goes_on_after_the_last_good_batch(database_url: s
         )
         assert [row[0] for row in good] == ["start", "offset:10", "offset:20", "offset:30", "offset:40"]
         await here.sound()
+
+
+@pytest.mark.contract("I4", "I5", "K11")
+@pytest.mark.parametrize(
+    ("run", "index"), [(None, "ingest_batch_position"), (uuid4(), "ingest_batch_key")], ids=["run", "slice"]
+)
+@pytest.mark.parametrize("position", [START, "offset:10"])
+async def test_the_database_itself_refuses_a_second_page_at_one_position_of_a_run_and_of_a_slice(
+    database_url: str, position: str, run: UUID | None, index: str
+) -> None:
+    async with harbour(database_url, Server().fill(25)) as here:
+        await one_hour(here)
+        await here.ship().work()
+
+        with pytest.raises(errors.StatementRefused, match=index), spoken():
+            await here.fetch(SECOND_PAGE, position, run)
 
 
 @pytest.mark.contract("I5", "K4", "I13")

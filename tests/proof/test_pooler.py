@@ -1,6 +1,7 @@
 """K24: through a real PgBouncer in transaction mode, every server connection shared by all (chaos has it too: `--pooler`)."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
@@ -29,6 +30,25 @@ PREPARED = """
 select regexp_replace(name, '_(look|fresh|known)$', '') as name from pg_prepared_statements where name ~ '^ferryman_page_'
 """
 SIZE, RECORDS = 10, 360
+# So long is a table locked, and so long no statement of ours waits: a line gives up a lock after 10 s.
+LOCKED_SECONDS, WAITS_SECONDS = 27.0, 12.0
+JOBS = 400
+# What is locked, and where a statement meets it: before it begins, and in its midst.
+LOCKS = {
+    "tasks": "select 'ferryman.tasks' as name",
+    "the days of the log": "select relid::text as name from pg_partition_tree('ferryman.events') where isleaf",
+}
+WAITING = """
+select extract(epoch from clock_timestamp() - query_start)::float8 as seconds
+from pg_stat_activity
+where datname = current_database() and wait_event_type = 'Lock'
+"""
+CLAIMS = """
+select count(*) filter (where to_state = 'running') as claims,
+       count(*) filter (where from_state = 'running' and to_state = 'ready' and reason_code is not null) as lost
+from ferryman.events
+where kind = 'task'
+"""
 # Whether a server that had both is left with the statements and with the note of them, and by what pages are then refused.
 LEFT: dict[str, tuple[bool, bool, set[str | None]]] = {
     "deallocate all": (False, True, {"26000"}),
@@ -226,3 +246,55 @@ async def test_windows_turns_and_batches_end_right_whatever_another_client_leave
         f"PgBouncer, {said}: {before.count((True, True))} of {len(before)} servers had a statement of the sink;"
         f" {len(sink.refusals)} of 3 windows were then refused the short way, and took the longer one"
     )
+
+
+async def waited(url: str, seconds: float) -> list[float]:
+    """Let so much time pass; return for each statement that waits for a lock then how long it has."""
+    await asyncio.sleep(seconds)  # what nobody gives up shows only in time
+    return [row["seconds"] for row in await judge.read(url, WAITING)]
+
+
+@asynccontextmanager
+async def crew(url: str, listen_url: str, runs: list[int]) -> AsyncIterator[Ferryman]:
+    """Run a worker of a job; what it runs is written down."""
+    app = Ferryman(url, listen_url=listen_url, worker={"poll": "0.1s", "lease": "40s", "concurrency": 10})
+
+    @app.task
+    async def job(n: int) -> int:
+        runs.append(n)
+        await asyncio.sleep(0.1)
+        return n
+
+    async with app, app.worker():
+        yield app
+
+
+@pytest.mark.contract("K24", "K5")
+@pytest.mark.parametrize("what", LOCKS)
+async def test_a_table_that_somebody_locks_leaves_no_statement_waiting_and_no_claim_that_nobody_holds(
+    what: str, database_url: str, ground: Path, tell: Tell
+) -> None:
+    runs: list[int] = []
+    async with pooled(database_url, ground) as url, crew(url, database_url, runs) as app, crew(url, database_url, runs):
+        made = await app.tasks.create_many("job", [{"n": n} for n in range(JOBS)])
+        await made[0].result(timeout=60)
+
+        locker = await asyncpg.connect(database_url)
+        async with locker.transaction():
+            for row in await locker.fetch(LOCKS[what]):
+                await locker.execute(f"lock table {row['name']} in access exclusive mode")
+            waiting = await waited(database_url, LOCKED_SECONDS)
+        await locker.close()
+        freed = time.monotonic()
+
+        assert await asyncio.gather(*(each.result(timeout=120) for each in made)) == list(range(JOBS))
+        seconds = time.monotonic() - freed
+    [told] = await judge.read(database_url, CLAIMS)
+    tell(
+        f"PgBouncer, {what} locked for {LOCKED_SECONDS:g} s: {len(waiting)} statements waited at its end, the oldest for"
+        f" {max(waiting, default=0):.1f} s; {told['claims'] - len(runs)} of {told['claims']} claims were nobody's, and"
+        f" {told['lost']} attempts were lost; all ended {seconds:.1f} s later"
+    )
+    assert max(waiting, default=0) < WAITS_SECONDS
+    assert (told["claims"], told["lost"], len(runs)) == (JOBS, 0, JOBS)
+    assert await cargo.broken(database_url) == []

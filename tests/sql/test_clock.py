@@ -91,6 +91,19 @@ async def test_sessions_that_have_asked_before_see_the_time_move(db: Database) -
         assert [(await tx.fetch(asked))[0]["moved"] for tx in (here, there)] == [True, True]
 
 
+@pytest.mark.contract("K14", "K5")
+@pytest.mark.parametrize("moved", [False, True])
+async def test_the_clock_goes_on_inside_a_transaction(db: Database, moved: bool) -> None:
+    """Who holds a transaction open compares deadlines with the time that it is, and not with that of its beginning."""
+    if moved:
+        async with db.session() as tx:
+            await travel(tx, timedelta(hours=1))
+    async with db.transaction() as tx:
+        told = [(await tx.fetch("select ferryman.clock() as now"))[0]["now"] for _ in range(3)]
+
+    assert told == sorted(set(told))
+
+
 @pytest.mark.contract("K14")
 async def test_two_who_move_a_clock_for_the_first_time_take_turns(db: Database) -> None:
     async def move() -> None:

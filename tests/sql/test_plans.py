@@ -235,6 +235,7 @@ HOT = [
         anywhere=False,
     ),
     Hot(schedules._LIVE, {"ids": IDS}, {"tasks_firing_live"}),
+    Hot(schedules._PREVIOUS, {"ids": IDS}, {"tasks_firing_live", "tasks_pkey"}, anywhere=False),
     Hot(moves._RECLAIM, {"owner": IDS[0], "held": IDS}, {"tasks_pkey", "tasks_leased"}, anywhere=False, walks=LIVE),
     Hot(reads._DEPTH, {"most": 1_000_000}, {"tasks_leased", "tasks_ending"}, anywhere=False, walks=LIVE),
     Hot(reads._QUEUES, {}, {"tasks_leased", "tasks_ending"}, anywhere=False, walks=LIVE),

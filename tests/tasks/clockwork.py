@@ -1,5 +1,7 @@
 """What tests of schedules have in common: firing what is due, moving the clock, what came of it."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -24,6 +26,29 @@ REQUEST: dict[str, Any] = {
 
 async def report(day: str = "today") -> str:
     return day
+
+
+@asynccontextmanager
+async def scheduling(url: str) -> AsyncIterator[tuple[Scheduler, Line]]:
+    """Give a scheduler with a line of its own."""
+    line = Line(url)
+    yield Scheduler(line, NoDoorbell(), ends_after=DAY), line
+    await line.close()
+
+
+async def many(db: Database, count: int, **columns: Any) -> None:
+    """Plant schedules that came due a second ago."""
+    said = {"overlap": "allow", "catch_up": "latest", **columns}
+    async with db.session() as tx:
+        await tx.fetch(
+            "insert into ferryman.schedules (id, next_run_at, created_at, updated_at, interval_ms, timeout_ms, max_retries,"
+            " priority, declared, state, tenant, queue, name, schedule_type, catch_up, overlap, payload)"
+            " select gen_random_uuid(), now - interval '1 s', now, now, 60000, 1000, 1, 0, false, 'active', 'default',"
+            " 'default', 'report', 'every', $2, $3, '{}' from ferryman.clock() as now, generate_series(1, $1::integer)",
+            count,
+            said["catch_up"],
+            said["overlap"],
+        )
 
 
 async def fire(url: str) -> int:

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from ferryman import Context, DoNotRetry, Ferryman, Handle
-from ferryman.kernel import errors
+from ferryman.kernel import errors, retry
+from ferryman.tasks.rules import ending
 from ferryman.tasks.states import FAILED, READY, SUCCEEDED
 from ferryman.testing import travel
 from tests.tasks.conftest import MakeApp
@@ -191,3 +192,13 @@ async def test_the_delays_are_those_asked_for(make_app: MakeApp, backoff: Any, l
     async with app.database.session() as tx:
         waits = [row["wait"].total_seconds() for row in await tx.fetch("select wait from delays order by attempt")]
     assert all(wanted <= waited <= wanted * 1.1 for wanted, waited in zip(least, waits, strict=True))
+
+
+@pytest.mark.contract("K18", "T5")
+def test_those_who_failed_at_one_moment_do_not_come_back_at_one_moment() -> None:
+    failed = [
+        ending.ending(attempt=1, max_retries=3, code=ending.EXECUTION_FAILED, reason="no", backoff=retry.DEFAULT)
+        for _ in range(10)
+    ]
+
+    assert len({each.delay for each in failed}) == 10

@@ -46,6 +46,26 @@ async def test_a_result_of_a_claim_that_was_taken_over_is_ignored_and_counted(ma
     assert counted("settle") == before + 1
 
 
+@pytest.mark.contract("K5")
+async def test_two_workers_of_one_host_hold_their_leases_under_names_of_their_own(make_app: MakeApp) -> None:
+    started, go = asyncio.Semaphore(0), asyncio.Event()
+
+    async def waits() -> None:
+        started.release()
+        await go.wait()
+
+    app, other = await make_app(waits), await make_app(waits)
+    await app.tasks.create_many(waits, [{}, {}])
+    async with app.worker(concurrency=1), other.worker(concurrency=1):
+        for _ in range(2):
+            await asyncio.wait_for(started.acquire(), 60)
+        async with app.database.session() as tx:
+            owners = await tx.fetch("select lease_owner from ferryman.tasks where state = 'running'")
+        go.set()
+
+    assert len({row["lease_owner"] for row in owners}) == len(owners) == 2
+
+
 @pytest.mark.contract("K5", "K4")
 async def test_a_worker_whose_renewal_is_refused_aborts_the_handler(make_app: MakeApp) -> None:
     started, aborted = asyncio.Event(), asyncio.Event()

@@ -1,8 +1,7 @@
 """Who fires: however many there are, once; one that cannot be fired alone; what stands in the code (T10, T11)."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,17 +10,17 @@ import pytest
 from ferryman import Client, Ferryman
 from ferryman.kernel import errors, invariants
 from ferryman.kernel.doorbell import NoDoorbell
-from ferryman.kernel.pool import Database, Line, spoken
+from ferryman.kernel.pool import Database, spoken
 from ferryman.tasks.rules import rhythm
 from ferryman.tasks.states import ACTIVE, PAUSED
 from ferryman.tasks.watch import SCHEDULE_INVARIANTS, TASK_INVARIANTS
 from ferryman.tasks.work.due import BUSY_SECONDS, Sweep
-from ferryman.tasks.work.scheduler import SET, Scheduler
-from ferryman.testing import travel
+from ferryman.tasks.work.scheduler import SET
 from tests.sql.counted import Counted
+from tests.tasks.clockwork import forward, many, report, scheduling
 from tests.tasks.conftest import MakeApp
 
-SECOND, MINUTE, DAY = timedelta(seconds=1), timedelta(minutes=1), timedelta(days=1)
+SECOND = timedelta(seconds=1)
 
 
 COPY = """
@@ -29,37 +28,6 @@ insert into ferryman.tasks
 select (jsonb_populate_record(task, jsonb_build_object('id', gen_random_uuid()))).*
 from ferryman.tasks as task
 """
-
-
-async def report(day: str = "today") -> str:
-    return day
-
-
-@asynccontextmanager
-async def scheduling(url: str) -> AsyncIterator[tuple[Scheduler, Line]]:
-    line = Line(url)
-    yield Scheduler(line, NoDoorbell(), ends_after=DAY), line
-    await line.close()
-
-
-async def forward(db: Database, by: timedelta) -> None:
-    async with db.session() as tx:
-        await travel(tx, by)
-
-
-async def many(db: Database, count: int, **columns: Any) -> None:
-    """Plant schedules that came due a second ago."""
-    said = {"overlap": "allow", "catch_up": "latest", **columns}
-    async with db.session() as tx:
-        await tx.fetch(
-            "insert into ferryman.schedules (id, next_run_at, created_at, updated_at, interval_ms, timeout_ms, max_retries,"
-            " priority, declared, state, tenant, queue, name, schedule_type, catch_up, overlap, payload)"
-            " select gen_random_uuid(), now - interval '1 s', now, now, 60000, 1000, 1, 0, false, 'active', 'default',"
-            " 'default', 'report', 'every', $2, $3, '{}' from ferryman.clock() as now, generate_series(1, $1::integer)",
-            count,
-            said["catch_up"],
-            said["overlap"],
-        )
 
 
 async def counted(db: Database) -> tuple[int, int]:

@@ -5,7 +5,7 @@ cancel, a handler's own transactions); a `Line` is one connection held by one pa
 lease keeper, the watchdog, the doorbell). A line that broke heals itself at its next use. No session state is relied on
 (the statement of a sink is kept in one, and done without where it is lost: decision 39), so both work through PgBouncer in
 transaction mode. Settings that a pooler refuses are left out at the next try, and those that
-bound an open transaction are given to each transaction instead.
+bound a transaction are given to each one instead; a line then makes one of every statement.
 
 Cancelled does not mean uncommitted, and a connection lost during a commit does not say what became of it: every write
 behind these doors is either fenced or keyed, so that it can be repeated.

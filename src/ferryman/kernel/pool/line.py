@@ -2,7 +2,9 @@
 
 A connection whose packets are lost looks alive to both ends. So a statement that does not come back within the line's patience
 is given up together with the connection. The server is told to give up a little earlier: when the line tries again, what it
-tried before is over, done or not.
+tried before is over, done or not. Behind a pooler that takes no settings a lonely statement has no session to tell it in, and
+whoever gave it up would leave a server waiting, which does the work when nobody wants it any more: claims that nobody holds.
+There it stands in a transaction that is told.
 """
 
 from __future__ import annotations
@@ -116,12 +118,13 @@ class Line:
     async def fetch(self, query: str, /, *args: Any) -> Sequence[Row]:
         """Run one statement that commits itself."""
         async with self._turn:
-            return await (self._whole() or await self.open()).fetch(query, *args)
+            session = self._whole() or await self.open()
+            return await (session.alone(query, *args) if self.refused else session.fetch(query, *args))
 
     async def execute(self, script: str) -> None:
         """Run plain statements that commit together, as text: the shortest way for what takes no parameters."""
         async with self._turn:
-            await (await self.open()).execute(script, timeout=None)
+            await (await self.open()).together(script)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Session]:

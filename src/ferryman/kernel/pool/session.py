@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from io import BytesIO
 from typing import Any
 
@@ -44,6 +45,24 @@ class Session:
                 raise
         return rows
 
+    async def alone(self, query: str, /, *args: Any) -> Sequence[Row]:
+        """Run one statement in a transaction of its own that has its bounds, in two trips more than `fetch`.
+
+        What nobody waits for any more is then never committed: that takes a word of ours, after its answer has come.
+        """
+        try:
+            await self.execute(f"begin;{self._bounds}", timeout=None)
+            rows = await self.fetch(query, *args)
+        except BaseException:
+            await _undo(partial(self._connection.execute, "rollback"))
+            raise
+        await self.execute("commit", timeout=None)
+        return rows
+
+    async def together(self, script: str) -> None:
+        """Run plain statements as one message, which is one transaction, with its bounds in front."""
+        await self.execute(f"{self._bounds};{script}" if self._bounds else script, timeout=None)
+
     async def execute(self, script: str, *, timeout: float | None = SCRIPT_TIMEOUT_SECONDS) -> None:
         """Run a script of several statements (migrations); no timeout of its own means that of any statement."""
         with self._translated():
@@ -78,15 +97,15 @@ class Session:
                 await self.execute(self._bounds, timeout=None)
             yield self
         except BaseException:
-            await _undo(transaction)
+            await _undo(transaction.rollback)
             raise
         with self._translated():
             await transaction.commit()
 
 
-async def _undo(transaction: Any) -> None:
+async def _undo(rollback: Callable[[], Awaitable[object]]) -> None:
     """Roll back; where the connection is gone, PostgreSQL has done so."""
     try:
-        await transaction.rollback()
+        await rollback()
     except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
         log.debug("could not roll back", exc_info=error)

@@ -26,8 +26,8 @@ LINE_SETTINGS = {
     "tcp_keepalives_count": "3",
     "tcp_user_timeout": "10000",
 }
-# What bounds an open transaction. A pooler that refuses all of the above takes these at the beginning of each transaction of
-# several statements; a statement that stands alone leaves nothing open.
+# What bounds a transaction. A pooler that refuses all of the above takes these at the beginning of each one; a statement that
+# stands alone has them where it is a line's, which sends it again, and not in the pool, whose callers each wait for their own.
 WITHIN = ("idle_in_transaction_session_timeout", "lock_timeout", "statement_timeout")
 
 

@@ -22,6 +22,7 @@ _LIST = load("ferryman.tasks", "schedules/list")
 _FIRINGS = load("ferryman.tasks", "schedules/firings")
 _DUE = load("ferryman.tasks", "schedules/due")
 _LIVE = load("ferryman.tasks", "schedules/live")
+_PREVIOUS = load("ferryman.tasks", "schedules/previous")
 _FIRE = load("ferryman.tasks", "schedules/fire")
 _PAUSE = load("ferryman.tasks", "schedules/pause")
 _RESUME = load("ferryman.tasks", "schedules/resume")
@@ -145,6 +146,11 @@ async def due(tx: Tx, *, aside: Collection[UUID], limit: int) -> Sequence[Row]:
 async def live(tx: Tx, ids: Collection[UUID]) -> set[UUID]:
     """Find which of these schedules have a task that has not ended."""
     return {row["schedule"] for row in await many(tx, _LIVE, ids=list(ids))}
+
+
+async def previous(tx: Tx, ids: Collection[UUID]) -> set[UUID]:
+    """Hold the live tasks of these schedules; answer with the schedules of which somebody else holds one."""
+    return {row["schedule"] for row in await many(tx, _PREVIOUS, ids=list(ids))}
 
 
 async def fire(

@@ -8,6 +8,8 @@ schedule and its time, which the database keeps unique.
 A schedule that cannot be reckoned or written (its time zone is unknown on this machine) must not hold up the others: the set
 is made smaller until it stands alone, and then it is put aside here for a while. Elsewhere it may fire; if it does not,
 it is overdue, and W16 raises the alarm. So it is with one whose key an open transaction holds: it is waited for a moment only.
+One that is to cancel a task which somebody holds is taken out of its set, and looked at again soon: such a row is held for a
+moment by whoever renews or settles it, and for as long as they like by others.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from datetime import timedelta
 from uuid import UUID
 
 from ferryman.kernel import errors, faults, ids, retry, telemetry
-from ferryman.kernel.db import Row, Tx
+from ferryman.kernel.db import Row, Tx, sqlstate
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.pool import Line
 from ferryman.tasks import firing, flow
@@ -34,9 +36,13 @@ log = telemetry.logger("schedules")
 
 SET = 100
 TASKS = 500
-# How long a firing waits for a key that an open transaction holds.
-KEY_PATIENCE = "set local lock_timeout = '500ms'"
+# How long a firing waits for what an open transaction holds: a key, a child of what it cancels.
+PATIENCE = "set local lock_timeout = '500ms'"
+# What PostgreSQL says where that was not long enough: one lock by itself, or many that took too long together.
+CONTENDED = frozenset({"55P03", "57014"})
+CANCEL = "cancel_previous"
 OVERTAKEN = "its schedule fired again"
+BUSY = retry.Backoff(base=timedelta(milliseconds=200), cap=timedelta(seconds=2))
 ASIDE = retry.Backoff(base=timedelta(seconds=5), cap=timedelta(minutes=5))
 FORGET_SECONDS = 60.0  # after its time it was looked at again; what did not fail then was helped elsewhere
 
@@ -49,7 +55,7 @@ class Scheduler:
     ) -> None:
         """Fire over a line that nobody else uses meanwhile; tasks that still wait after `ends_after` are cancelled (T21)."""
         self._looks = looks
-        self._looking = False
+        self._hurried = False
         self._displaced: Sequence[UUID] = ()
         self._line = line
         self._doorbell = doorbell
@@ -70,7 +76,7 @@ class Scheduler:
         try:
             told, cancelled = await self._fire(self.aside())
         except errors.FerrymanError as error:
-            if not (self._looking and isinstance(error, errors.DatabaseUnavailable)):
+            if not (self._hurried and sqlstate(error.__cause__ or error) in CONTENDED):
                 raise  # the database is away, or does not let us in: no schedule's fault
             return self._divide(error)
         except Exception as error:
@@ -99,12 +105,11 @@ class Scheduler:
 
     async def fire(self, tx: Tx, *, aside: Sequence[UUID] = ()) -> tuple[Sequence[Row], list[UUID]]:
         """Fire one set in a transaction; answer with the schedules that went on, and with the tasks cancelled for it."""
-        self._held, self._looking, self._displaced = [], False, ()
+        self._held, self._hurried, self._displaced = [], False, ()
         due = await schedules.due(tx, aside=aside, limit=self._room)
         if due:
             await faults.apoint("fire.held")
-        advances, firings = self._planned(due)
-        self._held = [each.id for each in advances]
+        advances, firings = await self._without_busy(tx, due, *self._planned(due))
         if not advances:
             return (), []
         advances, firings = await self._look(tx, due, advances, firings)
@@ -114,6 +119,29 @@ class Scheduler:
         await faults.apoint("fire.written")
         return told, [*cancelled, *children]
 
+    async def _without_busy(
+        self, tx: Tx, due: Sequence[Row], advances: list[Advance], firings: list[NewFiring]
+    ) -> tuple[list[Advance], list[NewFiring]]:
+        """Take out those that are to cancel what somebody else holds: the others need not wait for it."""
+        self._held = [each.id for each in advances]
+        cancelling = {row["id"] for row in due if row["overlap"] == CANCEL}.intersection(self._held)
+        if not cancelling:
+            return advances, firings
+        await self._hurry(tx)
+        busy = await schedules.previous(tx, cancelling)
+        for id in busy:
+            self._put_off(id)
+        self._held = [id for id in self._held if id not in busy]
+        return [each for each in advances if each.id not in busy], [
+            each for each in firings if each.schedule not in busy
+        ]
+
+    async def _hurry(self, tx: Tx) -> None:
+        """Wait for nobody for long from here on, in this transaction."""
+        if not self._hurried:
+            self._hurried = True
+            await tx.fetch(PATIENCE)
+
     async def _look(
         self, tx: Tx, due: Sequence[Row], advances: list[Advance], firings: list[NewFiring]
     ) -> tuple[list[Advance], list[NewFiring]]:
@@ -121,8 +149,7 @@ class Scheduler:
         rows = {row["id"]: row for row in due}
         if not any(self._looks(schedules.fired(rows[each.schedule], each)) for each in firings):
             return advances, firings
-        self._looking = True
-        await tx.fetch(KEY_PATIENCE)
+        await self._hurry(tx)
         looked = await firing.look(tx, rows, firings, self._looks)
         self._displaced = looked.displaced
         return firing.without(advances, firings, looked.answers)
@@ -143,9 +170,17 @@ class Scheduler:
             firings += [NewFiring(ids.new_id(), row["id"], time) for time in plan.fire]
         return advances, firings
 
-    def _leave(self, id: UUID, error: Exception) -> None:
+    def _put_aside(self, id: UUID, pause: retry.Backoff) -> int:
         tries = self._aside.get(id, (0, 0.0))[0] + 1
-        self._aside[id] = (tries, time.monotonic() + ASIDE.delay(tries).total_seconds())
+        self._aside[id] = (tries, time.monotonic() + pause.delay(tries).total_seconds())
+        return tries
+
+    def _put_off(self, id: UUID) -> None:
+        tries = self._put_aside(id, BUSY)
+        log.info("the schedule %s waits for a task that is held", id, extra={"schedule": str(id), "tries": tries})
+
+    def _leave(self, id: UUID, error: Exception) -> None:
+        tries = self._put_aside(id, ASIDE)
         log.error("the schedule %s cannot be fired here: %s", id, error, extra={"schedule": str(id), "tries": tries})
 
     def _ring(self, told: Sequence[Row], cancelled: Sequence[UUID]) -> None:
