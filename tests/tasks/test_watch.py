@@ -175,6 +175,7 @@ async def test_what_a_dead_worker_held_runs_again_elsewhere(make_app: MakeApp) -
         task = await plant(tx, TASK, RUNNING, name="mail", leased_until=-SECOND)
         # Another watchdog has just ticked: there was no outage, after which the living would be heard first.
         await tx.fetch("update ferryman.watchdog set ticked_at = clock_timestamp()")
+        await tx.fetch("update ferryman.watched_leases set reached_at = clock_timestamp()")
 
     async with app.worker():
         end = await asyncio.wait_for(app.tasks.end(task), 60)

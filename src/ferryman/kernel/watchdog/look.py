@@ -60,7 +60,7 @@ class Look:
         """When it will have left out a whole look."""
         return self.due + self.rule.every.total_seconds()
 
-    async def go(self, tx: Ground, *, outage: Callable[[Tx], Awaitable[bool]]) -> Outcome:
+    async def go(self, tx: Ground, *, outage: Callable[[Tx, str], Awaitable[bool]]) -> Outcome:
         """Find and act, in a transaction that the caller commits; a rule that reaps asks first whether there was an outage."""
         self._looked, self._full, self._done, self._spoiled = (), False, [], []
         self.withheld = False
@@ -72,7 +72,7 @@ class Look:
                 self._forget_gone()
                 if not self._looked:
                     return Outcome(self.rule.name)
-                if self.rule.reaps and await outage(tx):
+                if self.rule.reaps is not None and await outage(tx, self.rule.reaps):
                     self.withheld = True
                     telemetry.withheld(self.rule.name)
                     return Outcome(self.rule.name)
