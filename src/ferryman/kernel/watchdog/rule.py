@@ -43,6 +43,11 @@ class Rule:
     # In how many seconds there will be something to find, as far as its last look saw.
     soon: Callable[[], float | None] | None = None
 
+    @property
+    def acts(self) -> bool:
+        """Whether it does something about what it finds; one that counts does not."""
+        return self.act is not _nothing
+
 
 def far_leases(
     name: str, shorten: Callable[..., Awaitable[Sequence[Any]]], *, every: timedelta, lease: timedelta
