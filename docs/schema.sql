@@ -849,9 +849,11 @@ $$;
 CREATE FUNCTION ferryman.grace_ends() RETURNS timestamp with time zone
     LANGUAGE sql STABLE
     AS $$
-    select case when dog.grace_until > clock_timestamp() + ferryman.longest_lease('30 s') then '-infinity'
-                else dog.grace_until end
-    from ferryman.watchdog as dog
+    select coalesce(max(grace.until), '-infinity')
+    from (select dog.grace_until from ferryman.watchdog as dog
+          union all
+          select lease.grace_until from ferryman.watched_leases as lease) as grace (until)
+    where grace.until <= clock_timestamp() + ferryman.longest_lease('30 s')
 $$;
 
 COMMENT ON FUNCTION ferryman.grace_ends() IS 'When the grace after an outage ends or ended; never further ahead than one lease.';
@@ -1103,6 +1105,26 @@ begin
     return given::float8 * interval '1 s';
 end
 $$;
+
+CREATE FUNCTION ferryman.reachable(domain text) RETURNS boolean
+    LANGUAGE plpgsql
+    AS $$
+begin
+    if reachable.domain = 'tasks' then
+        lock table ferryman.tasks in row exclusive mode nowait;
+    elsif reachable.domain = 'turns' then
+        lock table ferryman.agent_state_head in row exclusive mode nowait;
+    else
+        lock table ferryman.ingest_task, ferryman.ingest_run in row exclusive mode nowait;
+    end if;
+    return true;
+exception
+    when lock_not_available then
+        return false;
+end
+$$;
+
+COMMENT ON FUNCTION ferryman.reachable(domain text) IS 'Whether the leases of a domain can be renewed now: nobody keeps its tables locked.';
 
 CREATE FUNCTION ferryman.read_shift() RETURNS trigger
     LANGUAGE plpgsql
@@ -2130,6 +2152,17 @@ CREATE FUNCTION ferryman.shut(tenant text, source text, endpoint text) RETURNS T
     from ferryman.ingest_gate as gate
     where gate.source = shut.source and gate.endpoint = shut.endpoint and gate.quota_left = 0 and gate.quota_until > ferryman.clock()
 $$;
+
+CREATE FUNCTION ferryman.silence(own interval, heard timestamp with time zone) RETURNS interval
+    LANGUAGE sql STABLE
+    AS $$
+    select least(silence.own, min(least((worker.settings ->> 'lease_seconds')::float8,
+                                        (worker.settings ->> 'ingest_lease_seconds')::float8)) * interval '1 s' / 4)
+    from ferryman.workers as worker
+    where worker.seen_until > silence.heard + (ferryman.clock() - clock_timestamp())
+$$;
+
+COMMENT ON FUNCTION ferryman.silence(own interval, heard timestamp with time zone) IS 'How long nobody may have ticked before it counts as an outage.';
 
 CREATE FUNCTION ferryman.slack() RETURNS interval
     LANGUAGE sql STABLE
@@ -3861,6 +3894,19 @@ CREATE TABLE ferryman.watchdog (
     CONSTRAINT watchdog_only_row_check CHECK (only_row)
 );
 
+CREATE TABLE ferryman.watched_leases (
+    domain text NOT NULL,
+    reached_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    grace_until timestamp with time zone DEFAULT '-infinity'::timestamp with time zone NOT NULL,
+    CONSTRAINT watched_leases_domain_check CHECK ((domain = ANY (ARRAY['tasks'::text, 'turns'::text, 'ingest'::text])))
+);
+
+COMMENT ON TABLE ferryman.watched_leases IS 'When the leases of each domain could last be renewed, and until when none of them is judged.';
+
+COMMENT ON COLUMN ferryman.watched_leases.reached_at IS 'When a watchdog last found that holders can write their leases.';
+
+COMMENT ON COLUMN ferryman.watched_leases.grace_until IS 'Until when none is judged, after a time in which nobody could renew.';
+
 CREATE TABLE ferryman.webhooks (
     id uuid NOT NULL,
     after_id bigint NOT NULL,
@@ -4076,6 +4122,9 @@ ALTER TABLE ONLY ferryman.turn_waiting_tools
 
 ALTER TABLE ONLY ferryman.watchdog
     ADD CONSTRAINT watchdog_pkey PRIMARY KEY (only_row);
+
+ALTER TABLE ONLY ferryman.watched_leases
+    ADD CONSTRAINT watched_leases_pkey PRIMARY KEY (domain);
 
 ALTER TABLE ONLY ferryman.webhook_deliveries
     ADD CONSTRAINT webhook_deliveries_pkey PRIMARY KEY (id);

@@ -3,6 +3,7 @@
 import asyncio
 import signal
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
@@ -133,9 +134,14 @@ async def test_a_storm_of_terminated_connections_is_weathered(sea: Sea, ship: La
     await judged(sea, producer, workers)
 
 
+# Of a lease: in the longer outage every lease ends, in the shorter one those that were about to be renewed.
+OUTAGES = (0.7, 1.5)
+
+
 @pytest.mark.contract("K24", "W13")
+@pytest.mark.parametrize("share", OUTAGES)
 async def test_after_an_outage_living_workers_are_heard_before_their_leases_are_judged(
-    sea: Sea, ship: Launch, tmp_path: Path
+    share: float, sea: Sea, ship: Launch, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
     held = await cargo.load(sea.url, 4, gate=str(gate))
@@ -144,8 +150,9 @@ async def test_after_an_outage_living_workers_are_heard_before_their_leases_are_
     other = ship(sea.url).start()
     await other.seen("working")
 
+    await a_third_is_over(sea.url)
     await sea.kill()
-    await asyncio.sleep(LEASE_SECONDS * 1.5)  # the outage itself: every lease ends in it
+    await asyncio.sleep(LEASE_SECONDS * share)  # the outage itself
     await asyncio.to_thread(sea.start)
     await renewed(sea.url, 4 + await renewals(sea.url))  # past the grace period
     gate.touch()
@@ -196,6 +203,33 @@ async def test_statements_that_time_out_are_repeated_until_they_pass(database_ur
     assert await cargo.broken(database_url) == []
 
 
+@pytest.mark.contract("K24", "W13")
+@pytest.mark.parametrize("mode", ["access exclusive", "share"])  # VACUUM FULL, CLUSTER; an index made in haste
+async def test_a_table_that_was_locked_for_longer_than_a_lease_costs_no_living_worker_its_work(
+    mode: str, database_url: str, ship: Launch, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    held = await cargo.load(database_url, 4, gate=str(gate))
+    holder = ship(database_url).start()
+    await holder.seen("start", count=4)
+    other = ship(database_url).start()
+    await other.seen("working")
+
+    blocker = await asyncpg.connect(database_url)
+    async with blocker.transaction():
+        await blocker.execute(f"lock table ferryman.tasks in {mode} mode")
+        await asyncio.sleep(2 * LEASE_SECONDS)  # the lock itself: every lease ends under it
+    await blocker.close()
+    await renewed(database_url, 4 + await renewals(database_url))  # past the grace period
+    gate.touch()
+    await judge.all_ended(database_url)
+
+    await judge.judge(database_url, held, [*holder.lines(), *other.lines()])
+    assert other.lines("start") == []
+    rows = await judge.read(database_url, "select distinct epoch, attempt from ferryman.tasks")
+    assert [tuple(row) for row in rows] == [(1, 1)]
+
+
 @pytest.mark.contract("K24", "K5")
 async def test_handlers_that_hold_every_connection_of_the_pool_starve_nobody(database_url: str) -> None:
     free, held = asyncio.Event(), asyncio.Semaphore(0)
@@ -227,6 +261,18 @@ async def test_handlers_that_hold_every_connection_of_the_pool_starve_nobody(dat
     rows = await judge.read(database_url, "select distinct epoch, attempt from ferryman.tasks")
     assert [tuple(row) for row in rows] == [(1, 1)]
     assert await cargo.broken(database_url) == []
+
+
+async def a_third_is_over(url: str) -> None:
+    """Wait until a lease is to be renewed at the next look: a third of it is over."""
+    query = "select min(leased_until) - ferryman.clock() < $1 as worn from ferryman.tasks where state = 'running'"
+    connection = await asyncpg.connect(url)
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not await connection.fetchval(query, timedelta(seconds=LEASE_SECONDS * 0.7)):  # noqa: ASYNC110 - a row
+                await asyncio.sleep(0.01)
+    finally:
+        await connection.close()
 
 
 async def renewals(url: str) -> int:

@@ -100,6 +100,19 @@ async def test_a_lease_is_renewed_by_its_owner_and_lost_without(database_url: st
         await here.sound()
 
 
+@pytest.mark.contract("W15", "W23")
+async def test_lapsed_tasks_that_a_stranger_holds_keep_no_others_waiting(database_url: str) -> None:
+    async with harbour(database_url, Server().fill(60)) as here:
+        await lines(here, HARVEST=4)
+        assert len(await here.ship().claim(4)) == 4
+        await here.travel(timedelta(seconds=61))
+        for [free] in await here.fetch("select id from ferryman.ingest_task"):
+            async with here.app.database.transaction() as stranger, here.app.database.transaction() as tx:
+                await stranger.fetch("select from ferryman.ingest_task where id <> $1 for update", free)
+
+                assert [row["id"] for row in await tasks.lapsed(tx, 1)] == [free]
+
+
 @pytest.mark.contract("W15", "K21")
 async def test_a_batch_that_hangs_is_taken_from_a_living_executor(database_url: str) -> None:
     async with harbour(database_url, Server().fill(60)) as here:

@@ -38,6 +38,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("migrations/0024_explain_rest.sql", "ticked_at < clock_timestamp()"): SILENCE,
     ("migrations/0024_explain_rest.sql", "grace_until > clock_timestamp()"): SILENCE,
     ("migrations/0042_grace_ends.sql", "clock_timestamp()"): SILENCE,
+    ("migrations/0043_watched_leases.sql", "clock_timestamp()"): SILENCE,
     ("migrations/0025_days.sql", "today date :="): DAYS,
     ("migrations/0025_days.sql", "cutoff timestamptz :="): DAYS,
     ("migrations/0025_days.sql", "perform ferryman.make_day("): DAYS,

@@ -363,7 +363,9 @@ async def test_nothing_is_overdue_while_the_grace_after_an_outage_lasts(open_tx:
 
 # What a clock that went an hour ahead leaves behind when it is right again.
 AHEAD = (
-    "update ferryman.watchdog set ticked_at = clock_timestamp() + interval '1 hour',"
+    "with leases as (update ferryman.watched_leases set reached_at = clock_timestamp() + interval '1 hour',"
+    " grace_until = clock_timestamp() + interval '1 hour 30 s')"
+    " update ferryman.watchdog set ticked_at = clock_timestamp() + interval '1 hour',"
     " grace_until = clock_timestamp() + interval '1 hour 30 s'"
 )
 
@@ -386,7 +388,9 @@ async def test_what_is_overdue_is_told_again_one_lease_after_a_clock_was_set_bac
 
     await watchdog.Watchdog(open_tx, []).tick()
     within = await open_tx.fetch("select from ferryman.overdue")
-    await open_tx.fetch("update ferryman.watchdog set grace_until = grace_until - interval '30 s' - ferryman.slack()")
+    for table in ("watchdog", "watched_leases"):
+        passed = f"update ferryman.{table} set grace_until = grace_until - interval '30 s' - ferryman.slack()"
+        await open_tx.fetch(passed)
 
     assert within == []
     assert len(await open_tx.fetch("select from ferryman.overdue")) == 1

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -46,6 +47,32 @@ async def test_a_lost_lease_returns_the_task_at_once_with_an_attempt_used(db: Da
     assert (row["last_error_code"], row["last_error_reason"]) == ("TASK_TIMEOUT", "lease_expired")
     assert (event["reason_code"], event["reason_message"], event["attempt"]) == ("TASK_TIMEOUT", "lease_expired", 1)
     await sound(db)
+
+
+@pytest.mark.contract("W13", "W23")
+async def test_lapsed_tasks_that_a_stranger_holds_keep_no_others_waiting(db: Database, database_url: str) -> None:
+    async with db.transaction() as tx:
+        held = [await plant(tx, TASK, RUNNING, leased_until=-SECOND * 60) for _ in range(4)]
+        behind = [await plant(tx, TASK, RUNNING, leased_until=-SECOND * 30) for _ in range(3)]
+        for table, column in (("watchdog", "ticked_at"), ("watched_leases", "reached_at")):
+            await tx.fetch(f"update ferryman.{table} set {column} = clock_timestamp()")
+    line, now = Line(database_url, settings=watchdog.SETTINGS), 1000.0
+    [sweep] = [replace(rule, limit=3) for rule in rules() if rule.reaps]
+    dog = watchdog.Watchdog(line, [sweep], lease=SECOND * 3600, clock=lambda: now)
+    async with db.transaction() as stranger:
+        await stranger.fetch("select from ferryman.tasks where id = any($1) for update", held)
+        for _ in range(5):
+            await dog.tick()
+            now += 1
+        async with db.transaction() as tx:
+            states = [await state_of(tx, each) for each in behind]
+    now += 6  # what was busy is tried again within seconds
+    await dog.tick()
+    await line.close()
+
+    assert states == [READY] * 3
+    async with db.transaction() as tx:
+        assert [await state_of(tx, each) for each in held] == [READY] * 4
 
 
 @pytest.mark.contract("W13", "R3")
@@ -175,6 +202,7 @@ async def test_what_a_dead_worker_held_runs_again_elsewhere(make_app: MakeApp) -
         task = await plant(tx, TASK, RUNNING, name="mail", leased_until=-SECOND)
         # Another watchdog has just ticked: there was no outage, after which the living would be heard first.
         await tx.fetch("update ferryman.watchdog set ticked_at = clock_timestamp()")
+        await tx.fetch("update ferryman.watched_leases set reached_at = clock_timestamp()")
 
     async with app.worker():
         end = await asyncio.wait_for(app.tasks.end(task), 60)

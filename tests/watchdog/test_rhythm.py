@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,12 +17,13 @@ from ferryman.kernel.pool import Database, Line
 from ferryman.kernel.watchdog import Watchdog
 from tests.watchdog.ward import HEAL, HOUR, SECOND, Counted, admit, healed, lines, running
 
-REAP = replace(HEAL, name="reap", reaps=True, every=timedelta(0))
+REAP = replace(HEAL, name="reap", reaps="tasks", every=timedelta(0))
 
 
 async def silent_for(db: Database, time: timedelta) -> None:
     async with db.session() as session:
         await session.fetch("update ferryman.watchdog set ticked_at = clock_timestamp() - $1::interval", time)
+        await session.fetch("update ferryman.watched_leases set reached_at = clock_timestamp() - $1::interval", time)
 
 
 async def grace_for(db: Database, time: timedelta) -> None:
@@ -33,6 +35,18 @@ async def grace_passes(db: Database, time: timedelta) -> None:
     """Let as much of the grace be over, whatever is left of it; watchdogs have ticked meanwhile."""
     async with db.session() as session:
         await session.fetch("update ferryman.watchdog set grace_until = grace_until - $1::interval", time)
+        await session.fetch("update ferryman.watched_leases set grace_until = grace_until - $1::interval", time)
+
+
+async def somebody_works(db: Database, leases: dict[str, float], *, until: str = "5 s") -> None:
+    """Let a worker be known that has such leases, and was heard of not long ago."""
+    async with db.session() as session:
+        await session.fetch(
+            "insert into ferryman.workers (boot_id, host, pid, version, queues, handlers, settings, seen_until)"
+            " values (gen_random_uuid(), 'far', 1, '1', '{}', '{}', $1::text::jsonb, ferryman.clock() + $2::text::interval)",
+            json.dumps(leases),
+            until,
+        )
 
 
 @pytest.mark.contract("K24")
@@ -49,9 +63,125 @@ async def test_after_an_outage_nothing_is_reaped_for_one_lease(ward: Database, l
 @pytest.mark.contract("K24")
 async def test_a_short_silence_is_no_outage(ward: Database, line: Line) -> None:
     await admit(ward, 1)
-    await silent_for(ward, timedelta(seconds=8))
+    await silent_for(ward, timedelta(seconds=7))
 
     report = await Watchdog(line, [REAP]).tick()
+
+    assert (report.withheld, report.acted("reap")) == ((), 1)
+
+
+@pytest.mark.contract("K24", "W13")
+@pytest.mark.parametrize(
+    ("own", "others", "least"),
+    [
+        (timedelta(seconds=10), {}, 10),
+        (watchdog.LEASE, {"lease_seconds": 8}, 8),
+        (watchdog.LEASE, {"lease_seconds": 30, "ingest_lease_seconds": 6}, 6),
+        (timedelta(seconds=2), {"lease_seconds": 30, "ingest_lease_seconds": 60}, 2),
+    ],
+)
+async def test_no_outage_that_could_end_the_shortest_lease_goes_unnoticed(
+    ward: Database, line: Line, own: timedelta, others: dict[str, float], least: float
+) -> None:
+    """A half of a lease may be left when the database goes away, whoever comes back first."""
+    await admit(ward, 1)
+    if others:
+        await somebody_works(ward, others)
+    await silent_for(ward, timedelta(seconds=0.3 * least))
+
+    dog = Watchdog(line, [REAP], lease=own, clock=lambda: 1000.0)
+    report = await dog.tick()
+
+    assert (report.withheld, report.acted()) == (("reap",), 0)
+    assert dog._tick_due - 1000.0 <= least / 11.9  # three of them in a silence, whatever its own lease is
+
+
+@pytest.mark.contract("K24", "K17")
+async def test_a_short_lease_of_somebody_who_has_gone_makes_no_outage(ward: Database, line: Line) -> None:
+    """Else whoever ticks by a longer one would give a grace with every tick, for ever."""
+    await admit(ward, 1)
+    await somebody_works(ward, {"lease_seconds": 2}, until="-10 s")
+    await silent_for(ward, timedelta(seconds=5))
+
+    report = await Watchdog(line, [REAP]).tick()
+
+    assert (report.withheld, report.acted("reap")) == ((), 1)
+
+
+@pytest.mark.contract("K24", "K17")
+async def test_the_death_of_who_ticked_most_often_is_no_outage(ward: Database, database_url: str) -> None:
+    """Everybody ticks as often as the shortest lease wants, so its holder is not missed before he is forgotten."""
+    await admit(ward, 1)
+    await somebody_works(ward, {"lease_seconds": 8})
+    await silent_for(ward, timedelta(0))
+    now = 1000.0
+    async with lines(database_url, 1) as [one]:
+        dog = Watchdog(one, [REAP], clock=lambda: now)
+        await dog.tick()
+        await admit(ward, 1)
+        now = dog._tick_due
+        await silent_for(ward, timedelta(seconds=now - 1000.0))
+        report = await dog.tick()
+
+    assert (report.withheld, report.acted()) == ((), 1)
+
+
+@pytest.mark.contract("K24", "W13")
+@pytest.mark.parametrize("mode", ["access exclusive", "share"])
+async def test_leases_that_nobody_could_renew_are_not_judged_for_one_lease(
+    ward: Database, line: Line, mode: str
+) -> None:
+    """The database answers all the while, and watchdogs tick; so long as the lock lasts, only its own domain waits for it."""
+    await admit(ward, 4)
+    await silent_for(ward, timedelta(0))
+    now = 1000.0
+    tasks = replace(REAP, limit=1, every=SECOND)
+    turns = replace(tasks, name="turns", reaps="turns")
+    dog = Watchdog(line, [tasks, turns], clock=lambda: now)
+    async with ward.transaction() as other:
+        await other.fetch(f"lock table ferryman.tasks in {mode} mode")
+        locked = await dog.tick()
+        async with ward.session() as session:  # so long that no lease outlasts it
+            late = "update ferryman.watched_leases set reached_at = reached_at - interval '8 s' where domain = 'tasks'"
+            await session.fetch(late)
+    now = dog._tick_due
+    back = await dog.tick()
+    now += watchdog.LEASE.total_seconds()
+    await grace_passes(ward, watchdog.LEASE)
+    after = await dog.tick()
+
+    assert (locked.withheld, locked.acted("reap"), locked.acted("turns")) == (("reap",), 0, 1)
+    assert (back.withheld, back.acted("reap")) == (("reap",), 0)
+    assert (after.withheld, after.acted("reap")) == ((), 1)
+
+
+@pytest.mark.contract("K24", "W13")
+async def test_a_look_that_stood_in_line_for_a_locked_table_asks_before_it_reaps(ward: Database, line: Line) -> None:
+    """It is let in together with everybody who wants to renew."""
+    await admit(ward, 1)
+    await silent_for(ward, timedelta(0))
+    dog = Watchdog(line, [REAP], clock=lambda: 1000.0)
+    await dog.tick()
+    await admit(ward, 1)
+    async with ward.session() as session:
+        await session.fetch("update ferryman.watched_leases set reached_at = clock_timestamp() - interval '8 s'")
+
+    report = await dog.tick()  # before its next tick is due
+
+    assert (report.withheld, report.acted()) == (("reap",), 0)
+
+
+@pytest.mark.contract("K24")
+async def test_a_moment_in_which_a_table_is_locked_is_no_outage(ward: Database, line: Line) -> None:
+    await admit(ward, 1)
+    await silent_for(ward, timedelta(0))
+    now = 1000.0
+    dog = Watchdog(line, [REAP], clock=lambda: now)
+    async with ward.transaction() as other:
+        await other.fetch("lock table ferryman.tasks in share mode")
+        await dog.tick()
+    now = dog._tick_due
+    report = await dog.tick()
 
     assert (report.withheld, report.acted("reap")) == ((), 1)
 
@@ -68,11 +198,12 @@ async def test_a_round_that_takes_long_is_no_outage(ward: Database, line: Line) 
         now += 1000
         async with ward.session() as session:
             await session.fetch("update ferryman.watchdog set ticked_at = ticked_at - interval '1000 s'")
+            await session.fetch("update ferryman.watched_leases set reached_at = reached_at - interval '1000 s'")
         return ()
 
     last = replace(REAP, every=2 * HOUR)  # comes after those that must look sooner
     rules = [*(replace(HEAL, name=f"slow-{n}", find=slow) for n in range(3)), last]
-    report = await Watchdog(line, rules, interval=timedelta(seconds=500), clock=lambda: now).tick()
+    report = await Watchdog(line, rules, interval=timedelta(seconds=500), lease=2 * HOUR, clock=lambda: now).tick()
 
     assert [outcome.rule for outcome in report.outcomes] == ["slow-0", "slow-1", "slow-2", "reap"]
     assert (report.withheld, report.acted("reap")) == ((), 1)
@@ -89,7 +220,7 @@ async def test_a_rule_looks_again_soon_after_what_it_knows_to_come(
     rule = replace(HEAL, every=SECOND * 60, soon=lambda: soon)
     dues = []
     for _ in range(20):
-        dog = Watchdog(line, [rule], interval=HOUR, clock=lambda: 1000.0)
+        dog = Watchdog(line, [rule], interval=HOUR, lease=24 * HOUR, clock=lambda: 1000.0)
         await dog.tick()
         dues.append(dog.due - 1000.0)
 
@@ -213,11 +344,7 @@ async def test_a_grace_is_not_shortened_by_who_has_a_shorter_lease(ward: Databas
     """Who has the longer one is heard less often."""
     await admit(ward, 1)
     await silent_for(ward, HOUR)
-    async with ward.session() as session:
-        await session.fetch(
-            "insert into ferryman.workers (boot_id, host, pid, version, queues, handlers, settings, seen_until)"
-            " values (gen_random_uuid(), 'far', 1, '1', '{}', '{}', '{\"lease_seconds\": 120}', ferryman.clock())"
-        )
+    await somebody_works(ward, {"lease_seconds": 120})
     async with lines(database_url, 2) as [one, two]:
         await Watchdog(one, [REAP], lease=timedelta(seconds=120)).tick()
         await Watchdog(two, [REAP]).tick()
@@ -263,7 +390,7 @@ async def test_an_idle_watchdog_costs_little_more_than_one_transaction_a_second(
         await dog.tick()
         now = dog.due + 0.003  # a tick takes a moment
 
-    assert counted.transactions <= 1.5 * 60
+    assert counted.transactions <= 1.6 * 60  # a tick every 2.5 s, a twelfth of the lease, is a transaction of its own
 
 
 @pytest.mark.contract("W20")
@@ -316,7 +443,8 @@ def test_the_watchdog_itself_writes_nothing_but_its_own_tick() -> None:
     files = [*(kernel / "watchdog").iterdir(), *(kernel / "sql" / "watchdog").iterdir()]
 
     assert {name for file in files if file.is_file() for name in written.findall(file.read_text())} == {
-        "ferryman.watchdog"
+        "ferryman.watchdog",
+        "ferryman.watched_leases",
     }
 
 

@@ -56,24 +56,83 @@ async def test_bad_rows_cannot_fill_the_set(ward: Database, line: Line) -> None:
     assert spoiled == [3, 0, 0, 0]
 
 
-@pytest.mark.contract("W23")
-async def test_a_finding_whose_owner_is_locked_does_not_stop_the_others(ward: Database, database_url: str) -> None:
-    await admit(ward, 4)
-
-    async def heal_with_owner(tx: Tx, found: Sequence[Row]) -> int:
-        await tx.fetch("select from owners where id = any($1) for update", [row["id"] for row in found])
-        return await heal(tx, found)
-
+async def owned(ward: Database, count: int) -> Rule:
+    """Admit patients that have owners, who are locked before anything is done; return the rule that does it."""
+    await admit(ward, count)
     async with ward.session() as session:
         await session.fetch("create table owners (id bigint primary key)")
         await session.fetch("insert into owners select id from patients")
-    impatient = Line(database_url, settings={"lock_timeout": "50ms"})
-    async with ward.transaction() as other:
-        await other.fetch("select from owners where id = 2 for update")
-        report = await watchdog.tick(impatient, [replace(HEAL, act=heal_with_owner)])
-    await impatient.close()
 
-    assert (report.acted(), report.spoiled()) == (3, 1)
+    async def heal_with_owner(tx: Tx, found: Sequence[Row]) -> int:
+        await tx.fetch("select from owners where id = any($1) order by id for update", [row["id"] for row in found])
+        return await heal(tx, found)
+
+    return replace(HEAL, act=heal_with_owner, every=timedelta(0))
+
+
+@pytest.mark.contract("W23", "W13")
+@pytest.mark.parametrize("count", [64, 500])
+async def test_a_finding_whose_owner_is_locked_does_not_stop_the_others(
+    ward: Database, line: Line, caplog: pytest.LogCaptureFixture, count: int
+) -> None:
+    rule = await owned(ward, count)
+    now = 1000.0
+    dog = Watchdog(line, [rule], clock=lambda: now)
+
+    with caplog.at_level(logging.ERROR, logger="ferryman.watchdog"):
+        async with ward.transaction() as other:
+            await other.fetch("select from owners where id = 2 for update")
+            locked = await dog.tick()
+        now += 5.5  # the longest that it is left alone for, and the jitter of it
+        free = await dog.tick()
+
+    assert (locked.acted(), locked.spoiled()) == (count - 1, 0)
+    assert free.acted() == 1
+    assert [record for record in caplog.records if record.name == "ferryman.watchdog"] == []
+
+
+@pytest.mark.contract("W23")
+async def test_what_was_done_is_kept_when_halving_takes_long(ward: Database, line: Line) -> None:
+    """Many are locked: each look gets on as far as half of its time reaches, and none is taken back."""
+    rule = await owned(ward, 64)
+    dog = Watchdog(line, [replace(rule, budget=timedelta(seconds=4))], clock=lambda: 1000.0)
+
+    acted: list[int] = []
+    async with ward.transaction() as other:
+        await other.fetch("select from owners where id % 3 = 0 for update")
+        while sum(acted) < 64 - 21 and len(acted) < 20:
+            acted.append((await dog.tick()).acted())
+
+    assert acted[0] > 0
+    assert sum(acted) == 64 - 21
+
+
+@pytest.mark.contract("W23", "W13")
+async def test_what_is_busy_cannot_fill_the_set(ward: Database, line: Line) -> None:
+    """An act that passes over what is locked is not told of it: it is found again, and others wait behind it."""
+    await admit(ward, 8)
+
+    async def find_unlocked(tx: Tx, limit: int) -> Sequence[Row]:
+        return await tx.fetch("select id from patients where sick order by id limit $1", limit)
+
+    async def heal_free(tx: Tx, found: Sequence[Row]) -> int:
+        free = "select id from patients where id = any($1) and sick for update skip locked"
+        return await heal(tx, await tx.fetch(free, [row["id"] for row in found]))
+
+    now = 1000.0
+    dog = Watchdog(
+        line, [replace(HEAL, find=find_unlocked, act=heal_free, limit=3, every=timedelta(0))], clock=lambda: now
+    )
+    async with ward.transaction() as other:
+        await other.fetch("select from patients where id <= 4 for update")
+        for _ in range(6):
+            await dog.tick()
+        behind = await healed(ward)
+    now += 5.5
+    await dog.tick()
+
+    assert [number for number, times in behind.items() if times] == [5, 6, 7, 8]
+    assert set((await healed(ward)).values()) == {1}
 
 
 @pytest.mark.contract("W23")

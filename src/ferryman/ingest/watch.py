@@ -73,7 +73,7 @@ def rules(
             every=sweep,
             find=tasks.lapsed,
             act=reap,
-            reaps=True,
+            reaps="ingest",
             only_bound=True,
             after=ring,
         ),

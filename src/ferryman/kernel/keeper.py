@@ -31,6 +31,9 @@ from ferryman.kernel.timed import timed
 
 log = logging.getLogger("ferryman.keeper")
 
+# However long the lease: whoever has a short one gives a short grace after an outage, and this keeper must be heard in it.
+SOON_SECONDS = 1.0
+
 # Answers for each that is still ours whether it was renewed; false where somebody is writing it at this moment.
 Renew = Callable[[Line, Sequence[UUID], Sequence[int]], Awaitable[Mapping[UUID, bool]]]
 Beat = Callable[[Line], Awaitable[None]]
@@ -113,10 +116,13 @@ class Keeper:
                     self._failed(error, failures)
                     line.drop()
                 # Twice a third's pace, so that a lease claimed just after a round is renewed well before its end.
-                pause = self._third / 2
-                await self._rest(min(pause, RECONNECT.delay(failures).total_seconds()) if failures else pause)
+                await self._rest(self._back_in(failures) if failures else self._third / 2)
         finally:
             await line.close()
+
+    def _back_in(self, failures: int) -> float:
+        """Return when to try again: a twelfth of a lease must be enough after an outage that nobody noticed (decision 16)."""
+        return min(self._third / 4, SOON_SECONDS, RECONNECT.delay(failures).total_seconds())
 
     def _failed(self, error: Exception, failures: int) -> None:
         if isinstance(error, errors.FerrymanError | TimeoutError):

@@ -94,7 +94,13 @@ _LEASED = ("tasks", "agent_state_head", "ingest_task", "ingest_run", "webhook_de
 _PASSED = "update ferryman.{} set leased_until = ferryman.clock() where leased_until is not null"
 _END_LEASES = [Statement(f"end_{table}", _PASSED.format(table)) for table in _LEASED]
 # Between two lives nobody watches; that is no outage after which leases were judged only after a grace.
-_TICK = Statement("tick", "update ferryman.watchdog set ticked_at = clock_timestamp(), grace_until = '-infinity'")
+_TICK = Statement(
+    "tick",
+    """
+    with ticked as (update ferryman.watchdog set ticked_at = clock_timestamp(), grace_until = '-infinity')
+    update ferryman.watched_leases set reached_at = clock_timestamp(), grace_until = '-infinity'
+    """,
+)
 
 
 class NobodyDied(AssertionError):

@@ -54,7 +54,7 @@ def take_over(parties: Parties, told: Told, *, sweep: timedelta) -> Rule:
             cap=terms.requeue_cap,
         ),
         act=judge,
-        reaps=True,
+        reaps="turns",
         only_bound=True,
         after=told.ring,
     )

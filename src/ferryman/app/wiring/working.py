@@ -89,8 +89,7 @@ async def _work(opened: Opened, stop: asyncio.Event, line: Line, agreed: Terms) 
     dog = watchdog.Watchdog(
         line,
         [*rules(opened), fit.rule()],
-        # An outage that ends a lease must be noticed as one, however short the lease is.
-        interval=min(worker.watchdog_interval, agreed.lease / watchdog.SILENT_INTERVALS),
+        interval=worker.watchdog_interval,
         lease=agreed.lease,
         settings=switches(opened.settings),
     )

@@ -26,7 +26,6 @@ _UNAVAILABLE = (
     asyncpg.InsufficientResourcesError,  # out of connections, memory or disk
     asyncpg.SerializationError,
     asyncpg.DeadlockDetectedError,
-    asyncpg.LockNotAvailableError,
     asyncpg.QueryCanceledError,
     asyncpg.ReadOnlySQLTransactionError,  # a primary that has just become a standby
 )
@@ -52,6 +51,9 @@ def translated() -> Iterator[None]:
     except _NOT_LET_IN as error:
         login = not isinstance(error, asyncpg.InsufficientPrivilegeError)
         raise errors.DatabaseRefused(f"PostgreSQL refuses: {str(error).rstrip('.')}.", login=login) from error
+    except asyncpg.LockNotAvailableError as error:
+        # Told apart: of a set, one that somebody else holds is no bad one.
+        raise errors.DatabaseUnavailable(sentence(error), locked=True) from error
     except _UNAVAILABLE as error:
         raise errors.DatabaseUnavailable(sentence(error)) from error
     except asyncpg.PostgresError as error:

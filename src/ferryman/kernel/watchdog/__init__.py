@@ -10,9 +10,11 @@ something has a transaction of its own. A full set is looked for again at once. 
 slow a round lasts no longer than the time of the rule that looks most often; what was not reached is due still, and whoever
 must look soonest comes first. So a lease that has ended does not wait for forty other rules.
 
-After an outage living workers must be heard before their leases are judged: when no watchdog has ticked for three
-intervals, by a time kept in the database, the rules that reap are withheld for one lease. A machine that was suspended wakes up
-with its own clock where it stood, so it cannot know: before anything that was found is reaped, the database is asked.
+After an outage living workers must be heard before their leases are judged: when no watchdog has ticked for a quarter of the
+shortest lease in force, by a time kept in the database, the rules that reap are withheld for one lease. A tick also asks
+whether the leases of each domain can be written: where a table is locked nobody can renew, and the rules of that domain are
+withheld alike. A machine that was suspended wakes up with its own clock where it stood, so it cannot know: before anything
+that was found is reaped, the database is asked.
 The database's clock may be set, too: a tick that lies ahead of it says as little as one of long ago, and a grace that lies
 further ahead than one that is given now is shortened. Whatever a clock does, nothing is withheld for more than one lease after.
 """
@@ -51,12 +53,15 @@ log = telemetry.logger("watchdog")
 
 INTERVAL = timedelta(seconds=5)
 LEASE = timedelta(seconds=30)
-SILENT_INTERVALS = 3
+SILENT_INTERVALS = 3  # ticks may fail, or come late, before nobody counts as watching
+# No outage that goes unnoticed may end a lease: a half of it is left when the database goes away, and a twelfth passes before
+# its holder is back (kernel/keeper.py).
+SILENT_SHARE = 1 / 4
 LATE_INTERVALS = 2
 
 # For the watchdog's own line: a statement that hangs on one finding fails by itself, inside the rule's time budget, so that
 # the set can be halved.
-SETTINGS = {"statement_timeout": "4s", "lock_timeout": "2s"}
+SETTINGS = {"statement_timeout": "4s", "lock_timeout": "500ms"}
 PATIENCE = timedelta(seconds=5)
 
 AWAY = retry.Backoff(base=timedelta(milliseconds=200), cap=timedelta(seconds=5), jitter=0.5)
@@ -131,8 +136,8 @@ async def _round(
     return outcomes, failures
 
 
-async def _outage(tx: Tx, *, silence: timedelta | None) -> bool:
-    return silence is not None and await db.one(tx, _OUTAGE, silence=silence) is not None
+async def _outage(tx: Tx, domain: str, *, silence: timedelta | None) -> bool:
+    return silence is not None and await db.one(tx, _OUTAGE, silence=silence, domain=domain) is not None
 
 
 class Watchdog:
@@ -156,7 +161,9 @@ class Watchdog:
         self._interval = interval
         self._lease = lease
         self._tick_due = 0.0
-        self._grace_until = 0.0
+        # Of its own lease; the database knows of shorter ones.
+        self._silence = min(interval * SILENT_INTERVALS, lease * SILENT_SHARE)
+        self._grace_until: dict[str, float] = {}  # by domain
         self._stopping = asyncio.Event()
 
     @property
@@ -196,17 +203,16 @@ class Watchdog:
         now = self._clock()
         soon = [look for look in self._looks if look.due <= now + self._early(look)]
         due = sorted(soon, key=lambda look: look.late)
-        withheld = [look for look in due if look.rule.reaps and self._grace_until > now]
+        withheld = [look for look in due if self._graced(look) > now]
         for look in withheld:
-            look.due = self._grace_until
+            look.due = self._graced(look)
             telemetry.withheld(look.rule.name)
-        silence = self._interval * SILENT_INTERVALS
         # A round may take long where the machine is busy. That is no outage: a watchdog that is at work ticks on, or each round
         # would be followed by a grace, and nothing would ever be reaped.
         outcomes, _told = await _round(
             self._ground,
             [look for look in due if look not in withheld],
-            silence=silence,
+            silence=self._silence,
             live=self._live,
             silent=self._silent,
             enough=lambda: self._clock() >= now + self._slice,
@@ -231,6 +237,10 @@ class Watchdog:
     def _early(self, look: Look) -> float:
         return EARLY * min(look.rule.every, self._interval).total_seconds()
 
+    def _graced(self, look: Look) -> float:
+        """Return until when a rule must not reap; never, if it does not."""
+        return 0.0 if look.rule.reaps is None else self._grace_until.get(look.rule.reaps, 0.0)
+
     def _silent(self) -> bool:
         """Say whether it is time to tick again."""
         return self._clock() >= self._tick_due
@@ -238,11 +248,16 @@ class Watchdog:
     async def _live(self) -> None:
         """Say in the database that a watchdog lives, and learn of an outage before anything is reaped."""
         now = self._clock()
-        row = await db.one(self._ground, _TICK, silence=self._interval * SILENT_INTERVALS, lease=self._lease)
-        if row is None:
+        rows = await db.many(self._ground, _TICK, silence=self._silence, lease=self._lease)
+        if not rows:
             raise LookupError("ferryman.watchdog has lost its row")
-        self._grace_until = now + row["grace_seconds"]
-        self._tick_due = now + self._interval.total_seconds()
+        pause = rows[0]["silence_seconds"] / SILENT_INTERVALS
+        # Where leases cannot be written now there is nothing to judge before the next tick has asked again.
+        self._grace_until = {
+            row["domain"]: now + (row["grace_seconds"] if row["reached"] else max(pause, row["grace_seconds"]))
+            for row in rows
+        }
+        self._tick_due = now + pause
 
     async def _rest(self, seconds: float) -> None:
         if seconds <= 0:

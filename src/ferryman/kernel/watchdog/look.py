@@ -2,7 +2,11 @@
 
 A set that fails is halved, in savepoints, until the bad findings are alone. They are told, counted and left alone for a
 while, and the next look reaches as far beyond them, so that they cannot fill it. A set that uses up its time is taken back
-as a whole and tried at half its size.
+as a whole and tried at half its size; where it is halved and half of the time is over, what was done is kept, and the rest is
+left to the next look.
+
+What somebody else holds is not bad, but busy: an act that waits for a lock fails soon, and an act that passes over what is
+locked leaves it as it was, so that a full set meets it again. Both are left alone for a moment, and looks reach beyond them.
 """
 
 from __future__ import annotations
@@ -26,6 +30,10 @@ log = telemetry.logger("watchdog")
 SOON = (0.1, 0.5)
 
 ASIDE = retry.Backoff(base=timedelta(seconds=5), cap=timedelta(minutes=5))
+# What is busy is free again when somebody commits, as a rule in milliseconds.
+BUSY = retry.Backoff(base=timedelta(seconds=1), cap=timedelta(seconds=5))
+# How long the parts of a set that failed wait for locks. Nine times a set of 500 is halved around one that is locked.
+PART_LOCK_TIMEOUT = "100ms"
 
 
 class Ground(Tx, Protocol):
@@ -54,25 +62,29 @@ class Look:
         self.withheld = False  # because of an outage that only the database knew of
         self._done: list[Any] = []
         self._spoiled: list[tuple[Hashable, Exception]] = []
+        self._busy: list[Hashable] = []
+        self._left = False  # some of it to the next look, for want of time
+        self._met: frozenset[Hashable] = frozenset()  # in a full set of which not everything was helped
 
     @property
     def late(self) -> float:
         """When it will have left out a whole look."""
         return self.due + self.rule.every.total_seconds()
 
-    async def go(self, tx: Ground, *, outage: Callable[[Tx], Awaitable[bool]]) -> Outcome:
+    async def go(self, tx: Ground, *, outage: Callable[[Tx, str], Awaitable[bool]]) -> Outcome:
         """Find and act, in a transaction that the caller commits; a rule that reaps asks first whether there was an outage."""
-        self._looked, self._full, self._done, self._spoiled = (), False, [], []
-        self.withheld = False
+        self._let_go()
+        self._full = self._left = self.withheld = False
         reach = self._room + len(self._aside)
         try:
             async with asyncio.timeout(self.rule.budget.total_seconds()):
                 self._looked = await self.rule.find(tx, reach)
                 self._full = len(self._looked) >= reach
                 self._forget_gone()
+                self._pass_over_met()
                 if not self._looked:
                     return Outcome(self.rule.name)
-                if self.rule.reaps and await outage(tx):
+                if self.rule.reaps is not None and await outage(tx, self.rule.reaps):
                     self.withheld = True
                     telemetry.withheld(self.rule.name)
                     return Outcome(self.rule.name)
@@ -85,21 +97,31 @@ class Look:
 
     async def _act(self, tx: Ground, findings: Sequence[Any]) -> int:
         acted = 0
-        parts = [findings] if findings else []
-        while parts:
+        # What was left alone before is tried apart from the rest, and after it.
+        fresh = [each for each in findings if self.rule.key(each) not in self._aside]
+        known = [each for each in findings if self.rule.key(each) in self._aside]
+        parts = [part for part in (known, fresh) if part]
+        enough = time.monotonic() + self.rule.budget.total_seconds() / 2
+        while parts and not self._left:
             part = parts.pop()
             try:
                 async with tx.transaction():
                     acted += await self.rule.act(tx, part)
             except Exception as error:  # noqa: BLE001 - halved until the one bad finding stands alone
-                await tx.fetch("select 1")  # fails if the connection is gone, which is no finding's fault
+                # Fails if the connection is gone, which is no finding's fault.
+                await tx.fetch("select set_config('lock_timeout', $1, true)", PART_LOCK_TIMEOUT)
                 half = len(part) // 2
                 if half:
                     parts += [part[half:], part[:half]]
+                elif _locked(error):
+                    self._busy.append(self.rule.key(part[0]))
                 else:
                     self._spoiled.append((self.rule.key(part[0]), error))
             else:
                 self._done.extend(part)
+            # Without anything to keep, the set is taken back and tried at half its size.
+            got_on = self._done or self._busy or self._spoiled
+            self._left = bool(parts and got_on and time.monotonic() >= enough)
         return acted
 
     def committed(self, outcome: Outcome) -> None:
@@ -107,12 +129,16 @@ class Look:
         telemetry.acted(self.rule.name, outcome.acted)
         for key, error in self._spoiled:
             self._put_aside(key, error)
+        for key in self._busy:
+            self._pass_over(key)
+        helped_all = not self.rule.acts or outcome.acted >= len(self._done)
+        self._met = frozenset() if helped_all or not self._full else frozenset(map(self.rule.key, self._done))
         if self._done and self.rule.after is not None:
             self.rule.after(self._done)
         self._let_go()
         self._room = min(self.rule.limit, self._room * 2)
         # Without progress a full set would be found again and again: somebody else holds it, or all of it is bad.
-        self.again = self._full and outcome.acted > 0
+        self.again = self._left or (self._full and outcome.acted > 0)
         self.due = self._clock() + (0 if self.again else self._pause())
 
     def _pause(self) -> float:
@@ -144,7 +170,7 @@ class Look:
 
     def _let_go(self) -> None:
         """Hold no rows until the next look, which may be an hour away."""
-        self._looked, self._done, self._spoiled = (), [], []
+        self._looked, self._done, self._spoiled, self._busy = (), [], [], []
 
     def _fit(self, finding: Any) -> bool:
         _tries, until = self._aside.get(self.rule.key(finding), (0, 0.0))
@@ -157,8 +183,23 @@ class Look:
         told = {"rule": self.rule.name, "finding": str(key)}
         log.error("the rule %s could not act on %s", self.rule.name, key, exc_info=error, extra=told)
 
+    def _pass_over(self, key: Hashable) -> None:
+        """Leave alone for a moment what somebody else holds, and look beyond it."""
+        tries = self._aside.get(key, (0, 0.0))[0] + 1
+        self._aside[key] = (tries, self._clock() + BUSY.delay(tries).total_seconds())
+
+    def _pass_over_met(self) -> None:
+        """What a full set held before, and is found again, was not helped by acting on it: others wait behind it."""
+        for key in self._met.intersection(map(self.rule.key, self._looked)):
+            self._pass_over(key)
+        self._met = frozenset()
+
     def _forget_gone(self) -> None:
         """What a look that saw everything did not find has been helped by somebody else."""
         if self._aside and not self._full:
             seen = {self.rule.key(each) for each in self._looked}
             self._aside = {key: value for key, value in self._aside.items() if key in seen}
+
+
+def _locked(error: Exception) -> bool:
+    return isinstance(error, errors.DatabaseUnavailable) and bool(error.details.get("locked"))

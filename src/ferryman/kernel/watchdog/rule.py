@@ -33,7 +33,8 @@ class Rule:
     every: timedelta
     find: Callable[[Tx, int], Awaitable[Sequence[Any]]]
     act: Callable[[Tx, Sequence[Any]], Awaitable[int]] = _nothing  # a rule that counts does all it does when it looks
-    reaps: bool = False  # waits out the grace period after an outage
+    # The domain whose leases it judges, if it does: it waits out the grace after an outage, of the database or of their tables.
+    reaps: str | None = None
     only_bound: bool = False  # the only end of a live state: cannot be switched off
     limit: int = 500
     budget: timedelta = timedelta(seconds=10)
@@ -41,6 +42,11 @@ class Rule:
     after: Callable[[Sequence[Any]], None] | None = None  # called with what was acted on, after the commit: rings
     # In how many seconds there will be something to find, as far as its last look saw.
     soon: Callable[[], float | None] | None = None
+
+    @property
+    def acts(self) -> bool:
+        """Whether it does something about what it finds; one that counts does not."""
+        return self.act is not _nothing
 
 
 def far_leases(
