@@ -174,6 +174,20 @@ async def test_a_task_that_is_still_live_meets_the_next_firing_as_asked(
 
 
 @pytest.mark.contract("T10")
+async def test_a_firing_that_makes_no_task_cancels_none(make_app: MakeApp, db: Database, database_url: str) -> None:
+    app = await make_app(report)
+    made = await app.schedules.create(report, every=3600, overlap="cancel_previous", catch_up="none")
+    await forward(db, timedelta(seconds=3601))
+    await fire(database_url)
+
+    await forward(db, timedelta(seconds=3600 + 1800))  # too late for it, and it is not to be made up for
+    await fire(database_url)
+
+    assert (await made.refresh()).missed == 1
+    assert await states(db) == ["ready"]
+
+
+@pytest.mark.contract("T10")
 async def test_what_has_ended_does_not_hold_up_the_next_firing(
     make_app: MakeApp, db: Database, database_url: str
 ) -> None:

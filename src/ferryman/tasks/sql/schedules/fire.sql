@@ -104,5 +104,8 @@ told as (
 )
 select held.id, held.tenant, held.queue, held.name, held.limit_key, held.quiet is not null as waits,
        array(select born.id from born where born.schedule = held.id order by born.fire_time) as tasks,
-       array(select live.id from live where live.schedule = held.id and held.overlap = 'cancel_previous') as previous
+       -- Nothing is cancelled for a firing of which no task was born.
+       array(select live.id from live
+             where live.schedule = held.id and held.overlap = 'cancel_previous'
+               and exists (select from born where born.schedule = held.id)) as previous
 from held
