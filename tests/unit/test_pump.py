@@ -53,6 +53,9 @@ class Script:
         self.lose_reclaim = False
         self.busy_reclaim = False
         self.breaks: set[UUID] = set()
+        self.cancelled: list[Item] = []
+        self.stubborn = asyncio.Event()  # whom a cancellation does not end before this is set
+        self.stubborn.set()
 
     async def turn(self, line: Any, outcomes: Sequence[Result], room: int) -> Turned[Item]:
         turn = Asked(line, outcomes, room)
@@ -66,11 +69,18 @@ class Script:
                 turn.give()
         return True
 
-    async def run(self, item: Item) -> Result:
-        await self.finish.setdefault(item.id, asyncio.Event()).wait()
+    async def run(self, item: Item) -> Result | None:
+        try:
+            await self.finish.setdefault(item.id, asyncio.Event()).wait()
+        except asyncio.CancelledError:
+            self.cancelled.append(item)
+            await self.stubborn.wait()
+            if item.id in self.breaks:
+                raise
+            return None
         if item.id in self.breaks:
             raise ValueError("a bug outside of the handler")
-        return Result(item.id, "done")
+        return Result(item.id, "done", item.epoch)
 
     async def reclaim(self, line: Any, held: Collection[UUID]) -> int | None:
         if self.lose_reclaim:
@@ -89,7 +99,7 @@ class Script:
         """Count nothing."""
 
     def hand_back(self, item: Item) -> Result:
-        return Result(item.id, "handed back")
+        return Result(item.id, "handed back", item.epoch)
 
     def spoil(self, outcome: Result, error: Exception) -> Result | None:
         return Result(outcome.id, "spoiled") if outcome.said != "spoiled" else None
@@ -487,3 +497,50 @@ async def test_a_stopped_pump_that_knows_all_it_holds_asks_for_nothing_more() ->
 
         assert await pump.drained(10)
         assert crew.reclaims == []
+
+
+NARROW = [errors.DatabaseUnavailable("a lock", narrow=True), errors.DatabaseRefused("read-only")]
+
+
+@pytest.mark.contract("K24", "K25")
+@pytest.mark.parametrize("error", NARROW)
+async def test_an_outcome_that_cannot_be_stored_now_is_kept_and_those_beside_it_are_settled(
+    error: Exception, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "RECONNECT", retry.Backoff.fixed(timedelta(milliseconds=1)))
+    crew = Script()
+    bad = Result(UUID(int=3), "done")
+    async with pumping(crew, lanes=1) as pump:
+        (await asked(crew, 1)).give(*(item(n) for n in range(1, 6)))
+        await until(lambda: len(pump.held) == 5)
+        for number in range(1, 6):
+            crew.finish[UUID(int=number)].set()
+
+        number, refused = 2, 0
+        while set(pump.held) != {bad.id} or refused < 10:
+            turn = await asked(crew, number)
+            number += 1
+            if bad in turn.outcomes:
+                refused += 1
+                turn.fail(error)
+            else:
+                turn.give()
+            await until(Answered(pump, crew, number))
+        while pump.held:
+            (await asked(crew, number)).give()
+            number += 1
+            await until(Answered(pump, crew, number))
+
+        assert {each.said for turn in crew.asked for each in turn.outcomes} == {"done"}
+        assert [each.levelname for each in caplog.records if "cannot be stored now" in each.message] == ["WARNING"]
+
+
+@pytest.mark.contract("K24")
+@pytest.mark.parametrize("error", NARROW)
+async def test_a_claim_that_cannot_be_made_now_is_tried_again_with_backoff(error: Exception) -> None:
+    crew = Script()
+    async with pumping(crew, lanes=1) as pump:
+        for number in (1, 2, 3):
+            (await asked(crew, number)).fail(error)
+        (await asked(crew, 4)).give(item(1))
+        await until(lambda: pump.held)

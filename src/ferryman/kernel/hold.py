@@ -6,10 +6,12 @@ What cannot be ended here is let go, but stays known: only its lease may end it,
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
+from collections.abc import Iterable
 from typing import Generic
 from uuid import UUID
 
-from ferryman.kernel.crew import Item
+from ferryman.kernel.crew import Item, Outcome
 
 LET_GO_MAX = 10_000
 
@@ -17,13 +19,14 @@ LET_GO_MAX = 10_000
 class Holding(Generic[Item]):
     """One claim."""
 
-    __slots__ = ("item", "renewed", "running", "task")
+    __slots__ = ("item", "left", "renewed", "running", "task")
 
     def __init__(self, item: Item, since: float) -> None:
         """Remember when its lease began at the earliest, by this process's own steady clock."""
         self.item = item
         self.renewed = since
         self.running = False
+        self.left = 0  # how often its outcome could not be written at once
         self.task: asyncio.Task[None] | None = None
 
 
@@ -56,6 +59,16 @@ class Hold(Generic[Item]):
         """Return the claim with this fence, if it is still held."""
         holding = self.held.get(id)
         return holding if holding is not None and holding.item.epoch == epoch else None
+
+    def leave(self, outcomes: Iterable[Outcome]) -> dict[int, list[Outcome]]:
+        """Count that these could not be written at once; return them by how often that was so."""
+        sets: dict[int, list[Outcome]] = defaultdict(list)
+        for each in outcomes:
+            holding = self.find(each.id, each.epoch)
+            if holding is not None:
+                holding.left += 1
+            sets[1 if holding is None else holding.left].append(each)
+        return sets
 
     def drop(self, holding: Holding[Item]) -> None:
         """Hold no longer what cannot be ended here; it stays known."""

@@ -29,7 +29,7 @@ from datetime import timedelta
 from typing import Any, Generic
 from uuid import UUID
 
-from ferryman.kernel import errors, faults, retry, telemetry
+from ferryman.kernel import errors, faults, outage, retry, telemetry
 from ferryman.kernel.crew import Crew, Item, Outcome, Turned
 from ferryman.kernel.hold import Hold, Holding
 from ferryman.kernel.pool import Line
@@ -42,8 +42,9 @@ log = logging.getLogger("ferryman.pump")
 RECONNECT = retry.Backoff(base=timedelta(milliseconds=100), factor=2.0, cap=timedelta(seconds=2), jitter=0.5)
 
 POLL_LEAST = 0.05
-# Somebody else is writing the row: until its transaction ends there is no use in asking again at once.
-BUSY_SECONDS = 0.1
+# Somebody else is writing the row, or one that must be written with it. That is over in a moment, as a rule (two children of
+# one parent end at once); where somebody left a transaction open there is no use in asking again and again.
+BUSY = retry.Backoff(base=timedelta(milliseconds=5), factor=1.5, cap=timedelta(milliseconds=100), jitter=0.5)
 
 
 class Pump(Generic[Item, Outcome]):
@@ -226,14 +227,17 @@ class Pump(Generic[Item, Outcome]):
 
     def _answered(self, outcomes: Sequence[Outcome], left: Collection[UUID]) -> None:
         """Let go of the claims that these outcomes ended; those that were busy are sent again in a moment."""
-        again = []
-        for each in outcomes:
-            if each.id in left:
-                again.append(each)
-            elif self._hold.find(each.id, each.epoch) is not None:
+        for each in outcomes if not left else [each for each in outcomes if each.id not in left]:
+            if self._hold.find(each.id, each.epoch) is not None:
                 del self.held[each.id]
-        if again:
-            asyncio.get_running_loop().call_later(BUSY_SECONDS, self._send_again, again)
+        if left:
+            self._leave([each for each in outcomes if each.id in left], BUSY)
+
+    def _leave(self, outcomes: Sequence[Outcome], backoff: retry.Backoff) -> None:
+        """Keep outcomes that cannot be written now, and send them again: those together that were left equally often."""
+        for times, some in self._hold.leave(outcomes).items():
+            pause = backoff.delay(times).total_seconds()
+            asyncio.get_running_loop().call_later(pause, self._send_again, some)
 
     def _send_again(self, outcomes: list[Outcome]) -> None:
         self._outcomes += outcomes
@@ -289,8 +293,9 @@ class Pump(Generic[Item, Outcome]):
         self._look = True
 
     async def _after_failure(self, line: Line, outcomes: list[Outcome], room: int, error: errors.FerrymanError) -> None:
-        """Keep the outcomes and come back later, each lane on its own."""
-        if not error.retryable and not isinstance(error, errors.DatabaseNotMigrated):
+        """Keep the outcomes and come back later, each lane on its own; unless a few of them may be the reason."""
+        passes = error.retryable or outage.passes(error)
+        if not passes or (outcomes and outage.narrow(error)):
             await self._after_refusal(line, outcomes, room, error)
             return
         self._outcomes[:0] = outcomes
@@ -311,7 +316,7 @@ class Pump(Generic[Item, Outcome]):
             self._resting -= 1
 
     async def _after_refusal(self, line: Line, outcomes: list[Outcome], room: int, error: Exception) -> None:
-        """Find the outcome that PostgreSQL refuses by halving the set; the others are settled (K25)."""
+        """Find the outcome that PostgreSQL refuses, or cannot write now, by halving the set; the others are settled (K25)."""
         self._lose_sight()
         if not outcomes:
             log.error("claiming failed", exc_info=error)
@@ -327,6 +332,14 @@ class Pump(Generic[Item, Outcome]):
             await self._settle(line, outcomes[half:])
 
     def _refused(self, outcome: Outcome, error: Exception) -> None:
+        if outage.passes(error):
+            holding = self._hold.find(outcome.id, outcome.epoch)
+            self._failures += 1
+            if self._failures == 1 and (holding is None or holding.left == 0):
+                told = {"id": str(outcome.id), "reason": str(error)}
+                log.warning("an outcome cannot be stored now; coming back", extra=told)
+            self._leave([outcome], RECONNECT)
+            return
         log.error("an outcome could not be settled", exc_info=error, extra={"id": str(outcome.id)})
         spoiled = self._crew.spoil(outcome, error)
         if spoiled is not None:

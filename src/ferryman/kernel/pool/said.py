@@ -9,31 +9,21 @@ from contextlib import contextmanager
 
 import asyncpg
 
-from ferryman.kernel import errors
+from ferryman.kernel import errors, outage
 
 GUARD_SQLSTATE = "FM001"
 
+# What the driver says without a code of PostgreSQL's.
 _UNAVAILABLE = (
     OSError,
     asyncio.TimeoutError,
-    asyncpg.PostgresConnectionError,
     asyncpg.InterfaceError,
     asyncpg.InternalClientError,  # the server hung up in the middle of something, and the driver lost its thread
-    asyncpg.CannotConnectNowError,
-    asyncpg.AdminShutdownError,
-    asyncpg.CrashShutdownError,
-    asyncpg.IdleInTransactionSessionTimeoutError,
-    asyncpg.InsufficientResourcesError,  # out of connections, memory or disk
-    asyncpg.SerializationError,
-    asyncpg.DeadlockDetectedError,
-    asyncpg.LockNotAvailableError,
-    asyncpg.QueryCanceledError,
-    asyncpg.ReadOnlySQLTransactionError,  # a primary that has just become a standby
 )
 _NOT_LET_IN = (
     asyncpg.InvalidAuthorizationSpecificationError,  # no such user, or a wrong password
     asyncpg.InvalidCatalogNameError,
-    asyncpg.InsufficientPrivilegeError,
+    asyncpg.InsufficientPrivilegeError,  # also a file system that has become read-only
 )
 _NOT_MIGRATED = (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError, asyncpg.UndefinedFunctionError)
 
@@ -55,8 +45,11 @@ def translated() -> Iterator[None]:
     except _UNAVAILABLE as error:
         raise errors.DatabaseUnavailable(sentence(error)) from error
     except asyncpg.PostgresError as error:
-        if error.sqlstate == GUARD_SQLSTATE:
+        state = error.sqlstate or ""
+        if state == GUARD_SQLSTATE:
             raise _refused(error) from error
+        if outage.passing(state):
+            raise errors.DatabaseUnavailable(sentence(error), narrow=outage.few(state)) from error
         raise
 
 
