@@ -134,10 +134,7 @@ async def pumping(crew: Script, *, lanes: int = 2, concurrency: int = 100) -> As
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
-        rest = [*pump._turns, *(each.task for each in pump.held.values() if each.task is not None)]
-        for task in rest:
-            task.cancel()
-        await asyncio.gather(*rest, return_exceptions=True)
+        await pump.close()
 
 
 class Answered:
@@ -544,3 +541,69 @@ async def test_a_claim_that_cannot_be_made_now_is_tried_again_with_backoff(error
             (await asked(crew, number)).fail(error)
         (await asked(crew, 4)).give(item(1))
         await until(lambda: pump.held)
+
+
+@pytest.mark.contract("K5")
+@pytest.mark.parametrize("epoch", [1, 2])
+@pytest.mark.parametrize("raises", [False, True])
+async def test_a_claim_made_again_ends_the_handler_of_the_earlier_one_first(epoch: int, raises: bool) -> None:
+    """Also where a backup was put back, and the same fence is given out again."""
+    crew = Script()
+    again = Item(UUID(int=1), epoch)
+    if raises:
+        crew.breaks = {again.id}
+    async with pumping(crew, lanes=1, concurrency=2) as pump:
+        (await asked(crew, 1)).give(item(1))
+        await until(lambda: again.id in crew.finish)
+        pump.look()
+        (await asked(crew, 2)).give(again)
+
+        await until(lambda: crew.cancelled == [item(1)] and len(pump._hold.working) == 1)
+        assert ([each.item for each in pump.held.values()], pump._hold.running) == ([again], 1)
+        crew.breaks = set()
+        crew.finish[again.id].set()
+        await until(lambda: crew.answered() and not pump.held)
+        sent = [each for turn in crew.asked for each in turn.outcomes]
+        assert sent == [Result(again.id, "done", epoch)]
+
+
+@pytest.mark.contract("K5", "K17")
+async def test_a_handler_whose_claim_was_made_again_is_waited_for_and_ended_with_the_pump() -> None:
+    crew = Script()
+    crew.stubborn.clear()
+    async with pumping(crew, lanes=1, concurrency=2) as pump:
+        (await asked(crew, 1)).give(item(1))
+        await until(lambda: UUID(int=1) in crew.finish)
+        pump.look()
+        (await asked(crew, 2)).give(Item(UUID(int=1), 2))
+        await until(lambda: crew.cancelled)
+        earlier = {each.task for each in pump._hold.working}
+        assert len(earlier) == 2
+        crew.finish[UUID(int=1)].set()
+        await until(lambda: crew.answered() and not pump.held)
+
+        stopping = asyncio.create_task(pump.stop(60))
+        await until(lambda: pump._stopping)
+        assert not stopping.done()
+        crew.stubborn.set()
+
+        assert await stopping == 0
+        assert not pump._hold.working
+
+
+@pytest.mark.contract("K5", "K17")
+async def test_an_answer_to_an_earlier_claim_of_the_same_fence_ends_the_later_ones_handler() -> None:
+    crew = Script()
+    async with pumping(crew) as pump:
+        (await asked(crew, 1)).give(item(1))
+        await until(lambda: pump.held)
+        crew.finish.pop(UUID(int=1)).set()
+        settle = await asked(crew, 2)
+        pump.look()
+        (await asked(crew, 3)).give(item(1))
+        await until(lambda: UUID(int=1) in crew.finish)
+
+        settle.give()
+
+        await until(lambda: crew.cancelled == [item(1)] and not pump._hold.working)
+        assert (dict(pump.held), pump._hold.running) == ({}, 0)

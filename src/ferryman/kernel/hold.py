@@ -1,6 +1,10 @@
 """What a worker holds: each claim from the answer that brought it to the answer that settled it.
 
 What cannot be ended here is let go, but stays known: only its lease may end it, so nobody must hand it back.
+
+A worker that stood still may claim again what was taken from it meanwhile, while the handler of its first claim still runs.
+There is one claim of a thing at a time: the second is held, and the first is over, whatever its handler makes of that. Nor does
+the fence tell them apart where a backup was put back: it comes again. So what runs is known by itself, and not by its id.
 """
 
 from __future__ import annotations
@@ -36,6 +40,7 @@ class Hold(Generic[Item]):
     def __init__(self) -> None:
         """Begin with none."""
         self.held: dict[UUID, Holding[Item]] = {}
+        self.working: set[Holding[Item]] = set()  # whose handlers have not ended, held or not
         self.running = 0
         self._let_go: dict[UUID, int] = {}
 
@@ -49,6 +54,11 @@ class Hold(Generic[Item]):
         """Count a claim that is worked on."""
         holding.running = True
         self.running += 1
+        self.working.add(holding)
+
+    def holds(self, holding: Holding[Item]) -> bool:
+        """Tell whether this very claim is held."""
+        return self.held.get(holding.item.id) is holding
 
     def ran(self, holding: Holding[Item]) -> None:
         """Count it no longer; it is held until its outcome has been answered."""

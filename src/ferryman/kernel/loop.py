@@ -95,7 +95,10 @@ class Pump(Generic[Item, Outcome]):
 
     def abort(self, ids: Collection[UUID]) -> None:
         """Cancel the handlers of claims that are no longer ours."""
-        running = [self.held[id] for id in ids if id in self.held and self.held[id].running]
+        self._lose([self.held[id] for id in ids if id in self.held])
+
+    def _lose(self, holdings: Collection[Holding[Item]]) -> None:
+        running = [each for each in holdings if each.running]
         for holding in running:
             assert holding.task is not None
             holding.task.cancel("lease lost")
@@ -138,7 +141,7 @@ class Pump(Generic[Item, Outcome]):
         faults.point("drain.begun")
         self._stopping = True
         self._rouse()
-        running = [holding.task for holding in self.held.values() if holding.running and holding.task is not None]
+        running = [holding.task for holding in self._hold.working if holding.task is not None]
         if running:
             await asyncio.wait(running, timeout=grace)
         rest = [holding for holding in self.held.values() if holding.running]
@@ -161,7 +164,7 @@ class Pump(Generic[Item, Outcome]):
     async def close(self) -> None:
         """End whatever is still under way: nothing of a stopped pump lives on."""
         self._closed = True  # a turn that is ended begins no other
-        tasks = [*self._turns, *(holding.task for holding in self.held.values() if holding.task is not None)]
+        tasks = [*self._turns, *(holding.task for holding in self._hold.working if holding.task is not None)]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -228,8 +231,11 @@ class Pump(Generic[Item, Outcome]):
     def _answered(self, outcomes: Sequence[Outcome], left: Collection[UUID]) -> None:
         """Let go of the claims that these outcomes ended; those that were busy are sent again in a moment."""
         for each in outcomes if not left else [each for each in outcomes if each.id not in left]:
-            if self._hold.find(each.id, each.epoch) is not None:
+            holding = self._hold.find(each.id, each.epoch)
+            if holding is not None:
                 del self.held[each.id]
+                if holding.running:  # the outcome was that of an earlier claim, and the fence has come again
+                    self._lose([holding])
         if left:
             self._leave([each for each in outcomes if each.id in left], BUSY)
 
@@ -249,6 +255,9 @@ class Pump(Generic[Item, Outcome]):
             self._pause = POLL_LEAST
         late = time.monotonic() - asked >= self._lease
         for item in turned.items:
+            earlier = self.held.get(item.id)
+            if earlier is not None:
+                self._lose([earlier])
             holding = self._hold.take(item, since=asked)
             if self._stopping or late:
                 self._outcomes.append(self._crew.hand_back(item))
@@ -371,11 +380,18 @@ class Pump(Generic[Item, Outcome]):
             raise
         except BaseException:  # whatever it is: a claim that nobody lets go of would be renewed for ever
             log.exception("running failed outside of its handler", extra={"id": str(holding.item.id)})
+        finally:
+            self._worked(holding, outcome)
+
+    def _worked(self, holding: Holding[Item], outcome: Outcome | None) -> None:
+        self._hold.working.discard(holding)
         if not holding.running:
             return  # handed back while the handler was still ending: this claim has had its outcome
         self._hold.ran(holding)
-        if outcome is not None:
-            self._outcomes.append(outcome)
-        elif self.held.get(holding.item.id) is holding:
-            self._hold.drop(holding)
+        # Of what was claimed again meanwhile nothing is sent: where the fence has come again, it would end the later claim.
+        if self._hold.holds(holding):
+            if outcome is None:
+                self._hold.drop(holding)
+            else:
+                self._outcomes.append(outcome)
         self._rouse()
