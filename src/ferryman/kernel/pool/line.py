@@ -22,6 +22,7 @@ from ferryman.kernel.pool.said import readable, sentence, translated
 from ferryman.kernel.pool.session import Session
 from ferryman.kernel.pool.terms import (
     CONNECT_TIMEOUT_SECONDS,
+    LANE_LOCK_TIMEOUT,
     LINE_SETTINGS,
     PATIENCE,
     STATEMENTS_KEPT,
@@ -59,6 +60,11 @@ class Line:
         self._turn = Turnstile(1)
         self._listening: dict[str, Callable[[str], None]] = {}
         self._lost: Callable[[], None] | None = None
+
+    def hurry(self) -> Line:
+        """Wait for no lock for long; said before the line is used."""
+        self._settings = self._settings | {"lock_timeout": LANE_LOCK_TIMEOUT}
+        return self
 
     async def open(self) -> Session:
         """Connect if need be, and listen again to what was listened to."""
