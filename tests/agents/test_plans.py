@@ -59,6 +59,7 @@ STATEMENTS: list[tuple[Statement, dict[str, Any]]] = [
     (heads._RENEW, {"ids": IDS, "epochs": [1] * 100, "owner": uuid4(), "lease": TERM, "margin": TERM}),
     (heads._RELEASE, {"ids": IDS, "epochs": [1] * 100, "owner": uuid4(), "lapsed": False}),
     (heads._LOCK, {"tenants": TENANTS, "agent_ids": [f"agent{n}" for n in range(100)]}),
+    (heads._TRY_LOCK, {"tenants": TENANTS, "agent_ids": [f"agent{n}" for n in range(100)]}),
     (heads._DISPATCH, {
         "tenants": TENANTS, "agent_ids": [f"agent{n}" for n in range(100)], "patience": TERM, "wall": TERM, "look_after": TERM,
     }),

@@ -9,28 +9,39 @@ import pytest
 
 from ferryman.agents import intake
 from ferryman.agents.model import Stop, Taken
-from ferryman.batches.ends import expire, hold
+from ferryman.agents.work import settle
+from ferryman.batches.ends import expire
 from ferryman.batches.intake import fork
 from ferryman.batches.model import Forked
 from ferryman.batches.work.dispatch import dispatch
 from ferryman.kernel import ids
-from ferryman.kernel.pool import Database
-from tests.agents.house import TENANT
+from ferryman.kernel.pool import Database, Session
+from tests.agents.house import OWNER, TENANT
 from tests.batches.yard import PROFILES, Yard, task
 
-Act = Callable[[Yard], Coroutine[Any, Any, Any]]
+Act = Callable[[Session], Coroutine[Any, Any, bool]]  # whether it was told to come again
 
 
-async def _both(yard: Yard, batch: Any, first: Act, second: Act) -> None:
-    """Let both come while somebody holds the batch, so that they stand in line for it in this order, and then go."""
+async def _both(yard: Yard, first: Act, second: Act) -> None:
+    """Let the second come when the first has written and not committed: it waits in line, or is told to come again."""
+    met = asyncio.Event()
     async with yard.db.transaction() as tx:
-        await hold(tx, [batch])
-        one = asyncio.create_task(first(yard))
-        await _waiting(yard, 1)
-        two = asyncio.create_task(second(yard))
-        await _waiting(yard, 2)
+        assert not await first(tx)
+        two = asyncio.create_task(_until_done(yard, second, met))
+        waiting = asyncio.create_task(_waiting(yard, 1))
+        await asyncio.wait([asyncio.create_task(met.wait()), waiting], return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        assert not two.done()
     async with asyncio.timeout(20):
-        await asyncio.gather(one, two)
+        await two
+
+
+async def _until_done(yard: Yard, act: Act, met: asyncio.Event) -> None:
+    busy = True
+    while busy:
+        async with yard.db.transaction() as tx:
+            busy = await act(tx)
+        met.set()
 
 
 async def _waiting(yard: Yard, count: int) -> None:
@@ -41,9 +52,26 @@ async def _waiting(yard: Yard, count: int) -> None:
             await asyncio.sleep(0.005)
 
 
+def _ends(yard: Yard, child: Taken, status: str = "success", **more: Any) -> Act:
+    async def act(tx: Session) -> bool:
+        ends = [yard.ends_as(child, status, **more)]
+        _, busy = await settle.settle(tx, ends, yard.parties, owner=OWNER, after=yard.after)
+        return bool(busy)
+
+    return act
+
+
+def _expires(yard: Yard, batch: Any) -> Act:
+    async def act(tx: Session) -> bool:
+        await expire(tx, [batch], yard.parties, yard.owner.terms, after=yard.after)
+        return False
+
+    return act
+
+
 async def _expire(yard: Yard, batch: Any) -> None:
     async with yard.db.transaction() as tx:
-        await expire(tx, [batch], yard.parties, yard.owner.terms, after=yard.after)
+        await _expires(yard, batch)(tx)
 
 
 @pytest.mark.contract("B13", "B7")
@@ -54,7 +82,7 @@ async def test_two_last_children_at_once_close_the_batch_exactly_once(db: Databa
     caller = await yard.parent() if parents else None
     batch, [one, two] = await yard.running(caller=caller)
 
-    await _both(yard, batch, lambda yard: yard.finish(one), lambda yard: yard.finish(two))
+    await _both(yard, _ends(yard, one), _ends(yard, two))
 
     assert (await yard.batch(batch)).status == "success"
     assert len(await yard.told()) == parents
@@ -68,9 +96,9 @@ async def test_the_last_success_and_the_deadline_have_one_winner(db: Database, f
     caller = await yard.parent()
     batch, [child] = await yard.running(1, caller=caller, deadline_seconds=5)
     await yard.travel(6)
-    acts: list[Act] = [lambda yard: yard.finish(child), lambda yard: _expire(yard, batch)]
+    acts = [_ends(yard, child), _expires(yard, batch)]
 
-    await _both(yard, batch, *(acts if first == "child" else reversed(acts)))
+    await _both(yard, *(acts if first == "child" else reversed(acts)))
 
     won = {"child": ("success", ["success"]), "deadline": ("timeout", ["canceled"])}[first]
     assert ((await yard.batch(batch)).status, await yard.statuses(batch)) == won
@@ -87,9 +115,9 @@ async def test_fail_fast_against_a_success(db: Database, first: str) -> None:
     yard = Yard(db)
     caller = await yard.parent()
     batch, [one, two] = await yard.running(caller=caller, fail_fast=True)
-    acts: list[Act] = [lambda yard: yard.finish(one), lambda yard: yard.finish(two, "failed", code="no")]
+    acts = [_ends(yard, one), _ends(yard, two, "failed", code="no")]
 
-    await _both(yard, batch, *(acts if first == "success" else reversed(acts)))
+    await _both(yard, *(acts if first == "success" else reversed(acts)))
 
     assert (await yard.batch(batch)).status == "failed"
     assert await yard.statuses(batch) == (["success", "failed"] if first == "success" else ["canceled", "failed"])
@@ -181,7 +209,7 @@ async def test_many_children_on_many_connections_close_every_batch_once(db: Data
     children = await yard.children()
     assert len(children) == 30
     async with asyncio.timeout(60):
-        await asyncio.gather(*(yard.finish(each) for each in children))
+        await asyncio.gather(*(_until_done(yard, _ends(yard, each), asyncio.Event()) for each in children))
     for batch in batches:
         assert (await yard.batch(batch)).status == "success"
     assert await yard.broken() == []

@@ -145,6 +145,8 @@ async def test_the_statistics_count_and_time_each_type_and_status(tx: Session) -
 
 HOT = {
     "command_inbox/lock": "command_inbox_pkey",
+    "command_inbox/try_lock": "command_inbox_pkey",
+    "async_tasks/try_lock": "async_tasks_pkey",
     "command_inbox/process": "command_inbox_pkey",
     "async_tasks/settle": "async_tasks_pkey",
     "async_tasks/match": "async_tasks_command",

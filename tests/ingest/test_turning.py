@@ -14,10 +14,10 @@ from ferryman.ingest.rules.ending import handed_back
 from ferryman.ingest.sinks.table import TableSink
 from ferryman.ingest.store import batches, tasks
 from ferryman.ingest.store.batches import Birth, Finished
-from ferryman.ingest.work import desk, walk
+from ferryman.ingest.work import walk
 from ferryman.ingest.work.executor import pool_of_runs
 from ferryman.ingest.work.settle import settle
-from ferryman.kernel import ids
+from ferryman.kernel import ids, patience
 from ferryman.kernel.db import SCHEMA, Row, Tx
 from ferryman.kernel.retry import Backoff
 from tests.ingest.harbour import DAWN, HOUR, SOURCE, Harbour, Server, harbour, hold
@@ -52,7 +52,7 @@ async def test_a_page_for_a_table_takes_one_round_trip(database_url: str, monkey
 
 @pytest.mark.contract("K24", "I6", "I13")
 async def test_a_turn_whose_answer_is_lost_is_made_once(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(desk, "RECONNECT", Backoff(base=timedelta(0), factor=1.0, cap=timedelta(0)))
+    monkeypatch.setattr(patience, "RECONNECT", Backoff(base=timedelta(0), factor=1.0, cap=timedelta(0)))
     for losing in (2, 3):
         async with harbour(database_url, Server().fill(10 * PAGES), sink=hold()) as here:
             await here.fetch("delete from public.cargo")
@@ -305,19 +305,16 @@ async def test_a_task_is_taken_over_while_a_page_is_written_and_nothing_of_it_st
 async def test_a_batch_that_is_born_while_its_task_is_handed_back_ends_with_it(database_url: str, birth: str) -> None:
     async with harbour(database_url, Server()) as here:
         task, owner, batch = await begun(here)
-        async with here.app.database.session() as other:
 
-            async def hand_back() -> Row | None:
-                async with here.app.database.transaction() as tx:
-                    return await settle(tx, Outcome(task.id, task.epoch, owner, handed_back()), queued_max=50)
-
+        async def hand_back() -> Row | None:
             async with here.app.database.transaction() as tx:
-                assert await ACTS[birth](tx, task, owner, batch) is not None
-                ending = asyncio.create_task(hand_back())
-                while not await other.fetch(WAITS.format(kind="transactionid")):
-                    assert not ending.done()
-                    await asyncio.sleep(0)
-        assert await ending is not None
+                return await settle(tx, Outcome(task.id, task.epoch, owner, handed_back()), queued_max=50)
+
+        async with here.app.database.transaction() as tx:
+            assert await ACTS[birth](tx, task, owner, batch) is not None
+            with pytest.raises(tasks.Busy):
+                await hand_back()
+        assert await hand_back() is not None
 
         assert await open_batches(here) == []
         await here.sound()

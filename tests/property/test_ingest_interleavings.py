@@ -176,7 +176,12 @@ def settles(verdict: Verdict, *, which: int = 0, covered: bool = False) -> Act:
     async def act(tx: Session, scene: Scene, _place: int) -> Did:
         task = scene.held[which]
         outcome = Outcome(task.id, task.epoch, scene.owner, verdict, covered=task.cut.upper if covered else None)
-        return did("release", int(await settle(tx, outcome, queued_max=QUEUED_MAX) is not None))
+        try:
+            row = await settle(tx, outcome, queued_max=QUEUED_MAX)
+        except tasks.Busy:  # the pump comes again when whoever is there has gone
+            await tx.fetch("select from ferryman.ingest_task where id = $1 for update", task.id)
+            row = await settle(tx, outcome, queued_max=QUEUED_MAX)
+        return did("release", int(row is not None))
 
     return act
 

@@ -77,7 +77,8 @@ async def claim(tx: Tx, *held: UUID, each: int = 9, limit: int = 9) -> list[Clai
 
 
 async def settle(tx: Tx, id: UUID, word: str = "delivered", *, epoch: int = EPOCH, **more: Any) -> dict[UUID, str]:
-    return await deliveries.settle(tx, [Outcome(id, epoch, word, **more)], owner=more.pop("owner", OWNER))
+    settled, _busy = await deliveries.settle(tx, [Outcome(id, epoch, word, **more)], owner=more.pop("owner", OWNER))
+    return settled
 
 
 def new(webhook: UUID, event_id: int = 1) -> NewDelivery:

@@ -178,7 +178,7 @@ async def test_a_stale_sender_settles_nothing(given: Session, stale: dict[str, A
     before = await row_of(given, "webhook_deliveries", id)
     outcome = Outcome(id, stale.get("epoch", EPOCH), "delivered", 200)
 
-    assert await deliveries.settle(given, [outcome], owner=stale.get("owner", OWNER)) == {}
+    assert await deliveries.settle(given, [outcome], owner=stale.get("owner", OWNER)) == ({}, set())
     assert await row_of(given, "webhook_deliveries", id) == before
 
 
@@ -202,7 +202,7 @@ async def test_a_set_settles_each_by_its_own_word(given: Session) -> None:
         Outcome(tried, 4, "again", 500, "why"),
     ]  # fmt: skip
 
-    settled = await deliveries.settle(given, said, owner=OWNER)
+    settled, _busy = await deliveries.settle(given, said, owner=OWNER)
 
     assert settled == {won: "delivered", lost: "dead", tried: "again"}
     assert (await row_of(given, "webhook_deliveries", tried))["lease_owner"] is None

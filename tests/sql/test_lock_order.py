@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -11,7 +11,7 @@ from ferryman.kernel import watchdog
 from ferryman.kernel.db import Tx
 from ferryman.kernel.doorbell import NoDoorbell
 from ferryman.kernel.pool import Database, Line
-from ferryman.tasks import store, watch
+from ferryman.tasks import joins, store, watch
 from ferryman.tasks.intake import cancel
 from ferryman.tasks.model import Ended
 from ferryman.tasks.ports import Owners
@@ -142,6 +142,33 @@ async def test_parents_are_locked_before_any_task(db: Database, lines: list[Line
     await coming
 
     assert parents.order == ["lock", "settle"]
+
+
+@pytest.mark.contract("K6", "K25")
+@pytest.mark.parametrize("lapsed", [False, True])
+async def test_an_end_that_is_owed_to_who_is_held_by_others_is_left_and_the_others_are_written(
+    db: Database, lines: list[Line], lapsed: bool
+) -> None:
+    """Also to the watchdog; and a parent that is gone holds nobody up."""
+    held, free = await planted(db, 2)
+    gone = uuid4()
+    children = {}
+    for parent in (held, free, gone):
+        owed = {"callback": joins.CHILD, "callback_ref": str(parent)}
+        [child] = await planted(db, 1, **SOUND[RUNNING], **owed)
+        children[parent] = outcome(child, FAILED, **owed)
+    owners = Owners({joins.CHILD: joins.Joins()})
+
+    async with db.transaction() as holder:
+        await holder.fetch("select from ferryman.tasks where id = $1 for update", held)
+        async with lines[0].transaction() as tx:
+            rows, busy = await settle.settle(tx, owners, list(children.values()), lapsed=lapsed)
+    async with lines[0].transaction() as tx:
+        later, none = await settle.settle(tx, owners, list(children.values()), lapsed=lapsed)
+
+    assert {row["id"] for row in rows} == {children[free].id, children[gone].id}
+    assert (busy, none) == ({children[held].id}, set())
+    assert [row["id"] for row in later] == [children[held].id]
 
 
 async def waiting(line: Line) -> bool:

@@ -171,6 +171,7 @@ HOT = [
         },
         BY_KEY,
     ),
+    Hot(steps._TRY_HOLD, {"ids": IDS}, BY_KEY),
     Hot(steps._MINE, {"ids": IDS, "epochs": [1] * 100, "owner": IDS[0]}, BY_KEY),
     Hot(steps._LOAD, {"ids": IDS}, {"task_steps_pkey"}),
     Hot(steps._CHILDREN, {"ids": IDS}, {"task_steps_pkey"}),

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from ferryman.kernel import errors
+from ferryman.kernel import errors, outage
 from ferryman.kernel.patience import outlast
 
 pytestmark = pytest.mark.contract("K24")
@@ -14,14 +14,15 @@ pytestmark = pytest.mark.contract("K24")
 class Away:
     """A database that is away for so many tries."""
 
-    def __init__(self, tries: int) -> None:
+    def __init__(self, tries: int, error: errors.FerrymanError | None = None) -> None:
         self.tries = tries
         self.asked = 0
+        self.error = error or errors.DatabaseUnavailable("away")
 
     async def __call__(self) -> str:
         self.asked += 1
         if self.asked <= self.tries:
-            raise errors.DatabaseUnavailable("away")
+            raise self.error
         return "there"
 
 
@@ -56,3 +57,21 @@ async def test_another_failure_is_not_waited_for() -> None:
 
     with pytest.raises(errors.StatementRefused):
         await asyncio.wait_for(outlast(refuse), 5)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.DatabaseRefused("a new password", login=True),
+        errors.DatabaseRefused("read-only"),
+        errors.DatabaseNotMigrated(),
+    ],
+)
+async def test_what_has_run_is_kept_while_the_database_lets_nobody_in_and_who_opens_an_app_is_told(
+    error: errors.FerrymanError,
+) -> None:
+    away = Away(1, error)
+
+    with pytest.raises(type(error)):
+        await outlast(away)
+    assert await outlast(Away(1, error), over=outage.passes) == "there"

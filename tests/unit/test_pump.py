@@ -53,6 +53,9 @@ class Script:
         self.lose_reclaim = False
         self.busy_reclaim = False
         self.breaks: set[UUID] = set()
+        self.cancelled: list[Item] = []
+        self.stubborn = asyncio.Event()  # whom a cancellation does not end before this is set
+        self.stubborn.set()
 
     async def turn(self, line: Any, outcomes: Sequence[Result], room: int) -> Turned[Item]:
         turn = Asked(line, outcomes, room)
@@ -66,11 +69,18 @@ class Script:
                 turn.give()
         return True
 
-    async def run(self, item: Item) -> Result:
-        await self.finish.setdefault(item.id, asyncio.Event()).wait()
+    async def run(self, item: Item) -> Result | None:
+        try:
+            await self.finish.setdefault(item.id, asyncio.Event()).wait()
+        except asyncio.CancelledError:
+            self.cancelled.append(item)
+            await self.stubborn.wait()
+            if item.id in self.breaks:
+                raise
+            return None
         if item.id in self.breaks:
             raise ValueError("a bug outside of the handler")
-        return Result(item.id, "done")
+        return Result(item.id, "done", item.epoch)
 
     async def reclaim(self, line: Any, held: Collection[UUID]) -> int | None:
         if self.lose_reclaim:
@@ -89,7 +99,7 @@ class Script:
         """Count nothing."""
 
     def hand_back(self, item: Item) -> Result:
-        return Result(item.id, "handed back")
+        return Result(item.id, "handed back", item.epoch)
 
     def spoil(self, outcome: Result, error: Exception) -> Result | None:
         return Result(outcome.id, "spoiled") if outcome.said != "spoiled" else None
@@ -124,10 +134,7 @@ async def pumping(crew: Script, *, lanes: int = 2, concurrency: int = 100) -> As
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
-        rest = [*pump._turns, *(each.task for each in pump.held.values() if each.task is not None)]
-        for task in rest:
-            task.cancel()
-        await asyncio.gather(*rest, return_exceptions=True)
+        await pump.close()
 
 
 class Answered:
@@ -487,3 +494,116 @@ async def test_a_stopped_pump_that_knows_all_it_holds_asks_for_nothing_more() ->
 
         assert await pump.drained(10)
         assert crew.reclaims == []
+
+
+NARROW = [errors.DatabaseUnavailable("a lock", narrow=True), errors.DatabaseRefused("read-only")]
+
+
+@pytest.mark.contract("K24", "K25")
+@pytest.mark.parametrize("error", NARROW)
+async def test_an_outcome_that_cannot_be_stored_now_is_kept_and_those_beside_it_are_settled(
+    error: Exception, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "RECONNECT", retry.Backoff.fixed(timedelta(milliseconds=1)))
+    crew = Script()
+    bad = Result(UUID(int=3), "done")
+    async with pumping(crew, lanes=1) as pump:
+        (await asked(crew, 1)).give(*(item(n) for n in range(1, 6)))
+        await until(lambda: len(pump.held) == 5)
+        for number in range(1, 6):
+            crew.finish[UUID(int=number)].set()
+
+        number, refused = 2, 0
+        while set(pump.held) != {bad.id} or refused < 10:
+            turn = await asked(crew, number)
+            number += 1
+            if bad in turn.outcomes:
+                refused += 1
+                turn.fail(error)
+            else:
+                turn.give()
+            await until(Answered(pump, crew, number))
+        while pump.held:
+            (await asked(crew, number)).give()
+            number += 1
+            await until(Answered(pump, crew, number))
+
+        assert {each.said for turn in crew.asked for each in turn.outcomes} == {"done"}
+        assert [each.levelname for each in caplog.records if "cannot be stored now" in each.message] == ["WARNING"]
+
+
+@pytest.mark.contract("K24")
+@pytest.mark.parametrize("error", NARROW)
+async def test_a_claim_that_cannot_be_made_now_is_tried_again_with_backoff(error: Exception) -> None:
+    crew = Script()
+    async with pumping(crew, lanes=1) as pump:
+        for number in (1, 2, 3):
+            (await asked(crew, number)).fail(error)
+        (await asked(crew, 4)).give(item(1))
+        await until(lambda: pump.held)
+
+
+@pytest.mark.contract("K5")
+@pytest.mark.parametrize("epoch", [1, 2])
+@pytest.mark.parametrize("raises", [False, True])
+async def test_a_claim_made_again_ends_the_handler_of_the_earlier_one_first(epoch: int, raises: bool) -> None:
+    """Also where a backup was put back, and the same fence is given out again."""
+    crew = Script()
+    again = Item(UUID(int=1), epoch)
+    if raises:
+        crew.breaks = {again.id}
+    async with pumping(crew, lanes=1, concurrency=2) as pump:
+        (await asked(crew, 1)).give(item(1))
+        await until(lambda: again.id in crew.finish)
+        pump.look()
+        (await asked(crew, 2)).give(again)
+
+        await until(lambda: crew.cancelled == [item(1)] and len(pump._hold.working) == 1)
+        assert ([each.item for each in pump.held.values()], pump._hold.running) == ([again], 1)
+        crew.breaks = set()
+        crew.finish[again.id].set()
+        await until(lambda: crew.answered() and not pump.held)
+        sent = [each for turn in crew.asked for each in turn.outcomes]
+        assert sent == [Result(again.id, "done", epoch)]
+
+
+@pytest.mark.contract("K5", "K17")
+async def test_a_handler_whose_claim_was_made_again_is_waited_for_and_ended_with_the_pump() -> None:
+    crew = Script()
+    crew.stubborn.clear()
+    async with pumping(crew, lanes=1, concurrency=2) as pump:
+        (await asked(crew, 1)).give(item(1))
+        await until(lambda: UUID(int=1) in crew.finish)
+        pump.look()
+        (await asked(crew, 2)).give(Item(UUID(int=1), 2))
+        await until(lambda: crew.cancelled)
+        earlier = {each.task for each in pump._hold.working}
+        assert len(earlier) == 2
+        crew.finish[UUID(int=1)].set()
+        await until(lambda: crew.answered() and not pump.held)
+
+        stopping = asyncio.create_task(pump.stop(60))
+        await until(lambda: pump._stopping)
+        assert not stopping.done()
+        crew.stubborn.set()
+
+        assert await stopping == 0
+        assert not pump._hold.working
+
+
+@pytest.mark.contract("K5", "K17")
+async def test_an_answer_to_an_earlier_claim_of_the_same_fence_ends_the_later_ones_handler() -> None:
+    crew = Script()
+    async with pumping(crew) as pump:
+        (await asked(crew, 1)).give(item(1))
+        await until(lambda: pump.held)
+        crew.finish.pop(UUID(int=1)).set()
+        settle = await asked(crew, 2)
+        pump.look()
+        (await asked(crew, 3)).give(item(1))
+        await until(lambda: UUID(int=1) in crew.finish)
+
+        settle.give()
+
+        await until(lambda: crew.cancelled == [item(1)] and not pump._hold.working)
+        assert (dict(pump.held), pump._hold.running) == ({}, 0)

@@ -91,11 +91,27 @@ async def hold(
     return await heads.lock(tx, agents) if agents else {}
 
 
+async def _reach(
+    tx: Tx, parties: Parties, owed: Iterable[tuple[str | None, str | None]]
+) -> set[tuple[str | None, str]]:
+    """Lock those to whom ends are owed, and then their heads, unless somebody else holds them; answer with what was had."""
+    found = await parties.owners.try_parents(tx, owed)
+    agents = {agent for each in found.values() for agent in each}
+    busy = await heads.try_lock(tx, agents) if agents else set()
+    return {each for each, needed in found.items() if busy.isdisjoint(needed)}
+
+
 async def finish(tx: Tx, ends: Sequence[End], parties: Parties, *, after: Aftermath) -> tuple[Sequence[Row], set[UUID]]:
-    """End turns that heads hold; answer with those that ended, and with those that were busy; the rest was stale."""
-    # The turns' own heads are not waited for, so that those of their owners may come before them whatever their names.
-    await hold(tx, parties, [(each.callback, each.callback_ref) for each in ends])
-    rows, busy, undone = await heads.finish(tx, ends)
+    """End turns that heads hold; answer with those that ended, and with those that were busy; the rest was stale.
+
+    Nobody is waited for: neither for the turns' own heads, so that those of their owners may come before them whatever their
+    names, nor for their owners.
+    """
+    had = await _reach(tx, parties, [(each.callback, each.callback_ref) for each in ends])
+    left = {each.id for each in ends if each.callback and (each.callback, each.callback_ref or "") not in had}
+    ends = [each for each in ends if each.id not in left]
+    rows, busy, undone = await heads.finish(tx, ends) if ends else ([], set[UUID](), [])
+    busy |= left
     await _follow(tx, rows, parties, after=after)
     forced = {each.id for each in ends if each.owner is None}
     after.stopped += [row["id"] for row in rows if row["id"] in forced]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 from uuid import UUID
@@ -32,7 +32,8 @@ class Rings:
 
 
 # `lock` comes before any head is locked: the order is batch, head, inbox and waits, tasks. It answers with the agents (tenant,
-# id) whose heads its `settle` will touch: those are locked after it, all of them in one order.
+# id) whose heads its `settle` will touch: those are locked after it, all of them in one order. Where it has a `try_lock`, that
+# answers with them for each reference, and leaves out what somebody else holds.
 SettlesTurns: TypeAlias = Settler[EndedTurn, Rings | Sequence[str] | None]
 
 
@@ -42,7 +43,17 @@ class TurnOwners(CallbackOwners[EndedTurn, Rings | Sequence[str] | None]):
     async def parents(self, tx: Tx, owed: Iterable[tuple[str | None, str | None]]) -> set[tuple[str, str]]:
         """Lock what stands before heads; answer with the agents whose heads come next."""
         answers = await self.lock(tx, owed)
-        return {agent for answer in answers if isinstance(answer, Collection) for agent in answer}
+        return {agent for answer in answers for agent in _agents(answer)}
+
+    async def try_parents(
+        self, tx: Tx, owed: Iterable[tuple[str | None, str | None]]
+    ) -> dict[tuple[str, str], Collection[tuple[str, str]]]:
+        """Lock what stands before heads and can be had at once; answer with that, and with the agents whose heads come next."""
+        found: dict[tuple[str, str], Collection[tuple[str, str]]] = {}
+        for kind, refs, answer in await self.try_lock(tx, owed):
+            each = answer if isinstance(answer, Mapping) else dict.fromkeys(refs, _agents(answer))
+            found |= {(kind, ref): each[ref] for ref in refs}
+        return found
 
     async def settle(self, tx: Tx, ended: Iterable[EndedTurn]) -> Rings:
         """Tell each owner the ends of its turns; answer with what to ring for."""
@@ -50,6 +61,10 @@ class TurnOwners(CallbackOwners[EndedTurn, Rings | Sequence[str] | None]):
         async for answer in self.told(tx, ended):
             rings.add(answer)
         return rings
+
+
+def _agents(answer: object) -> Collection[tuple[str, str]]:
+    return answer if isinstance(answer, Collection) else ()
 
 
 class Starts(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -50,6 +50,11 @@ class Finding(Protocol):
 def reference(tenant: str, agent_id: str, tool_call_id: str) -> str:
     """Return what a callback carries: whose head is to be locked, and which call is answered."""
     return f"{tenant}/{agent_id}/{tool_call_id}"
+
+
+def awaiting(refs: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Return whose head each of such references names: (tenant, agent)."""
+    return {ref: (tenant, agent) for ref in refs for tenant, agent, _ in [ref.split("/", 2)]}
 
 
 def is_token(value: object) -> bool:

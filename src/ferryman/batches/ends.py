@@ -156,6 +156,13 @@ class BatchEnds:
         known = {found[0] for found in map(rules.referred, refs) if found is not None}
         return _parents(await batches.lock(tx, sorted(known))) if known else ()
 
+    async def try_lock(self, tx: Tx, refs: Sequence[str]) -> Mapping[str, Collection[tuple[str, str]]]:
+        """Lock the batches that nobody else holds; answer with the parents of each."""
+        known = {ref: found[0] for ref in refs if (found := rules.referred(ref)) is not None}
+        held, busy = await batches.try_lock(tx, sorted(set(known.values()))) if known else ({}, set[UUID]())
+        parents = {id: _parents({id: each}) for id, each in held.items()}
+        return {ref: parents.get(known[ref], ()) if ref in known else () for ref in refs if known.get(ref) not in busy}
+
     async def settle(self, tx: Tx, ended: Sequence[EndedTurn]) -> Rings:
         """Note what became of children, and close the batches of which they were the last."""
         after = Aftermath()

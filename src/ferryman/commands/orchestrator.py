@@ -13,7 +13,7 @@ The order of locks is commands, then async tasks without one, then tasks; each b
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -54,9 +54,13 @@ class Orchestrator:
         await self._lock(tx, [names.owed(ref) for ref in refs])
 
     async def _lock(self, tx: Tx, owed: Sequence[names.Owed]) -> None:
-        commands = sorted({each.command for each in owed if each.command is not None})
-        alone = sorted({each.async_task for each in owed if each.command is None and each.async_task is not None})
-        await async_tasks.lock(tx, commands, alone)
+        await async_tasks.lock(tx, *_locked(owed))
+
+    async def try_lock(self, tx: Tx, refs: Sequence[str]) -> Collection[str]:
+        """Lock those of them that nobody else holds."""
+        owed = {ref: names.owed(ref) for ref in refs}
+        busy = await async_tasks.try_lock(tx, *_locked(owed.values()))
+        return [ref for ref, to in owed.items() if (to.command or to.async_task) not in busy]
 
     async def settle(self, tx: Tx, ended: Sequence[Ended]) -> Sequence[str]:
         """Write what the ends of steps and of capabilities owe; answer with the lanes that have something to claim."""
@@ -206,6 +210,13 @@ class Orchestrator:
         if given.task is not None:
             after.lanes += await self._create(tx, [_capability(given, Plan(), row, tenant=tenant)])
         return given.id
+
+
+def _locked(owed: Collection[names.Owed]) -> tuple[list[UUID], list[UUID]]:
+    """Return what is locked for ends that are owed: commands, and async tasks that have none."""
+    commands = {each.command for each in owed if each.command is not None}
+    alone = {each.async_task for each in owed if each.command is None and each.async_task is not None}
+    return sorted(commands), sorted(alone)
 
 
 def step(id: UUID, command: UUID, name: str, given: str, options: Defaults, *, tenant: str, **more: Any) -> NewTask:

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from ferryman.kernel import errors
+from ferryman.kernel import errors, outage
 from ferryman.kernel.db import SCHEMA, Row, Tx
 from ferryman.kernel.pool import Session
 
@@ -32,10 +32,8 @@ _POSITION = re.compile(r"\$(\d+)")
 _DRIVERS = frozenset({"asyncpg", "psycopg", "sqlalchemy"})
 
 # SQLSTATEs, or their first two characters, by what they mean to whoever lent the connection.
-_AWAY = ("08", "53", "57P0", "40001", "40P01", "55P03", "57014", "25006", "25P03")
 _NOT_MIGRATED = ("42P01", "3F000", "42883")
 _NOT_ALLOWED = "42501"
-_FAILED_BEFORE = "25P02"
 
 
 def borrow(connection: object, *, schema: str = SCHEMA) -> Tx:
@@ -252,9 +250,9 @@ def _told(error: Exception) -> errors.FerrymanError | None:
     if state is None:
         away = isinstance(error, OSError) or {"OperationalError", "InterfaceError"} & _class_names(error)
         return errors.DatabaseUnavailable(f"PostgreSQL cannot be used now: {said}.") if away else None
-    if state == _FAILED_BEFORE:
+    if state == outage.FAILED_BEFORE:
         return errors.ConnectionUnfit("The transaction has failed before: it can only be rolled back.")
-    if state.startswith(_AWAY):
+    if outage.passing(state):
         return errors.DatabaseUnavailable(f"PostgreSQL cannot be used now: {said}.")
     if state in _NOT_MIGRATED:
         return errors.DatabaseNotMigrated(reason=said)

@@ -638,6 +638,13 @@ class DatabaseUnavailable(FerrymanError):
     advice = "Try again; with an idempotency key a repeat is safe even if the first try committed."
     retryable = True
 
+    def __init__(
+        self, message: str | None = None, *, narrow: bool = False, locked: bool = False, **details: Any
+    ) -> None:
+        super().__init__(message, **details)
+        self.narrow = narrow  # it may be about a few rows: what stands beside them can go on (kernel/outage.py)
+        self.locked = locked  # somebody else holds what was wanted: of a set, such a one is no bad one
+
 
 class DatabaseRefused(FerrymanError):
     """PostgreSQL does not let this user in, or not at these tables."""
@@ -653,6 +660,7 @@ class DatabaseRefused(FerrymanError):
         # Whoever is not let in has lost nothing and may come back (a password is being changed, a database moved). A
         # statement that is not allowed fails alone: it must not hold up those beside it.
         self.retryable = login
+        self.narrow = not login
 
 
 class ConnectionUnfit(FerrymanError):

@@ -29,7 +29,7 @@ from datetime import timedelta
 from typing import Any, Generic
 from uuid import UUID
 
-from ferryman.kernel import errors, faults, retry, telemetry
+from ferryman.kernel import errors, faults, outage, retry, telemetry
 from ferryman.kernel.crew import Crew, Item, Outcome, Turned
 from ferryman.kernel.hold import Hold, Holding
 from ferryman.kernel.pool import Line
@@ -42,8 +42,9 @@ log = logging.getLogger("ferryman.pump")
 RECONNECT = retry.Backoff(base=timedelta(milliseconds=100), factor=2.0, cap=timedelta(seconds=2), jitter=0.5)
 
 POLL_LEAST = 0.05
-# Somebody else is writing the row: until its transaction ends there is no use in asking again at once.
-BUSY_SECONDS = 0.1
+# Somebody else is writing the row, or one that must be written with it. That is over in a moment, as a rule (two children of
+# one parent end at once); where somebody left a transaction open there is no use in asking again and again.
+BUSY = retry.Backoff(base=timedelta(milliseconds=5), factor=1.5, cap=timedelta(milliseconds=100), jitter=0.5)
 
 
 class Pump(Generic[Item, Outcome]):
@@ -94,7 +95,10 @@ class Pump(Generic[Item, Outcome]):
 
     def abort(self, ids: Collection[UUID]) -> None:
         """Cancel the handlers of claims that are no longer ours."""
-        running = [self.held[id] for id in ids if id in self.held and self.held[id].running]
+        self._lose([self.held[id] for id in ids if id in self.held])
+
+    def _lose(self, holdings: Collection[Holding[Item]]) -> None:
+        running = [each for each in holdings if each.running]
         for holding in running:
             assert holding.task is not None
             holding.task.cancel("lease lost")
@@ -137,7 +141,7 @@ class Pump(Generic[Item, Outcome]):
         faults.point("drain.begun")
         self._stopping = True
         self._rouse()
-        running = [holding.task for holding in self.held.values() if holding.running and holding.task is not None]
+        running = [holding.task for holding in self._hold.working if holding.task is not None]
         if running:
             await asyncio.wait(running, timeout=grace)
         rest = [holding for holding in self.held.values() if holding.running]
@@ -160,7 +164,7 @@ class Pump(Generic[Item, Outcome]):
     async def close(self) -> None:
         """End whatever is still under way: nothing of a stopped pump lives on."""
         self._closed = True  # a turn that is ended begins no other
-        tasks = [*self._turns, *(holding.task for holding in self.held.values() if holding.task is not None)]
+        tasks = [*self._turns, *(holding.task for holding in self._hold.working if holding.task is not None)]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -226,14 +230,20 @@ class Pump(Generic[Item, Outcome]):
 
     def _answered(self, outcomes: Sequence[Outcome], left: Collection[UUID]) -> None:
         """Let go of the claims that these outcomes ended; those that were busy are sent again in a moment."""
-        again = []
-        for each in outcomes:
-            if each.id in left:
-                again.append(each)
-            elif self._hold.find(each.id, each.epoch) is not None:
+        for each in outcomes if not left else [each for each in outcomes if each.id not in left]:
+            holding = self._hold.find(each.id, each.epoch)
+            if holding is not None:
                 del self.held[each.id]
-        if again:
-            asyncio.get_running_loop().call_later(BUSY_SECONDS, self._send_again, again)
+                if holding.running:  # the outcome was that of an earlier claim, and the fence has come again
+                    self._lose([holding])
+        if left:
+            self._leave([each for each in outcomes if each.id in left], BUSY)
+
+    def _leave(self, outcomes: Sequence[Outcome], backoff: retry.Backoff) -> None:
+        """Keep outcomes that cannot be written now, and send them again: those together that were left equally often."""
+        for times, some in self._hold.leave(outcomes).items():
+            pause = backoff.delay(times).total_seconds()
+            asyncio.get_running_loop().call_later(pause, self._send_again, some)
 
     def _send_again(self, outcomes: list[Outcome]) -> None:
         self._outcomes += outcomes
@@ -245,6 +255,9 @@ class Pump(Generic[Item, Outcome]):
             self._pause = POLL_LEAST
         late = time.monotonic() - asked >= self._lease
         for item in turned.items:
+            earlier = self.held.get(item.id)
+            if earlier is not None:
+                self._lose([earlier])
             holding = self._hold.take(item, since=asked)
             if self._stopping or late:
                 self._outcomes.append(self._crew.hand_back(item))
@@ -289,8 +302,9 @@ class Pump(Generic[Item, Outcome]):
         self._look = True
 
     async def _after_failure(self, line: Line, outcomes: list[Outcome], room: int, error: errors.FerrymanError) -> None:
-        """Keep the outcomes and come back later, each lane on its own."""
-        if not error.retryable and not isinstance(error, errors.DatabaseNotMigrated):
+        """Keep the outcomes and come back later, each lane on its own; unless a few of them may be the reason."""
+        passes = error.retryable or outage.passes(error)
+        if not passes or (outcomes and outage.narrow(error)):
             await self._after_refusal(line, outcomes, room, error)
             return
         self._outcomes[:0] = outcomes
@@ -311,7 +325,7 @@ class Pump(Generic[Item, Outcome]):
             self._resting -= 1
 
     async def _after_refusal(self, line: Line, outcomes: list[Outcome], room: int, error: Exception) -> None:
-        """Find the outcome that PostgreSQL refuses by halving the set; the others are settled (K25)."""
+        """Find the outcome that PostgreSQL refuses, or cannot write now, by halving the set; the others are settled (K25)."""
         self._lose_sight()
         if not outcomes:
             log.error("claiming failed", exc_info=error)
@@ -327,6 +341,14 @@ class Pump(Generic[Item, Outcome]):
             await self._settle(line, outcomes[half:])
 
     def _refused(self, outcome: Outcome, error: Exception) -> None:
+        if outage.passes(error):
+            holding = self._hold.find(outcome.id, outcome.epoch)
+            self._failures += 1
+            if self._failures == 1 and (holding is None or holding.left == 0):
+                told = {"id": str(outcome.id), "reason": str(error)}
+                log.warning("an outcome cannot be stored now; coming back", extra=told)
+            self._leave([outcome], RECONNECT)
+            return
         log.error("an outcome could not be settled", exc_info=error, extra={"id": str(outcome.id)})
         spoiled = self._crew.spoil(outcome, error)
         if spoiled is not None:
@@ -358,11 +380,18 @@ class Pump(Generic[Item, Outcome]):
             raise
         except BaseException:  # whatever it is: a claim that nobody lets go of would be renewed for ever
             log.exception("running failed outside of its handler", extra={"id": str(holding.item.id)})
+        finally:
+            self._worked(holding, outcome)
+
+    def _worked(self, holding: Holding[Item], outcome: Outcome | None) -> None:
+        self._hold.working.discard(holding)
         if not holding.running:
             return  # handed back while the handler was still ending: this claim has had its outcome
         self._hold.ran(holding)
-        if outcome is not None:
-            self._outcomes.append(outcome)
-        elif self.held.get(holding.item.id) is holding:
-            self._hold.drop(holding)
+        # Of what was claimed again meanwhile nothing is sent: where the fence has come again, it would end the later claim.
+        if self._hold.holds(holding):
+            if outcome is None:
+                self._hold.drop(holding)
+            else:
+                self._outcomes.append(outcome)
         self._rouse()

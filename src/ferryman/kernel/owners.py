@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from typing import Generic, Protocol, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from ferryman.kernel import errors, guest
 from ferryman.kernel.db import Tx
@@ -40,6 +40,25 @@ class Settler(Protocol[Ended_contra, Answer_co]):
         """Write what these ends owe their owners; answer with what there is to ring for after the commit."""
 
 
+class PassesOver(Protocol):
+    """What an owner has beside `lock` that need not wait for whoever holds a parent.
+
+    A worker's turn asks for this one where there is one: a transaction that somebody leaves open would hold up all that ends
+    beside what is owed to it, and every claim behind that. Where there is none, `lock` is called, and is not waited for long.
+    """
+
+    async def try_lock(self, tx: Tx, refs: Sequence[str]) -> Collection[str]:
+        """Lock the parents that nobody else holds; answer with the references of those, and of parents that are no more."""
+
+
+class Reached(NamedTuple):
+    """What the owner of a kind answered to `try_lock`, or to `lock`; and for which references it has what it needs."""
+
+    kind: str
+    refs: Collection[str]
+    answer: object
+
+
 class CallbackOwners(Generic[Ended, Answer]):
     """The owners by kind; filled once, where the domains meet."""
 
@@ -60,11 +79,19 @@ class CallbackOwners(Generic[Ended, Answer]):
 
     async def lock(self, tx: Tx, owed: Iterable[tuple[str | None, str | None]]) -> list[object]:
         """Lock the parents of a set, kind by kind in one order; what owes nothing has none. Answer with what they said."""
-        refs: dict[str, set[str]] = defaultdict(set)
-        for kind, ref in owed:
-            if kind is not None:
-                refs[kind].add(ref or "")
-        return [await guest.ask(self._of(kind).lock, tx, sorted(refs[kind])) for kind in sorted(refs)]
+        return [await guest.ask(self._of(kind).lock, tx, refs) for kind, refs in _by_kind(owed)]
+
+    async def try_lock(self, tx: Tx, owed: Iterable[tuple[str | None, str | None]]) -> list[Reached]:
+        """Lock those parents of a set that can be had at once, in the same order."""
+        return [await self._reach(tx, kind, refs) for kind, refs in _by_kind(owed)]
+
+    async def _reach(self, tx: Tx, kind: str, refs: Sequence[str]) -> Reached:
+        owner = self._of(kind)
+        passes: Callable[..., Awaitable[Collection[str]]] | None = getattr(owner, "try_lock", None)
+        if passes is None:
+            return Reached(kind, refs, await guest.ask(owner.lock, tx, refs))
+        got = await guest.ask(passes, tx, refs)
+        return Reached(kind, got, got)
 
     async def told(self, tx: Tx, ended: Iterable[Ended]) -> AsyncIterator[Answer]:
         """Tell each owner the ends of its own, a whole set at once; yield the answers."""
@@ -73,3 +100,11 @@ class CallbackOwners(Generic[Ended, Answer]):
             sets[each.callback].append(each)
         for kind in sorted(sets):
             yield await guest.ask(self._of(kind).settle, tx, sets[kind])
+
+
+def _by_kind(owed: Iterable[tuple[str | None, str | None]]) -> list[tuple[str, list[str]]]:
+    refs: dict[str, set[str]] = defaultdict(set)
+    for kind, ref in owed:
+        if kind is not None:
+            refs[kind].add(ref or "")
+    return [(kind, sorted(refs[kind])) for kind in sorted(refs)]

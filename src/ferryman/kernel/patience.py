@@ -19,23 +19,32 @@ from ferryman.kernel.timed import timed
 Value = TypeVar("Value")
 
 
+def away(error: errors.FerrymanError) -> bool:
+    """Tell whether the database is away; whoever opens an app, or asks at a door, is told anything else at once."""
+    return isinstance(error, errors.DatabaseUnavailable)
+
+
 async def outlast(
     attempt: Callable[[], Awaitable[Value]],
     *,
     within: timedelta | None = None,
     unless: asyncio.Event | None = None,
-    told: Callable[[int, errors.DatabaseUnavailable], None] | None = None,
+    over: Callable[[errors.FerrymanError], bool] = away,
+    told: Callable[[int, errors.FerrymanError], None] | None = None,
 ) -> Value:
     """Try until it is done: for so long, or until an event is set, or for ever; who gives up raises the last failure.
 
-    `told` hears of each failure, with its number.
+    `over` says which failures are waited for: those of a database that is away, unless told otherwise. `told` hears of
+    each, with its number.
     """
     until = None if within is None else time.monotonic() + within.total_seconds()
     failures = 0
     while True:
         try:
             return await attempt()
-        except errors.DatabaseUnavailable as error:
+        except errors.FerrymanError as error:
+            if not over(error):
+                raise
             failures += 1
             if told is not None:
                 told(failures, error)

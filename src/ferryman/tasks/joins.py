@@ -36,6 +36,12 @@ class Joins:
         """Lock the parents."""
         await steps.hold(tx, [UUID(ref) for ref in refs])
 
+    async def try_lock(self, tx: Tx, refs: Sequence[str]) -> Collection[str]:
+        """Lock the parents that nobody else holds."""
+        parents = {ref: UUID(ref) for ref in refs}
+        busy = await steps.try_hold(tx, parents.values())
+        return [ref for ref, id in parents.items() if id not in busy]
+
     async def settle(self, tx: Tx, ended: Sequence[Ended]) -> Sequence[str]:
         """Write the ends into the memory of the parents, and wake those whose join is over."""
         return await steps.answer(tx, ended)

@@ -6,9 +6,10 @@ after the head of the one who waits was locked (the owner of a callback comes fi
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ferryman.agents import rules
 from ferryman.agents.ends import Aftermath, Parties
 from ferryman.agents.intake.enqueue import enqueue
 from ferryman.agents.intake.report import report
@@ -77,7 +78,11 @@ class DelegateEnds:
 
     async def lock(self, _tx: Tx, refs: Sequence[str]) -> Collection[tuple[str, str]]:
         """Name the agents whose turns wait: nothing stands before their heads."""
-        return {(tenant, agent) for tenant, agent, _ in (ref.split("/", 2) for ref in refs)}
+        return set(rules.awaiting(refs).values())
+
+    async def try_lock(self, _tx: Tx, refs: Sequence[str]) -> Mapping[str, Collection[tuple[str, str]]]:
+        """Name the same, for each."""
+        return {ref: [agent] for ref, agent in rules.awaiting(refs).items()}
 
     async def settle(self, tx: Tx, ended: Sequence[EndedTurn]) -> Sequence[str]:
         """Report the deliverables as results."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from ferryman.agents import rules
 from ferryman.agents.ends import Aftermath, Parties
@@ -90,8 +90,13 @@ class ToolEnds:
 
     async def lock(self, tx: Tx, refs: Sequence[str]) -> None:
         """Lock the heads of the turns that wait."""
-        agents = {(tenant, agent) for tenant, agent, _ in (ref.split("/", 2) for ref in refs)}
-        await heads.lock(tx, agents)
+        await heads.lock(tx, set(rules.awaiting(refs).values()))
+
+    async def try_lock(self, tx: Tx, refs: Sequence[str]) -> Collection[str]:
+        """Lock the heads that nobody else holds."""
+        agents = rules.awaiting(refs)
+        busy = await heads.try_lock(tx, set(agents.values()))
+        return [ref for ref, agent in agents.items() if agent not in busy]
 
     async def settle(self, tx: Tx, ended: Sequence[Ended]) -> Sequence[str]:
         """Report the results; answer with the targets whose workers have a turn to go on with, as rings name them."""

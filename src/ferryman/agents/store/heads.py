@@ -19,6 +19,7 @@ _HERE = "ferryman.agents"
 _CREATE = load(_HERE, "agents/create")
 _GET = load(_HERE, "agents/get")
 _LOCK = load(_HERE, "agent_state_head/lock")
+_TRY_LOCK = load(_HERE, "agent_state_head/try_lock")
 _DISPATCH = load(_HERE, "agent_state_head/dispatch")
 _CLAIM = load(_HERE, "agent_state_head/claim")
 _RENEW = load(_HERE, "agent_state_head/renew")
@@ -66,6 +67,12 @@ async def lock(tx: Tx, agents: Agents) -> dict[tuple[str, str], Row]:
     """Lock heads, in the order in which everybody does, and read them; what is not in the answer does not exist."""
     rows = await many(tx, _LOCK, **_split(agents))
     return {(row["tenant"], row["agent_id"]): row for row in rows}
+
+
+async def try_lock(tx: Tx, agents: Agents) -> set[tuple[str, str]]:
+    """Lock heads in the same order, unless somebody else holds them; answer with those."""
+    rows = await many(tx, _TRY_LOCK, **_split(agents))
+    return {(row["tenant"], row["agent_id"]) for row in rows if not row["held"]}
 
 
 async def dispatch(tx: Tx, agents: Agents, *, terms: Terms) -> tuple[list[Row], list[Row]]:

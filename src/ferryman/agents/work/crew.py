@@ -15,12 +15,14 @@ from ferryman.agents.states import TurnStatus
 from ferryman.agents.store import heads
 from ferryman.agents.work import stops
 from ferryman.agents.work.settle import settle
-from ferryman.kernel import errors, faults, ids, telemetry
+from ferryman.kernel import errors, faults, ids, outage, telemetry
 from ferryman.kernel.crew import Turned
 from ferryman.kernel.db import Tx
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.lease import MARGIN
 from ferryman.kernel.pool import Line
+
+log = telemetry.logger("agents")
 
 UNUSABLE = "result_unusable"
 
@@ -104,7 +106,11 @@ class TurnCrew:
         try:
             async with line.transaction() as tx:
                 found = await stops.sweep(tx, self._parties, after=after)
-        except BaseException:
+        except BaseException as error:
+            if outage.narrow(error):
+                # Somebody holds one of those who are to be stopped: what ended and what can be claimed does not wait for it.
+                log.info("stops are left to the watchdog: %s", error)
+                return
             self.stops_asked = True
             raise
         self.stops_asked |= found >= stops.LIMIT

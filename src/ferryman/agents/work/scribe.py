@@ -8,7 +8,6 @@ its own rows. A set that PostgreSQL refuses is halved until the bad one stands a
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple, TypeVar
@@ -16,10 +15,10 @@ from uuid import UUID
 
 from ferryman.agents.model import Amount, Card, Step
 from ferryman.agents.store import budgets, cards, steps
-from ferryman.kernel import errors, faults, telemetry
+from ferryman.kernel import errors, faults, outage, telemetry
 from ferryman.kernel.db import Tx
 from ferryman.kernel.gather import Gather
-from ferryman.kernel.loop import RECONNECT
+from ferryman.kernel.patience import outlast
 from ferryman.kernel.pool import Line
 
 log = logging.getLogger("ferryman.agents")
@@ -126,15 +125,12 @@ class Scribe:
 
 async def _patiently(attempt: Callable[[], Awaitable[Value]]) -> Value:
     """Try again while the database is away: whoever waits is ended by its wall time or its lease, not by us."""
-    failures = 0
-    while True:
-        try:
-            return await attempt()
-        except errors.DatabaseUnavailable as error:
-            failures += 1
-            if failures == 1:
-                log.warning("steps of turns wait for the database", extra={"reason": error.message})
-            await asyncio.sleep(RECONNECT.delay(failures).total_seconds())
+    return await outlast(attempt, over=outage.passes, told=_wait)
+
+
+def _wait(failures: int, error: errors.FerrymanError) -> None:
+    if failures == 1:
+        log.warning("steps of turns wait for the database", extra={"reason": error.message})
 
 
 def _lost() -> errors.TurnLost:

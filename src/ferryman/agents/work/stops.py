@@ -35,6 +35,10 @@ async def carry_out(tx: Tx, found: Sequence[Row], parties: Parties, *, after: Af
                 ends.append(_ended(row, head))
         elif row["asked_epoch"] is None:
             waiting.append(_closed(row))
+    # A turn that began after the look may owe its end to somebody else. Its stop is consumed, so he is waited for.
+    late = {(each.callback, each.callback_ref) for each in ends} - set(owed)
+    if late:
+        await hold(tx, parties, late)
     if ends:
         await finish(tx, ends, parties, after=after)
     if waiting:

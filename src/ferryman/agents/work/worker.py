@@ -46,7 +46,7 @@ class AgentWorker:
     ) -> None:
         """Hold leases under the boot id of the process; `line` makes connections."""
         self._capacity = capacity
-        self._lines = [line() for _ in range(capacity.lanes)]
+        self._lines = [line().hurry() for _ in range(capacity.lanes)]
         lease = parties.terms.lease
         self._crew = TurnCrew(runs, parties, doorbell, owner=boot_id, targets=capacity.targets)
         self.pump: Pump[Taken, Outcome] = Pump(

@@ -40,7 +40,7 @@ async def patiently(attempt: Callable[[], Awaitable[object]], stop: asyncio.Even
     """Try until it is done, while the database is away; false when told to stop before (K24)."""
     failures = 0
 
-    def told(count: int, error: errors.DatabaseUnavailable) -> None:
+    def told(count: int, error: errors.FerrymanError) -> None:
         nonlocal failures
         failures = count
         # Said at once, and again every half a minute or so.

@@ -15,6 +15,7 @@ from ferryman.kernel.db import Row, Tx, load, many
 _HERE = "ferryman.batches"
 _CREATE = load(_HERE, "pmo_batches/create")
 _LOCK = load(_HERE, "pmo_batches/lock")
+_TRY_LOCK = load(_HERE, "pmo_batches/try_lock")
 _STANDING = load(_HERE, "pmo_batches/standing")
 _CLOSE = load(_HERE, "pmo_batches/close")
 _TOLD = load(_HERE, "pmo_batches/told")
@@ -83,6 +84,13 @@ def _task(batch: UUID, task: NewBatchTask) -> dict[str, Any]:
 async def lock(tx: Tx, ids: Collection[UUID]) -> dict[UUID, Held]:
     """Lock batches, in the order of their ids."""
     return {row["id"]: Held(*row) for row in await many(tx, _LOCK, ids=list(ids))}  # type: ignore[misc]
+
+
+async def try_lock(tx: Tx, ids: Collection[UUID]) -> tuple[dict[UUID, Held], set[UUID]]:
+    """Lock batches in the same order, unless somebody else holds them; answer with what is locked, and with those."""
+    rows = await many(tx, _TRY_LOCK, ids=list(ids))
+    held = {row["id"]: Held(*row) for row in rows if row["status"] is not None}  # type: ignore[misc]
+    return held, {row["id"] for row in rows} - set(held)
 
 
 async def standing(tx: Tx, ids: Collection[UUID]) -> dict[UUID, tuple[bool, list[TaskStatus]]]:

@@ -12,10 +12,12 @@ from ferryman.kernel.db import Row, Tx, load, many, one
 
 _HERE = "ferryman.commands"
 _LOCK_COMMANDS = load(_HERE, "command_inbox/lock")
+_TRY_LOCK_COMMANDS = load(_HERE, "command_inbox/try_lock")
 _PROCESS = load(_HERE, "command_inbox/process")
 _FINISH = load(_HERE, "command_inbox/finish")
 _FAIL = load(_HERE, "command_inbox/fail")
 _LOCK = load(_HERE, "async_tasks/lock")
+_TRY_LOCK = load(_HERE, "async_tasks/try_lock")
 _SETTLE = load(_HERE, "async_tasks/settle")
 _MIRROR = load(_HERE, "async_tasks/mirror")
 _PROGRESS = load(_HERE, "async_tasks/progress")
@@ -69,6 +71,14 @@ async def lock(tx: Tx, commands: Sequence[UUID], alone: Sequence[UUID]) -> None:
         await many(tx, _LOCK_COMMANDS, ids=commands)
     if alone:
         await many(tx, _LOCK, ids=alone)
+
+
+async def try_lock(tx: Tx, commands: Sequence[UUID], alone: Sequence[UUID]) -> set[UUID]:
+    """Lock them in the same order, unless somebody else holds them; answer with those."""
+    rows = [*await many(tx, _TRY_LOCK_COMMANDS, ids=commands)] if commands else []
+    if alone:
+        rows += await many(tx, _TRY_LOCK, ids=alone)
+    return {row["id"] for row in rows if not row["held"]}
 
 
 async def process(

@@ -32,6 +32,10 @@ _DEPTH = load(_HERE, "ingest_task/depth")
 SOURCES_MAX = 200
 
 
+class Busy(Exception):
+    """Somebody else holds the row of a claim; nothing was written."""
+
+
 async def claim(
     tx: Tx, *, owner: UUID, known: Iterable[tuple[str, str]], room: int, partition: int, lease: timedelta
 ) -> Sequence[Claimed]:
@@ -87,9 +91,11 @@ async def renew(
 
 
 async def settle(tx: Tx, outcome: Outcome, *, lapsed: bool = False) -> Row | None:
-    """End a claim, with its run and its open batches; None if it is stale."""
+    """End a claim, with its run and its open batches; None if it is stale, and Busy while somebody else holds its row."""
     verdict = outcome.verdict
-    await one(tx, _LOCK, id=outcome.id)
+    locked = await one(tx, _LOCK, id=outcome.id)
+    if locked is not None and not locked["held"]:
+        raise Busy
     return await one(
         tx,
         _SETTLE,

@@ -56,7 +56,7 @@ class IngestCrew:
     async def turn(self, line: Line, outcomes: Sequence[Outcome], room: int) -> Turned[Claimed]:
         """Settle what has ended, each in a transaction of its own, and claim."""
         began = time.perf_counter()
-        await self._settle(line, outcomes)
+        left = await self._settle(line, outcomes)
         claimed: Sequence[Claimed] = ()
         asked = time.monotonic()
         if room > 0:
@@ -75,14 +75,20 @@ class IngestCrew:
                 telemetry.claimed("ingest", source, count)
         if outcomes or claimed:
             took = time.perf_counter() - began
-            telemetry.turned("ingest", took, settled=len(outcomes), claimed=len(claimed))
-        return Turned(claimed, more=len(claimed) == room > 0, asked=asked)
+            telemetry.turned("ingest", took, settled=len(outcomes) - len(left), claimed=len(claimed))
+        return Turned(claimed, more=len(claimed) == room > 0, left=left, asked=asked)
 
-    async def _settle(self, line: Line, outcomes: Sequence[Outcome]) -> None:
+    async def _settle(self, line: Line, outcomes: Sequence[Outcome]) -> set[UUID]:
+        """Settle each by itself; answer with those that were busy."""
         partial = False
+        left: set[UUID] = set()
         for outcome in outcomes:
-            async with line.transaction() as tx:
-                row = await settle(tx, outcome, queued_max=self._terms.queued_max)
+            try:
+                async with line.transaction() as tx:
+                    row = await settle(tx, outcome, queued_max=self._terms.queued_max)
+            except tasks.Busy:
+                left.add(outcome.id)
+                continue
             if row is None:
                 telemetry.fenced("ingest", "settle")
                 continue
@@ -92,12 +98,13 @@ class IngestCrew:
             telemetry.ended("ingest", verdict.task.value, verdict.code)
         if partial:
             async with line.transaction() as tx:
-                left = await tasks.undecided(tx, DECIDED_AT_ONCE, known=self._sources.declared)
+                open_ = await tasks.undecided(tx, DECIDED_AT_ONCE, known=self._sources.declared)
                 await reslice.decide(
-                    tx, left, self._sources, queued_max=self._terms.queued_max, ends_after=self._terms.ends_after
+                    tx, open_, self._sources, queued_max=self._terms.queued_max, ends_after=self._terms.ends_after
                 )
         if outcomes:
             self._doorbell.ring(TOPIC)
+        return left
 
     async def reclaim(self, line: Line, held: Collection[UUID]) -> int:
         """Hand back what is leased to this worker but not held by it."""

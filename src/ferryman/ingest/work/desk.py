@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
@@ -11,13 +10,18 @@ from uuid import UUID
 
 from ferryman.ingest.model import Claimed
 from ferryman.ingest.store import plans, tasks
-from ferryman.kernel import errors, telemetry
-from ferryman.kernel.db import Tx
-from ferryman.kernel.loop import RECONNECT
+from ferryman.kernel import errors, outage, telemetry
+from ferryman.kernel.db import Tx, sqlstate
+from ferryman.kernel.patience import outlast
 
 log = telemetry.logger("ingest")
 
 Answered = TypeVar("Answered")
+
+
+def _comes_back(error: errors.FerrymanError) -> bool:
+    """Tell whether the database will take it later; what a table of the user's does not allow, or lacks, stays so."""
+    return isinstance(error, errors.DatabaseUnavailable | errors.DatabaseRefused) and error.retryable
 
 
 class Pool(Protocol):
@@ -45,15 +49,22 @@ class Desk:
         self._pause = pause
 
     async def write(self, act: Callable[[Tx], Awaitable[Answered]], *, whole: bool = False) -> Answered:
-        """Do something, `whole` in a transaction, again while the database is away; the pump ends the wait with the lease."""
-        failures = 0
-        while True:
+        """Do something, `whole` in a transaction, again while the database is away; the pump ends the wait with the lease.
+
+        What PostgreSQL did not foresee is here the fault of records: so does a type of an extension refuse them.
+        """
+
+        async def attempt() -> Answered:
             try:
                 async with self._pool.transaction() if whole else self._pool.session() as tx:
                     return await act(tx)
-            except errors.DatabaseUnavailable:
-                failures += 1
-                await asyncio.sleep(RECONNECT.delay(failures).total_seconds())
+            except errors.DatabaseUnavailable as error:
+                state = sqlstate(error.__cause__) if error.__cause__ is not None else None
+                if state is None or not outage.unforeseen(state):
+                    raise
+                raise errors.StatementRefused(error.message, sqlstate=state) from error
+
+        return await outlast(attempt, over=_comes_back)
 
     async def clock(self) -> datetime:
         """Read the time of the database."""

@@ -50,7 +50,7 @@ class Executor:
         terms: Terms,
     ) -> None:
         """Hold leases under the boot id of the process; runs write over a pool of their own."""
-        self._line = line()
+        self._line = line().hurry()
         self._pool = pool_of_runs(self._line.url, self._line.schema, terms)
         runner = Runner(sources, gate, owner=boot_id, pool=self._pool, strikes=terms.strikes, pause=terms.pause)
         crew = IngestCrew(runner, sources, doorbell, owner=boot_id, terms=terms)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from ferryman.ingest import coverage
 from ferryman.ingest.model import Outcome
@@ -14,7 +15,7 @@ from ferryman.kernel.db import Row, Tx
 
 
 async def settle(tx: Tx, outcome: Outcome, *, queued_max: int, lapsed: bool = False) -> Row | None:
-    """End a claim; None if it is stale, and then nothing has changed."""
+    """End a claim; None if it is stale, Busy if somebody else holds it, and then nothing has changed."""
     row = await tasks.settle(tx, outcome, lapsed=lapsed)
     if row is None:
         return None
@@ -32,7 +33,8 @@ async def lose(tx: Tx, late: Sequence[Row], *, queued_max: int) -> int:
     for row in late:
         verdict = ending.lost(epoch=row["epoch"], forgiven=row["forgiven"], max_claims=row["max_claims"])
         outcome = Outcome(row["id"], row["epoch"], row["lease_owner"], verdict, stats={"lost": True})
-        ended += await settle(tx, outcome, queued_max=queued_max, lapsed=True) is not None
+        with suppress(tasks.Busy):  # the next look comes
+            ended += await settle(tx, outcome, queued_max=queued_max, lapsed=True) is not None
     return ended
 
 
@@ -41,5 +43,6 @@ async def give_back(tx: Tx, unknown: Sequence[Row], *, queued_max: int) -> int:
     ended = 0
     for row in unknown:
         outcome = Outcome(row["id"], row["epoch"], row["lease_owner"], ending.handed_back())
-        ended += await settle(tx, outcome, queued_max=queued_max) is not None
+        with suppress(tasks.Busy):
+            ended += await settle(tx, outcome, queued_max=queued_max) is not None
     return ended

@@ -25,6 +25,7 @@ from ferryman.kernel.pool.said import readable, sentence, translated
 from ferryman.kernel.pool.session import Session
 from ferryman.kernel.pool.terms import (
     CONNECT_TIMEOUT_SECONDS,
+    LANE_LOCK_TIMEOUT,
     LINE_SETTINGS,
     PATIENCE,
     STATEMENTS_KEPT,
@@ -66,6 +67,11 @@ class Line:
         self._listening: dict[str, Callable[[str], None]] = {}
         self._lost: Callable[[], None] | None = None
 
+    def hurry(self) -> Line:
+        """Wait for no lock for long; said before the line is used."""
+        self._settings = self._settings | {"lock_timeout": LANE_LOCK_TIMEOUT}
+        return self
+
     async def open(self) -> Session:
         """Connect if need be, and listen again to what was listened to."""
         session = self._whole()
@@ -84,7 +90,7 @@ class Line:
             raise
 
     def _whole(self) -> Session | None:
-        """Return the session of a connection that needs nothing; on the way to every lonely statement, so it waits for nothing."""
+        """Return the session of a connection that needs nothing; on the way to every lonely statement, so it does not wait."""
         connection = self._connection
         if connection is None or connection.is_closed() or time.monotonic() >= self._plans_until:
             return None

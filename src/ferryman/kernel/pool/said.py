@@ -9,30 +9,21 @@ from contextlib import contextmanager
 
 import asyncpg
 
-from ferryman.kernel import errors
+from ferryman.kernel import errors, outage
 
 GUARD_SQLSTATE = "FM001"
 
+# What the driver says without a code of PostgreSQL's.
 _UNAVAILABLE = (
     OSError,
     asyncio.TimeoutError,
-    asyncpg.PostgresConnectionError,
     asyncpg.InterfaceError,
     asyncpg.InternalClientError,  # the server hung up in the middle of something, and the driver lost its thread
-    asyncpg.CannotConnectNowError,
-    asyncpg.AdminShutdownError,
-    asyncpg.CrashShutdownError,
-    asyncpg.IdleInTransactionSessionTimeoutError,
-    asyncpg.InsufficientResourcesError,  # out of connections, memory or disk
-    asyncpg.SerializationError,
-    asyncpg.DeadlockDetectedError,
-    asyncpg.QueryCanceledError,
-    asyncpg.ReadOnlySQLTransactionError,  # a primary that has just become a standby
 )
 _NOT_LET_IN = (
     asyncpg.InvalidAuthorizationSpecificationError,  # no such user, or a wrong password
     asyncpg.InvalidCatalogNameError,
-    asyncpg.InsufficientPrivilegeError,
+    asyncpg.InsufficientPrivilegeError,  # also a file system that has become read-only
 )
 _NOT_MIGRATED = (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError, asyncpg.UndefinedFunctionError)
 
@@ -51,14 +42,15 @@ def translated() -> Iterator[None]:
     except _NOT_LET_IN as error:
         login = not isinstance(error, asyncpg.InsufficientPrivilegeError)
         raise errors.DatabaseRefused(f"PostgreSQL refuses: {str(error).rstrip('.')}.", login=login) from error
-    except asyncpg.LockNotAvailableError as error:
-        # Told apart: of a set, one that somebody else holds is no bad one.
-        raise errors.DatabaseUnavailable(sentence(error), locked=True) from error
     except _UNAVAILABLE as error:
         raise errors.DatabaseUnavailable(sentence(error)) from error
     except asyncpg.PostgresError as error:
-        if error.sqlstate == GUARD_SQLSTATE:
+        state = error.sqlstate or ""
+        if state == GUARD_SQLSTATE:
             raise _refused(error) from error
+        if outage.passing(state):
+            told = errors.DatabaseUnavailable(sentence(error), narrow=outage.few(state), locked=state == outage.LOCKED)
+            raise told from error
         raise
 
 

@@ -26,6 +26,9 @@ LINE_SETTINGS = {
     "tcp_keepalives_count": "3",
     "tcp_user_timeout": "10000",
 }
+# A lane has all that ended, and all that could be claimed, behind it. Who holds a row for longer than this has left something
+# open: what must be written there is sent again later.
+LANE_LOCK_TIMEOUT = "500ms"
 # What bounds a transaction. A pooler that refuses all of the above takes these at the beginning of each one; a statement that
 # stands alone has them where it is a line's, which sends it again, and not in the pool, whose callers each wait for their own.
 WITHIN = ("idle_in_transaction_session_timeout", "lock_timeout", "statement_timeout")

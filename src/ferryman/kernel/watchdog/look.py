@@ -202,4 +202,4 @@ class Look:
 
 
 def _locked(error: Exception) -> bool:
-    return isinstance(error, errors.DatabaseUnavailable) and bool(error.details.get("locked"))
+    return isinstance(error, errors.DatabaseUnavailable) and error.locked

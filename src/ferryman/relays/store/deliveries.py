@@ -24,6 +24,8 @@ _PAST = load("ferryman.relays", "webhook_deliveries/past")
 _FORGET = load("ferryman.relays", "webhook_deliveries/forget")
 _DEPTH = load("ferryman.relays", "webhook_deliveries/depth")
 
+_BUSY = "busy"
+
 
 def record(row: Row) -> Delivery:
     """Read a delivery from its row."""
@@ -57,8 +59,8 @@ async def claim(
     return [Claimed(**{name: row[name] for name in Claimed._fields}) for row in rows]
 
 
-async def settle(tx: Tx, outcomes: Sequence[Outcome], *, owner: UUID) -> dict[UUID, str]:
-    """Store what became of claims; return what each came to. Whose claim was stale is not in the answer."""
+async def settle(tx: Tx, outcomes: Sequence[Outcome], *, owner: UUID) -> tuple[dict[UUID, str], set[UUID]]:
+    """Store what became of claims; return what each came to, and those that were busy. Whose claim was stale is in neither."""
     rows = await many(
         tx,
         _SETTLE,
@@ -70,7 +72,10 @@ async def settle(tx: Tx, outcomes: Sequence[Outcome], *, owner: UUID) -> dict[UU
         errors=[each.error for each in outcomes],
         waits=[timedelta(seconds=each.delay) for each in outcomes],
     )
-    return {row["id"]: row["word"] for row in rows}
+    return (
+        {row["id"]: row["word"] for row in rows if row["word"] != _BUSY},
+        {row["id"] for row in rows if row["word"] == _BUSY},
+    )
 
 
 async def reclaim(tx: Tx, *, owner: UUID, held: Collection[UUID]) -> int:

@@ -110,7 +110,7 @@ class WebhookPart:
     ) -> None:
         """Make what it needs; nothing is connected yet."""
         self._doorbell = doorbell
-        self._lines = [line() for _ in range(LANES + 1)]
+        self._lines = [line(), *(line().hurry() for _ in range(LANES))]
         self._pace = Pace(doorbell, poll=terms.poll.total_seconds())
         self._spread = Spread(
             self._lines[0], self._pace, doorbell, tellers,

@@ -46,17 +46,17 @@ class Sender:
         """Settle these outcomes and claim up to `room`."""
         claimed: list[Claimed] = []
         async with line.transaction() as tx:
-            settled = await deliveries.settle(tx, outcomes, owner=self._owner) if outcomes else {}
+            settled, busy = await deliveries.settle(tx, outcomes, owner=self._owner) if outcomes else ({}, set[UUID]())
             held = await webhooks.hold(tx, key_id=self.key_id, each=self._each, limit=min(HELD, room)) if room else []
             if held:
                 claimed = await deliveries.claim(
                     tx, held, owner=self._owner, each=self._each, limit=room, lease=self.lease
                 )
-        self._count(outcomes, settled)
-        return Turned(claimed, more=0 < room == len(claimed) or len(held) == HELD)
+        telemetry.fenced("webhook", "settle", len(outcomes) - len(settled) - len(busy))
+        self._count(settled)
+        return Turned(claimed, more=0 < room == len(claimed) or len(held) == HELD, left=busy)
 
-    def _count(self, outcomes: Sequence[Outcome], settled: dict[UUID, str]) -> None:
-        telemetry.fenced("webhook", "settle", len(outcomes) - len(settled))
+    def _count(self, settled: dict[UUID, str]) -> None:
         for word, count in Counter(settled.values()).items():
             if word == ending.DELIVERED:
                 telemetry.called("delivered", count)

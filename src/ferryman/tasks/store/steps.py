@@ -22,6 +22,7 @@ _ANSWER = load("ferryman.tasks", "task_steps/answer")
 _READ = load("ferryman.tasks", "task_steps/read")
 _STRAYS = load("ferryman.tasks", "task_steps/strays")
 _HOLD = load("ferryman.tasks", "task_waits/hold")
+_TRY_HOLD = load("ferryman.tasks", "task_waits/try_hold")
 _PARK = load("ferryman.tasks", "task_waits/park")
 _STUCK = load("ferryman.tasks", "task_waits/stuck")
 _WAKE = load("ferryman.tasks", "task_waits/wake")
@@ -143,6 +144,11 @@ async def strays(tx: Tx, limit: int) -> Sequence[Row]:
 async def hold(tx: Tx, ids: Collection[UUID]) -> None:
     """Lock parents, in the order of their ids."""
     await many(tx, _HOLD, ids=list(ids))
+
+
+async def try_hold(tx: Tx, ids: Collection[UUID]) -> set[UUID]:
+    """Lock parents, in the order of their ids; answer with those that somebody else holds."""
+    return {row["id"] for row in await many(tx, _TRY_HOLD, ids=list(ids)) if not row["held"]}
 
 
 async def park(tx: Tx, outcomes: Sequence[Outcome]) -> Parked:

@@ -21,7 +21,7 @@ from datetime import timedelta
 from typing import TypeVar
 from uuid import UUID
 
-from ferryman.kernel import errors, faults, telemetry
+from ferryman.kernel import errors, faults, outage, telemetry
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.gather import Again, Gather
 from ferryman.kernel.patience import outlast
@@ -226,10 +226,10 @@ class Scribe:
 
     async def _patiently(self, attempt: Callable[[], Awaitable[Value]]) -> Value:
         """Try again while the database is away: whoever waits is ended by its timeout or its lease, not by us."""
-        return await outlast(attempt, told=_wait)
+        return await outlast(attempt, over=outage.passes, told=_wait)
 
 
-def _wait(failures: int, error: errors.DatabaseUnavailable) -> None:
+def _wait(failures: int, error: errors.FerrymanError) -> None:
     if failures == 1:
         log.warning("durable calls wait for the database", extra={"reason": error.message})
 

@@ -23,7 +23,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import TypeVar
 from uuid import UUID
 
-from ferryman.kernel import errors, telemetry
+from ferryman.kernel import errors, outage, telemetry
 from ferryman.kernel.db import Tx
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.loop import RECONNECT
@@ -101,7 +101,9 @@ class Words:
                 try:
                     await self._flush()
                     failures = 0
-                except errors.DatabaseUnavailable as error:
+                except errors.FerrymanError as error:
+                    if not outage.passes(error):
+                        raise
                     failures += 1
                     if failures == 1:
                         log.warning("what handlers say waits for the database", extra={"reason": error.message})

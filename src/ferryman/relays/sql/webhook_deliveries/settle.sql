@@ -1,5 +1,5 @@
 -- pending -> delivered | dead; or pending still, to be tried again or handed back
--- A try that would come at or after the end is not waited for.
+-- A try that would come at or after the end is not waited for. Rows that somebody else is writing are named as busy.
 with clock as materialized (
     select ferryman.clock() as now
 ),
@@ -17,7 +17,7 @@ word as materialized (
       and delivery.lease_owner = :owner
       and delivery.state = 'pending'
     order by delivery.id
-    for update of delivery
+    for update of delivery skip locked
 ),
 ended as (
     update ferryman.webhook_deliveries as delivery
@@ -48,3 +48,11 @@ told as (
 )
 select word.id, coalesce(word.to_state, word.word) as word
 from word
+union all
+select said.id, 'busy'
+from unnest(:ids::uuid[], :epochs::bigint[]) as said (id, epoch)
+join ferryman.webhook_deliveries as delivery on delivery.id = said.id
+where delivery.epoch = said.epoch
+  and delivery.lease_owner = :owner
+  and delivery.state = 'pending'
+  and said.id not in (select word.id from word)

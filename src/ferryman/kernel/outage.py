@@ -1,0 +1,46 @@
+"""Which failures are the database's own, and pass (K24).
+
+PostgreSQL says by the class of its code whether what it was given is at fault, or whether it cannot do anything of the kind
+now: it is out of disk, cannot read a page, ends connections, waits for a lock, was made read-only. The first is told to whoever
+gave it. The second is no word about what was to be written: that is kept, and tried again until it is stored or its lease ends.
+
+Some of the second are narrow: they may be about a few rows, and what stands beside those can go on.
+"""
+
+from __future__ import annotations
+
+from ferryman.kernel import errors
+
+# Connections, states of transactions, rollbacks, resources, states of objects, interventions, the system, and what PostgreSQL
+# did not foresee.
+_PASSING = ("08", "25", "40", "53", "55", "57", "58", "XX")
+_NARROW = ("55", "58", "XX")
+# Somebody else holds a row, or a table.
+LOCKED = "55P03"
+# Somebody went on in a transaction that had failed: what it failed by is not known here, and may be what was written.
+FAILED_BEFORE = "25P02"
+
+
+def passing(sqlstate: str) -> bool:
+    """Tell whether PostgreSQL says by this code that it cannot do it now."""
+    return sqlstate.startswith(_PASSING) and sqlstate != FAILED_BEFORE
+
+
+def few(sqlstate: str) -> bool:
+    """Tell whether a code that passes may be about a few rows: a lock that somebody holds, a page that cannot be read."""
+    return sqlstate.startswith(_NARROW)
+
+
+def unforeseen(sqlstate: str) -> bool:
+    """Tell whether PostgreSQL, or an extension of it, met what it did not foresee: in the system, or in what it was given."""
+    return sqlstate.startswith(("58", "XX"))
+
+
+def passes(error: BaseException) -> bool:
+    """Tell whether a failure says nothing about what was to be written, so that it can be written later."""
+    return isinstance(error, errors.DatabaseUnavailable | errors.DatabaseRefused | errors.DatabaseNotMigrated)
+
+
+def narrow(error: BaseException) -> bool:
+    """Tell whether a failure that passes may be that of a few, so that those beside them should not wait with them."""
+    return isinstance(error, errors.DatabaseUnavailable | errors.DatabaseRefused) and error.narrow
