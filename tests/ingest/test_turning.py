@@ -9,11 +9,13 @@ from uuid import UUID
 
 import pytest
 
+from ferryman.ingest import coverage
 from ferryman.ingest.model import Claimed, Outcome
 from ferryman.ingest.rules.ending import handed_back
 from ferryman.ingest.sinks.table import TableSink
 from ferryman.ingest.store import batches, tasks
 from ferryman.ingest.store.batches import Birth, Finished
+from ferryman.ingest.store.cursors import Lineage
 from ferryman.ingest.work import walk
 from ferryman.ingest.work.executor import pool_of_runs
 from ferryman.ingest.work.settle import settle
@@ -190,6 +192,24 @@ async def test_the_next_batch_is_born_only_where_it_may_be(database_url: str, be
         # A page that came closes the circuit breaker of its source, and of no other.
         shut = await here.fetch("select tenant, source from ferryman.ingest_source where failures > 0")
         assert shut == ([tuple(before[1:3])] if before and before[0] == BREAKER else [])
+
+
+@pytest.mark.contract("I8", "I11")
+async def test_a_plan_does_not_wait_for_a_page_that_closes_the_breaker(database_url: str) -> None:
+    """The page of an ordered source wants the cursor next, which the plan holds: each would wait for the other."""
+    async with harbour(database_url, Server()) as here:
+        task, owner, batch = await begun(here)
+        async with here.app.database.transaction() as tx:
+            await tasks.strike(tx, tenant=task.tenant, source=task.source, most=3, pause=MINUTE)
+        async with here.app.database.transaction() as tx:
+            row = await ACTS["turn"](tx, task, owner, batch)
+            async with asyncio.timeout(20):
+                planned = await here.plan(until=DAWN + 2 * HOUR)
+            await coverage.advance(tx, row["cursor_id"], tenant=task.tenant, lineage=Lineage(), tell=False)
+
+        assert planned.made
+        assert await here.fetch("select failures from ferryman.ingest_source") == [(0,)]
+        await here.sound()
 
 
 @pytest.mark.contract("K4", "I5", "I6")

@@ -38,8 +38,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         failed = len(terminalreporter.stats.get("failed", ())) + len(terminalreporter.stats.get("error", ()))
         more = sum(_told(told, CUT))
         terminalreporter.write_line(
-            f"interleavings: {sum(counts):,} orders of {len(counts)} tests, and {more} pairs with more orders than were walked;"
-            f" {failed} tests failed"
+            f"interleavings: {sum(counts):,} orders of {len(counts)} tests, and {more} pairs or threes with more orders"
+            f" than were walked; {failed} tests failed"
         )
         if _short(config):
             terminalreporter.write_line(

@@ -23,7 +23,7 @@ SETTINGS = {"deadlock_timeout": "20ms", "idle_in_transaction_session_timeout": "
 Program = Callable[[Session], Awaitable[Any]]
 
 ran = 0  # orders, in this process
-cut = 0  # pairs that have more orders than were walked
+cut = 0  # pairs and threes that have more orders than were walked
 
 
 class Stepped(Session):
@@ -157,9 +157,9 @@ class Driver:
             actor.step()
             if not await self._settle(actor):
                 self.blocked += 1
-        for other in self._actors:
-            if other is not actor and not other.still:
-                await self._settle(other)
+        # One who goes on may let another go on, who was asked before.
+        while any([await self._settle(other) for other in self._actors if other is not actor and not other.still]):
+            pass
 
     async def _settle(self, actor: Actor) -> bool:
         """Wait until an actor is still; False if it is blocked."""
@@ -203,9 +203,10 @@ class Node:
 
 
 class Walks:
-    """The orders of one pair that differ: who is blocked has no choice, so that far fewer are left than the steps could have.
+    """The orders of one pair, or of three, that differ.
 
-    Each walk is chosen by chance among those that were not walked, the same each time; when none is left it is done.
+    Who is blocked has no choice, so that far fewer are left than the steps could have. Each walk is chosen by chance among
+    those that were not walked, the same each time; when none is left it is done.
     """
 
     def __init__(self, seed: str) -> None:
@@ -248,6 +249,8 @@ class Walks:
 
 # Of each pair so many different orders are walked in the usual run; with ALL_ORDERS set, all of them up to so many.
 FEW_WALKS, MOST_WALKS = 1, 40
+# With ALL_ORDERS three have so many walked: they have hundreds of orders, and are many more than pairs.
+MOST_OF_THREE = 30
 
 
 def walks(seed: str, *, few: int = FEW_WALKS, most: int = MOST_WALKS) -> Iterator[Walks]:

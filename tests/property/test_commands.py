@@ -1,12 +1,13 @@
-"""R4 for commands: every pair of ways to end one async task, in orders of their statements: one winner, no deadlock.
+"""R4 for commands: every pair of ways to end one async task, and every three, in orders of their statements.
 
-What becomes of the command and of each of its async tasks is what becomes of it when one comes after the other.
+One winner, no deadlock. What becomes of the command and of each of its async tasks is what becomes of it when one comes after
+the other.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import timedelta
 from functools import partial
-from itertools import combinations_with_replacement
+from itertools import combinations, combinations_with_replacement
 from typing import Any
 from uuid import UUID
 
@@ -24,7 +25,8 @@ from ferryman.tasks.model import Outcome
 from ferryman.tasks.states import FAILED, READY, SUCCEEDED
 from ferryman.tasks.watch import TASK_INVARIANTS
 from ferryman.tasks.work.settle import settle
-from tests.property.interleave import Program, driving, walks
+from tests.property.interleave import FEW_WALKS, MOST_OF_THREE, MOST_WALKS, Driver, Program, driving, walks
+from tests.property.oracle import InTurn
 from tests.property.stage import Sound, Stage, staging
 
 SECOND = timedelta(seconds=1)
@@ -152,6 +154,7 @@ WAYS: dict[str, Way] = {
 }  # fmt: skip
 FEW = 3  # orders of each pair that are walked in the usual run
 PAIRS = list(combinations_with_replacement(WAYS, 2))
+THREES = list(combinations(WAYS, 3))
 
 
 @pytest.fixture
@@ -183,29 +186,40 @@ async def test_two_who_end_one_command_leave_one_end_and_no_deadlock(app: Ferrym
     async with staging(database_url) as stage, driving(database_url) as driver:
         await stage.keep()
         for pair in PAIRS:
-            programs = [partial(WAYS[name], scene) for name in pair]
-            could = await in_turn(scene, stage, programs)
-            for walk in walks(f"command{pair}", few=FEW):
-                await stage.reset()
-                try:
-                    left = await driver.walk(programs, walk)
-                    await again(scene, programs, left)
-                    found = await settled(scene)
-                    assert all(each in some for each, some in zip(found, could, strict=True)), (found, could)
-                except BaseException as error:
-                    error.add_note(f"{pair} in the order {walk.path}")
-                    raise
+            await meet(driver, scene, stage, pair, few=FEW, most=MOST_WALKS)
     assert driver.blocked > 0
 
 
-async def in_turn(scene: Scene, stage: Stage, programs: Sequence[Program]) -> list[set[Any]]:
-    """Say what may become of the command and its async tasks: what does when one comes after the other."""
-    ways = []
-    for order in (programs, programs[::-1]):
+@pytest.mark.contract("R4", "K3", "K4", "C7", "W14")
+async def test_three_who_end_one_command_leave_one_end_and_no_deadlock(app: Ferryman, database_url: str) -> None:
+    scene = await Scene(app).set()
+    async with staging(database_url) as stage, driving(database_url, actors=3) as driver:
+        await stage.keep()
+        for three in THREES:
+            await meet(driver, scene, stage, three, few=FEW_WALKS, most=MOST_OF_THREE)
+    assert driver.blocked > 0
+
+
+async def meet(driver: Driver, scene: Scene, stage: Stage, names: Sequence[str], *, few: int, most: int) -> None:
+    """Let some end one command at once, and see that it ends as if one had come after the other."""
+    programs = [partial(WAYS[name], scene) for name in names]
+    turns = InTurn(programs, partial(in_turn, scene, stage))
+    for walk in walks(f"command{names}", few=few, most=most):
         await stage.reset()
-        await again(scene, order, [True] * len(order))
-        ways.append(await settled(scene))
-    return [{*each} for each in zip(*ways, strict=True)]
+        try:
+            await again(scene, programs, await driver.walk(programs, walk))
+            found = await settled(scene)
+            assert await turns.tells(found), (found, turns.could)
+        except BaseException as error:
+            error.add_note(f"{names} in the order {walk.path}")
+            raise
+
+
+async def in_turn(scene: Scene, stage: Stage, programs: Sequence[Program]) -> list[tuple[Any, ...]]:
+    """Say what becomes of the command and its async tasks when one comes after the other."""
+    await stage.reset()
+    await again(scene, programs, [True] * len(programs))
+    return await settled(scene)
 
 
 async def again(scene: Scene, programs: Sequence[Program], left: Sequence[bool | None]) -> None:

@@ -67,6 +67,14 @@ def test_a_pair_with_more_orders_than_are_tried_is_counted(monkeypatch: pytest.M
     assert left_out(3, 2) == (1, 10 + 6)
 
 
+@pytest.mark.contract("R4")
+def test_each_order_of_three_is_walked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALL_ORDERS", "1")
+    paths = [walk.path for walk in interleave.walks("three", most=100) if _walked(walk, (2, 1, 1))]
+
+    assert len(paths) == len({*paths}) == 12
+
+
 def _walked(walk: interleave.Walks, steps: tuple[int, ...]) -> bool:
     """Walk one order of so many steps of each, of whom none is ever blocked."""
     left = list(steps)

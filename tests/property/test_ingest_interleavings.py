@@ -2,7 +2,7 @@
 
 One winner, sound rows, no deadlock. Each act answers how often it did what; the log, the cursor's events and the rows must say
 the same number. Every task, run, page, slice and plan has one history that leads from move to move to what its row says. Acts
-on sets name the two tasks in opposite orders.
+on sets name the two tasks in opposite orders. Three of them meet as well.
 """
 
 import json
@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
-from itertools import combinations_with_replacement
+from itertools import combinations, combinations_with_replacement
 from typing import Any
 from uuid import UUID
 
@@ -33,7 +33,7 @@ from ferryman.kernel import errors, ids
 from ferryman.kernel.doorbell import NoDoorbell
 from ferryman.kernel.pool import Session
 from tests.ingest.harbour import DAWN, HOUR, SOURCE, Harbour, Server, Ship, harbour, hold
-from tests.property.interleave import driving, walks
+from tests.property.interleave import MOST_OF_THREE, Driver, Walks, driving, walks
 from tests.property.stage import Sound, staging
 
 SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
@@ -41,11 +41,11 @@ TENANT = "default"
 LEASE = MINUTE
 # A batch is not done in its time then, and the lease of its task has not passed.
 PATIENCE, LATE = MINUTE / 2, MINUTE * 0.6
-NEWCOMERS = (ids.boot_id(), ids.boot_id())
+NEWCOMERS = (ids.boot_id(), ids.boot_id(), ids.boot_id())
 QUEUED_MAX = 50
 PAGE = [{"id": 1000 + n, "at": (DAWN + HOUR).isoformat(), "value": "x"} for n in range(3)]
 
-# How often it did what; nothing if it found the other's work done.
+# How often it did what; nothing if it found another's work done.
 Did = Counter[str]
 Act = Callable[[Session, "Scene", int], Awaitable[Did]]
 
@@ -280,6 +280,24 @@ ACTS: dict[str, dict[str, Act]] = {
 }  # fmt: skip
 # Each of them takes the first task from its holder, and it can be taken once.
 RELEASING = {"succeed", "fail", "retry", "part", "hand back", "give back", "reap"}
+PAGES = {"page", "cursor page", "bad page"}
+SHARED = {"page", "cursor page", "succeed", "succeed beside", "strike", *MORE}
+
+
+def of_interest(ground: str, three: set[str]) -> bool:
+    """Tell whether three meet. At a page there are many: one turns it and one takes its task, or all want cursor or source."""
+    return ground != "executing" or bool(PAGES & three and RELEASING & three) or three <= SHARED
+
+
+# Who plans the same at one moment may come three times.
+THREES: dict[str, list[tuple[str, ...]]] = {
+    ground: [
+        three
+        for three in (combinations_with_replacement if ground == "nothing" else combinations)(acts, 3)
+        if of_interest(ground, {*three})
+    ]
+    for ground, acts in ACTS.items()
+}
 
 
 @asynccontextmanager
@@ -322,8 +340,10 @@ async def lapse(scene: Scene) -> None:
 
 
 async def execute(scene: Scene) -> None:
-    """A page of each is under way, and not done in its time."""
+    """A page of each is under way, and not done in its time; a request has failed, which a page that comes makes good."""
     await take(scene)
+    async with scene.here.app.database.session() as tx:
+        await strikes(tx, scene, 0)
     for task in scene.held:
         scene.pages.append(ids.new_id())
         birth = Birth(scene.pages[-1], 1, "start", str(task.id), "{}")
@@ -398,18 +418,18 @@ MOVES: dict[tuple[str, ...], str] = {
 TOLD = {*MOVES.values(), "rewind", "decide"}
 
 
-def judge(scene: Scene, pair: tuple[str, str], before: Any, found: Any, answers: tuple[Did, Did]) -> None:
+def judge(scene: Scene, names: Sequence[str], before: Any, found: Any, answers: Sequence[Did]) -> None:
     for row in found["rows"] or ():
         _, _, status, went = row
         said = [None, *(to for _, to in went)]
         assert [came for came, _ in went] == said[:-1], row
         assert said[-1] == status, row
-    now, then, told = counted(found), counted(before), answers[0] + answers[1]
+    now, then, told = counted(found), counted(before), sum(answers, Counter())
     assert {what: now[what] - then[what] for what in TOLD} == {what: told[what] for what in TOLD}
     # Records are there with the page that they came with, or not at all.
     assert found["cargo"] == (len(PAGE) if told["page"] else 0)
     assert told["page"] <= 1
-    if RELEASING.issuperset(pair):
+    if RELEASING.issuperset(names):
         first = str(scene.held[0].id)
         [went] = [went for kind, id, _, went in found["rows"] if (kind, id) == ("ingest_task", first)]
         assert sum(MOVES.get(("ingest_task", *move)) == "release" for move in went) == 1
@@ -418,33 +438,50 @@ def judge(scene: Scene, pair: tuple[str, str], before: Any, found: Any, answers:
 @pytest.mark.contract("R4", "I5", "I6", "I11", "W15", "K4")
 @pytest.mark.parametrize("ground", ACTS)
 async def test_two_at_once_leave_one_history_of_each_row(database_url: str, ground: str) -> None:
-    acts = ACTS[ground]
+    async with laid(database_url, ground) as scene, staging(database_url) as stage, driving(database_url) as driver:
+        await stage.keep("public.cargo")
+        before = await look(scene)
+        for pair in combinations_with_replacement(ACTS[ground], 2):
+            for walk in walks(f"{ground}{pair}"):
+                await stage.reset()
+                await meet(driver, scene, ground, pair, before, walk)
+        assert driver.blocked > 0  # they did meet
+
+
+@pytest.mark.contract("R4", "I5", "I6", "I11", "W15", "K4")
+@pytest.mark.parametrize("ground", ACTS)
+async def test_three_at_once_leave_one_history_of_each_row(database_url: str, ground: str) -> None:
     async with (
         laid(database_url, ground) as scene,
         staging(database_url) as stage,
-        driving(database_url) as driver,
+        driving(database_url, actors=3) as driver,
     ):
         await stage.keep("public.cargo")
-        db = scene.here.app.database
-
-        async def look() -> Any:
-            async with db.session() as tx:
-                [row] = await tx.fetch(FOUND)
-                assert await SOUND.broken(tx) == []
-            return json.loads(row["found"])
-
-        before = await look()
-        for pair in combinations_with_replacement(acts, 2):
-            for walk in walks(f"{ground}{pair}"):
+        before = await look(scene)
+        for three in THREES[ground]:
+            for walk in walks(f"{ground}{three}", most=MOST_OF_THREE):
                 await stage.reset()
-                programs = [partial(run, acts[name], scene, place) for place, name in enumerate(pair)]
-                try:
-                    answers = await driver.walk((programs[0], programs[1]), walk)
-                    judge(scene, pair, before, await look(), answers)
-                except BaseException as error:
-                    error.add_note(f"{ground}: {pair} in the order {walk.path}")
-                    raise
-        assert driver.blocked > 0  # they did meet
+                await meet(driver, scene, ground, three, before, walk)
+        assert driver.blocked > 0
+
+
+async def meet(driver: Driver, scene: Scene, ground: str, names: Sequence[str], before: Any, walk: Walks) -> None:
+    """Let some act at once in one order, and see what came of it."""
+    programs = [partial(run, ACTS[ground][name], scene, place) for place, name in enumerate(names)]
+    try:
+        answers = await driver.walk(programs, walk)
+        judge(scene, names, before, await look(scene), answers)
+    except BaseException as error:
+        error.add_note(f"{ground}: {names} in the order {walk.path}")
+        raise
+
+
+async def look(scene: Scene) -> Any:
+    """Read every row with its history; all of them are sound."""
+    async with scene.here.app.database.session() as tx:
+        [row] = await tx.fetch(FOUND)
+        assert await SOUND.broken(tx) == []
+    return json.loads(row["found"])
 
 
 async def run(act: Act, scene: Scene, place: int, tx: Session) -> Did:

@@ -1,7 +1,8 @@
 """R4: every pair of moves on one set of tasks, in the orders of their statements: one winner, sound rows, no deadlock.
 
-Both actors want the same two tasks and name them in opposite orders. What each says it moved is compared with the log: as
-many events as there were movers, and each task has one history that leads from move to move.
+The actors want the same two tasks and name them in opposite orders. What each says it moved is compared with the log: as
+many events as there were movers, and each task has one history that leads from move to move. Three of those that can begin
+on one ground meet as well, and a claim that follows one of them while another goes on.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -21,16 +22,16 @@ from ferryman.tasks import store, watch
 from ferryman.tasks.intake import cancel
 from ferryman.tasks.model import Ended, Outcome
 from ferryman.tasks.ports import Owners
-from ferryman.tasks.states import FAILED, PENDING, READY, RUNNING, SUCCEEDED, TASK, TaskState
+from ferryman.tasks.states import CANCELLED, FAILED, PENDING, READY, RUNNING, SUCCEEDED, TASK, TaskState
 from ferryman.tasks.watch import TASK_INVARIANTS
 from ferryman.tasks.work.settle import settle
 from ferryman.testing.plants import plant
-from tests.property.interleave import Driver, driving, orders, some
+from tests.property.interleave import MOST_OF_THREE, Driver, Walks, driving, orders, some, walks
 
 SECOND = timedelta(seconds=1)
 LEASE, MARGIN = timedelta(seconds=30), timedelta(seconds=5)
 HOLDER = ids.boot_id()
-NEWCOMERS = (ids.boot_id(), ids.boot_id())
+NEWCOMERS = (ids.boot_id(), ids.boot_id(), ids.boot_id())
 EPOCH = 7
 
 
@@ -148,7 +149,7 @@ MOVES: dict[str, Move] = {
 
 
 class Ground(NamedTuple):
-    """How the tasks stand before both begin."""
+    """How the tasks stand before anybody begins."""
 
     state: TaskState
     columns: dict[str, Any]
@@ -173,7 +174,7 @@ BEGINS: dict[str, set[str]] = {
     "too late": {"cancel", "expire"},
     "due": {"promote", "cancel"},
 }
-# After one of these the other finds nothing left to do: they leave the state that both begin in, under one fence.
+# After one of these the others find nothing left to do: they leave the state that all begin in, under one fence.
 ONCE = {"complete", "fail", "complete owing", "fail owing", "retry", "retry owing", "reap", "reclaim"}
 
 # How many steps each move takes alone on each ground (statements and the commit), where it is not 2 (nothing to do, or one
@@ -187,6 +188,7 @@ STEPS = {
     ("too late", "complete owing"): 3, ("too late", "fail owing"): 3, ("due", "cancel"): 3, ("due", "complete owing"): 3,
     ("due", "fail owing"): 3,
 }  # fmt: skip
+MOST_STEPS = max(STEPS.values())
 
 # What no worker does there: at its cap a task is not tried again.
 NEVER: dict[str, set[str]] = {ground: set() for ground in GROUNDS} | {"last attempt": {"retry", "retry owing"}}
@@ -198,6 +200,20 @@ PAIRS: dict[str, list[Pair]] = {
     ]
     for ground, begins in BEGINS.items()
 }
+Three = tuple[str, ...]
+THREES: dict[str, list[Three]] = {
+    ground: list(combinations_with_replacement([name for name in MOVES if name in begins], 3))
+    for ground, begins in BEGINS.items()
+}
+# A claim can begin there when another move has been, while a third goes on that began before.
+FOLLOWED: dict[str, list[Three]] = {
+    ground: [
+        ("claim", *pair)
+        for pair in combinations_with_replacement([name for name in MOVES if name in BEGINS[ground]], 2)
+    ]
+    for ground in ("running", "running owing", "due")
+}
+FEW_OF_THREE = 2  # orders of each three in the usual run
 CELLS = [(ground, one) for ground, pairs in PAIRS.items() for one in dict.fromkeys(pair[0] for pair in pairs)]
 
 
@@ -246,7 +262,7 @@ BROKEN = " union all ".join(
 
 
 class Field:
-    """The database that both act on."""
+    """The database that all act on."""
 
     def __init__(self, db: Database, past_guards: Line, ground: dict[str, str]) -> None:
         self._db = db
@@ -302,10 +318,48 @@ async def test_two_moves_in_every_order_have_one_history(
             )
             assert len(possible) == schedules(ground, pair)
             for order in some(possible):
-                tasks = await field.reset(ground)
-                movers = await driver.run((acting(pair[0], tasks, 0), acting(pair[1], tasks[::-1], 1)), order)
-                judge(tasks, movers, await field.found(), pair=pair, ground=ground, order=order)
-                assert await field.broken() == [], f"{ground}: {pair} in order {order}"
+                await meet(driver, field, ground, pair, order)
+
+
+@pytest.mark.contract("R4", "K4", "T2")
+@pytest.mark.parametrize("ground", GROUNDS, ids=lambda name: name.replace(" ", "_"))
+async def test_three_moves_at_once_have_one_history(ground: str, database_url: str, field: Field) -> None:
+    async with driving(database_url, actors=3) as driver:
+        for three in [*THREES[ground], *FOLLOWED.get(ground, ())]:
+            for walk in walks(f"{ground}{three}", few=FEW_OF_THREE, most=MOST_OF_THREE):
+                await meet(driver, field, ground, three, walk)
+        assert driver.blocked > 0  # they did meet
+
+
+@pytest.mark.contract("R4", "K4")
+@pytest.mark.parametrize("ground", FOLLOWED, ids=lambda name: name.replace(" ", "_"))
+async def test_who_held_a_task_moves_nothing_that_was_claimed_anew(
+    ground: str, database_url: str, field: Field
+) -> None:
+    claimed = 0
+    async with driving(database_url, actors=3) as driver:
+        for three in FOLLOWED[ground]:
+            for first, late in ((1, 2), (2, 1)):
+                for begun in range(steps(ground, three[late])):
+                    order = (*[late] * begun, *[first] * MOST_STEPS, *[0] * MOST_STEPS)
+                    claimed += len((await meet(driver, field, ground, three, order))[0])
+    assert claimed > 0
+
+
+async def meet(
+    driver: Driver, field: Field, ground: str, names: Sequence[str], order: Sequence[int] | Walks
+) -> Sequence[Moved]:
+    """Let some move the same tasks at once in one order, and see what came of it; return what each says that it moved."""
+    tasks = await field.reset(ground)
+    programs = [acting(name, tasks if place == 0 else tasks[::-1], place) for place, name in enumerate(names)]
+    try:
+        movers = await (driver.walk(programs, order) if isinstance(order, Walks) else driver.run(programs, order))
+        judge(tasks, movers, await field.found(), names=names, ground=ground)
+        assert await field.broken() == []
+    except BaseException as error:
+        error.add_note(f"{ground}: {names} in the order {getattr(order, 'path', order)}")
+        raise
+    return movers
 
 
 def acting(name: str, tasks: Sequence[UUID], place: int) -> Callable[[Session], Awaitable[Moved]]:
@@ -320,24 +374,19 @@ async def alone(field: Field, driver: Driver, ground: str, place: int, move: str
 
 
 def judge(
-    tasks: Sequence[UUID],
-    movers: tuple[Moved, Moved],
-    found: Sequence[Row],
-    *,
-    pair: Pair,
-    ground: str,
-    order: Sequence[int],
+    tasks: Sequence[UUID], movers: Sequence[Moved], found: Sequence[Row], *, names: Sequence[str], ground: str
 ) -> None:
-    said = f"{ground}: {pair} in order {order}"
     went = {row["id"]: row["went"] for row in found}
-    assert sum(map(len, went.values())) == sum(map(len, movers)), said
-    if ONCE.issuperset(pair) and BEGINS[ground].issuperset(pair):
-        assert [len(went[task]) for task in tasks] == [1, 1], said
+    assert sum(map(len, went.values())) == sum(map(len, movers)), went
+    if ONCE.issuperset(names) and BEGINS[ground].issuperset(names):
+        assert [len(went[task]) for task in tasks] == [1, 1], went
     for row in found:
         ends = [state for state in row["went"] if state in TASK.terminal]
-        assert ends == ([row["state"]] if row["state"] in TASK.terminal else []), said
-        assert not row["went"] or row["went"][-1] == row["state"], said
+        assert ends == ([row["state"]] if row["state"] in TASK.terminal else []), row
+        assert not row["went"] or row["went"][-1] == row["state"], row
+        # What somebody has claimed anew is not moved by whoever held it before; a cancel asks for no holder.
+        assert RUNNING not in row["went"] or row["went"][row["went"].index(RUNNING) + 1 :] in ([], [CANCELLED]), row
     # The owner was told in the transaction of each end, once a set.
     owing = [row["id"] for row in found if row["callback"] is not None and row["state"] in TASK.terminal]
-    assert (found[0]["told"] > 0) == bool(owing), said
-    assert found[0]["told"] <= len(owing), said
+    assert (found[0]["told"] > 0) == bool(owing), found
+    assert found[0]["told"] <= len(owing), found

@@ -2,15 +2,16 @@
 
 Parks, ends of children, events, wakings and the two rules that mend them meet each other and every move of
 test_interleavings.py, on a parent that runs, is parked, or has ended. What becomes of the whole family is what becomes of it
-when one of the two comes after the other; then no child is left, and nobody waits for what is there.
+when one comes after the other; then no child is left, and nobody waits for what is there. Two of them meet a third that takes
+the parent from its worker, or ends it, as well.
 """
 
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import timedelta
 from functools import partial
-from itertools import combinations_with_replacement
-from typing import Any
+from itertools import combinations, combinations_with_replacement
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -27,7 +28,8 @@ from ferryman.tasks.watch import TASK_INVARIANTS
 from ferryman.tasks.work.settle import settle
 from tests.property import test_interleavings
 from tests.property.family import EPOCH, EVENT, GROUNDS, HOLDER, SECOND, Family, found, lay
-from tests.property.interleave import Program, driving, walks
+from tests.property.interleave import FEW_WALKS, MOST_OF_THREE, Driver, Program, driving, walks
+from tests.property.oracle import InTurn
 from tests.property.stage import Sound, Stage, staging
 
 LEASE, MARGIN = timedelta(seconds=30), timedelta(seconds=5)
@@ -162,7 +164,7 @@ NEVER: dict[str, set[str]] = {ground: set() for ground in GROUNDS} | {
     "last attempt": {"retry", "child is tried again"},
     "last child": {"child is tried again"},
 }
-# What is wrong from the beginning is mended in the end, by the rule that is there for it, also if it was not among the two.
+# What is wrong from the beginning is mended in the end, by the rule that is there for it, also if it did not meet them.
 MENDS = {"stuck": "wake", "strays": "collect"}
 
 Pair = tuple[str, str]
@@ -171,6 +173,16 @@ PAIRS: dict[str, list[Pair]] = {
         pair
         for pair in combinations_with_replacement(MOVES, 2)
         if FAMILY.keys() & {*pair} and begins & {*pair} and not NEVER[ground] & {*pair}
+    ]
+    for ground, begins in BEGINS.items()
+}
+# Two moves of the family, and a third: of the family too, or one that ends a task or takes it from its worker.
+THIRDS = {"cancel", "reap", "expire"}
+THREES: dict[str, list[tuple[str, ...]]] = {
+    ground: [
+        three
+        for three in combinations([name for name in MOVES if name in begins & (FAMILY.keys() | THIRDS)], 3)
+        if len(THIRDS & {*three}) <= 1 and not NEVER[ground] & {*three}
     ]
     for ground, begins in BEGINS.items()
 }
@@ -188,33 +200,68 @@ def test_every_move_of_a_family_meets_every_move_of_a_task() -> None:
 async def test_nobody_waits_for_what_has_come_and_no_child_is_left(
     ground: str, db: Database, database_url: str
 ) -> None:
-    async with db.transaction() as tx:
-        family = await lay(tx, GROUNDS[ground])
     async with staging(database_url) as stage, driving(database_url) as driver:
-        await stage.keep()
-        mends = [partial(MOVES[MENDS[ground]], family)] if ground in MENDS else []
+        scene = await Scene.lay(db, stage, ground)
         for pair in PAIRS[ground]:
-            programs = [partial(MOVES[name], family) for name in pair]
-            could = await in_turn(db, stage, programs, mends)
-            for walk in walks(f"{ground}{pair}", few=FEW, most=MOST):
-                await stage.reset()
-                try:
-                    await again(db, programs, await driver.walk(programs, walk))
-                    assert await judged(db, mends) in could
-                except BaseException as error:
-                    error.add_note(f"{ground}: {pair} in the order {walk.path}")
-                    raise
+            await meet(driver, scene, pair, few=FEW, most=MOST)
     assert driver.blocked > 0
 
 
-async def in_turn(db: Database, stage: Stage, programs: Sequence[Program], mends: Sequence[Program]) -> list[list[str]]:
-    """Say what may become of the family: what does when one comes after the other."""
-    ways = []
-    for order in (programs, programs[::-1]):
-        await stage.reset()
-        await again(db, order, await again(db, order, [True, True]))
-        ways.append(await judged(db, mends))
-    return ways
+@pytest.mark.contract("R4", "T19", "K4")
+@pytest.mark.parametrize("ground", GROUNDS, ids=lambda name: name.replace(" ", "_"))
+async def test_of_three_at_once_nobody_waits_for_what_has_come(ground: str, db: Database, database_url: str) -> None:
+    async with staging(database_url) as stage, driving(database_url, actors=3) as driver:
+        scene = await Scene.lay(db, stage, ground)
+        for three in THREES[ground]:
+            await meet(driver, scene, three, few=FEW_WALKS, most=MOST_OF_THREE)
+    assert driver.blocked > 0
+
+
+class Scene(NamedTuple):
+    """A family on its ground, kept so that it can be laid again."""
+
+    db: Database
+    stage: Stage
+    ground: str
+    family: Family
+
+    @classmethod
+    async def lay(cls, db: Database, stage: Stage, ground: str) -> "Scene":
+        async with db.transaction() as tx:
+            family = await lay(tx, GROUNDS[ground])
+        await stage.keep()
+        return cls(db, stage, ground, family)
+
+    def programs(self, names: Iterable[str]) -> list[Program]:
+        return [partial(MOVES[name], self.family) for name in names]
+
+
+async def meet(driver: Driver, scene: Scene, names: Sequence[str], *, few: int, most: int) -> None:
+    """Let some meet, and see that the family becomes what it does when one comes after the other."""
+    programs = scene.programs(names)
+    turns = InTurn(programs, partial(in_turn, scene))
+    for walk in walks(f"{scene.ground}{names}", few=few, most=most):
+        await scene.stage.reset()
+        try:
+            await look_again(scene, programs, await driver.walk(programs, walk), times=len(names) - 1)
+            found = await judged(scene)
+            assert await turns.tells(found), (found, turns.could)
+        except BaseException as error:
+            error.add_note(f"{scene.ground}: {names} in the order {walk.path}")
+            raise
+
+
+async def in_turn(scene: Scene, programs: Sequence[Program]) -> list[tuple[str, ...]]:
+    """Say what becomes of the family when one comes after the other."""
+    await scene.stage.reset()
+    await look_again(scene, programs, [True] * len(programs), times=len(programs))
+    return await judged(scene)
+
+
+async def look_again(scene: Scene, programs: Sequence[Program], left: Sequence[bool], *, times: int) -> None:
+    """Let those look again who did nothing or left something, more than once: one may find what another has just done."""
+    for _ in range(times):
+        left = await again(scene.db, programs, left)
 
 
 async def again(db: Database, programs: Sequence[Program], left: Sequence[bool]) -> list[bool]:
@@ -226,10 +273,11 @@ async def again(db: Database, programs: Sequence[Program], left: Sequence[bool])
     return said
 
 
-async def judged(db: Database, mends: Sequence[Program]) -> list[str]:
-    """Nobody is stuck, no child has strayed, and the rows are sound; return what has become of each."""
-    await again(db, mends, [True] * len(mends))
-    async with db.session() as tx:
+async def judged(scene: Scene) -> list[tuple[str, ...]]:
+    """Nobody is stuck, no child has strayed, and the rows are sound; return what has become of all, as one thing."""
+    mends = scene.programs([MENDS[scene.ground]] if scene.ground in MENDS else [])
+    await again(scene.db, mends, [True] * len(mends))
+    async with scene.db.session() as tx:
         assert await SOUND.broken(tx) == []
         assert (list(await steps.stuck(tx, 10)), list(await steps.strays(tx, 10))) == ([], [])
-        return await found(tx)
+        return [tuple(await found(tx))]

@@ -1,15 +1,16 @@
-"""R4 for turns: every pair of what can happen to the turns of two agents, in orders of their statements: one end, no deadlock.
+"""R4 for turns: every pair, and every three, of what can happen to the turns of two agents, in orders of their statements.
 
-Both actors name the agents in opposite orders. The turns belong to a parent that is locked first, and wait for tools' tasks,
-which are locked last: an order of locks that is turned round anywhere shows as a deadlock here. What becomes of each turn is
-what becomes of it when one of the two comes after the other: an end that both would have written is not lost between them.
+One end, no deadlock. The actors name the agents in opposite orders. The turns belong to a parent that is locked first, and
+wait for tools' tasks, which are locked last: an order of locks that is turned round anywhere shows as a deadlock here. What
+becomes of each turn is what becomes of it when one comes after the other: an end that all would have written is not lost
+between them.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from itertools import combinations_with_replacement
+from itertools import combinations, combinations_with_replacement
 from typing import Any, NamedTuple
 
 import pytest
@@ -33,12 +34,13 @@ from ferryman.tasks.ports import Owners
 from ferryman.tasks.states import SUCCEEDED
 from ferryman.tasks.watch import TASK_INVARIANTS
 from ferryman.tasks.work.settle import settle as settle_tasks
-from tests.property.interleave import Program, driving, walks
+from tests.property.interleave import FEW_WALKS, MOST_OF_THREE, MOST_WALKS, Driver, Program, driving, walks
+from tests.property.oracle import InTurn
 from tests.property.stage import Sound, Stage, staging
 
 SECOND = timedelta(seconds=1)
 TENANT = "default"
-HOLDER, NEWCOMERS = ids.boot_id(), (ids.boot_id(), ids.boot_id())
+HOLDER, NEWCOMERS = ids.boot_id(), (ids.boot_id(), ids.boot_id(), ids.boot_id())
 FEW, FEW_OF_ONE = 3, 7  # orders that are walked in the usual run: of each pair, of a pair that stands alone
 
 
@@ -242,14 +244,11 @@ async def ends_of(db: Database, scene: Scene) -> list[End]:
     return ends
 
 
-async def in_turn(db: Database, stage: Stage, scene: Scene, programs: Sequence[Program]) -> list[set[End]]:
-    """Say what may become of each turn: what does when one comes after the other."""
-    ways = []
-    for order in (programs, programs[::-1]):
-        await stage.reset()
-        await again(db, order, [True] * len(order))
-        ways.append(await ends_of(db, scene))
-    return [{*ends} for ends in zip(*ways, strict=True)]
+async def in_turn(db: Database, stage: Stage, scene: Scene, programs: Sequence[Program]) -> list[End]:
+    """Say what becomes of each turn when one comes after the other."""
+    await stage.reset()
+    await again(db, programs, [True] * len(programs))
+    return await ends_of(db, scene)
 
 
 async def again(db: Database, programs: Sequence[Program], left: Sequence[bool | None]) -> None:
@@ -262,26 +261,46 @@ async def again(db: Database, programs: Sequence[Program], left: Sequence[bool |
 @pytest.mark.contract("R4", "A1", "A12", "A16")
 @pytest.mark.parametrize("state", list(STATES))
 async def test_two_at_once_leave_one_history(db: Database, database_url: str, state: str) -> None:
-    acts = STATES[state]
+    async with staging(database_url) as stage, driving(database_url) as driver:
+        scene = await keep_scene(db, stage, state)
+        for pair in combinations_with_replacement(STATES[state], 2):
+            await meet(db, driver, stage, scene, state, pair, few=FEW, most=MOST_WALKS)
+        assert driver.blocked > 0  # they did meet
+
+
+@pytest.mark.contract("R4", "A1", "A12", "A16")
+@pytest.mark.parametrize("state", list(STATES))
+async def test_three_at_once_leave_one_history(db: Database, database_url: str, state: str) -> None:
+    async with staging(database_url) as stage, driving(database_url, actors=3) as driver:
+        scene = await keep_scene(db, stage, state)
+        for three in combinations(STATES[state], 3):
+            await meet(db, driver, stage, scene, state, three, few=FEW_WALKS, most=MOST_OF_THREE)
+        assert driver.blocked > 0
+
+
+async def keep_scene(db: Database, stage: Stage, state: str) -> Scene:
     async with db.session() as tx:
         await tx.fetch("create table parents (ref text primary key, told integer not null)")
     scene = await set_scene(db, state)
-    async with staging(database_url) as stage, driving(database_url) as driver:
-        await stage.keep("parents")
-        for pair in combinations_with_replacement(acts, 2):
-            programs = both((acts[pair[0]], acts[pair[1]]), scene)
-            could = await in_turn(db, stage, scene, programs)
-            for walk in walks(f"{state}{pair}", few=FEW):
-                await stage.reset()
-                try:
-                    left = await driver.walk(programs, walk)
-                    await again(db, programs, left)
-                    ends = await ends_of(db, scene)
-                    assert all(end in each for end, each in zip(ends, could, strict=True)), (ends, could)
-                except BaseException as error:
-                    error.add_note(f"{state}: {pair} in the order {walk.path}")
-                    raise
-        assert driver.blocked > 0  # they did meet
+    await stage.keep("parents")
+    return scene
+
+
+async def meet(
+    db: Database, driver: Driver, stage: Stage, scene: Scene, state: str, names: Sequence[str], *, few: int, most: int
+) -> None:
+    """Let some act at once, and see that each turn ends as if one had come after the other."""
+    programs = at_once([STATES[state][name] for name in names], scene)
+    turns = InTurn(programs, partial(in_turn, db, stage, scene))
+    for walk in walks(f"{state}{names}", few=few, most=most):
+        await stage.reset()
+        try:
+            await again(db, programs, await driver.walk(programs, walk))
+            ends = await ends_of(db, scene)
+            assert await turns.tells(ends), (ends, turns.could)
+        except BaseException as error:
+            error.add_note(f"{state}: {names} in the order {walk.path}")
+            raise
 
 
 ASKED = Parties(TERMS, TurnOwners({rules.DELEGATE: DelegateEnds(Parties(TERMS))}), TASKS)
@@ -365,15 +384,15 @@ async def answered_and_stopped(db: Database, url: str, scene: Scene) -> None:
         await stage.keep()
         for walk in walks("answered and stopped", few=FEW_OF_ONE):
             await stage.reset()
-            await driver.walk(both((stops_the_child, reports), scene), walk)
+            await driver.walk(at_once((stops_the_child, reports), scene), walk)
             async with db.transaction() as tx:
                 assert await invariants.check(tx, watch.AGENT_INVARIANTS) == []
         assert driver.blocked > 0
 
 
-def both(acts: tuple[Act, Act], scene: Scene) -> tuple[Program, Program]:
-    """Return what the two do, who name the agents in opposite orders."""
-    return partial(run, acts[0], scene, 0), partial(run, acts[1], scene, 1)
+def at_once(acts: Sequence[Act], scene: Scene) -> list[Program]:
+    """Return what those who meet do; the first names the agents in one order, the others in the opposite one."""
+    return [partial(run, act, scene, place) for place, act in enumerate(acts)]
 
 
 async def run(act: Act, scene: Scene, place: int, tx: Session) -> bool | None:
