@@ -182,6 +182,22 @@ async def test_a_stale_sender_settles_nothing(given: Session, stale: dict[str, A
     assert await row_of(given, "webhook_deliveries", id) == before
 
 
+@pytest.mark.contract("K25")
+async def test_a_delivery_that_somebody_else_writes_is_named_as_busy_and_the_others_are_settled(db: Database) -> None:
+    async with db.transaction() as tx:
+        webhook = await hook(tx)
+        held, free, stale = [await owed(tx, webhook, **LEASED) for _ in range(3)]
+    said = [
+        Outcome(held, EPOCH, "delivered", 200),
+        Outcome(free, EPOCH, "delivered", 200),
+        Outcome(stale, EPOCH - 1, "dead"),
+    ]
+    async with db.transaction() as other, db.transaction() as tx:
+        await other.fetch("select from ferryman.webhook_deliveries where id = any($1) for update", [held, stale])
+
+        assert await deliveries.settle(tx, said, owner=OWNER) == ({free: "delivered"}, {held})
+
+
 @pytest.mark.contract("K9", "K21")
 async def test_a_try_that_would_come_too_late_is_not_waited_for(given: Session) -> None:
     id = await owed(given, await hook(given), **LEASED | {"ends_at": timedelta(seconds=59)})

@@ -386,3 +386,30 @@ async def test_parked_time_is_outside_the_timeout_and_uses_no_attempt(make_app: 
         await parked(app, task.id)
         await pass_time(app, 3601)
         assert await task.result(timeout=60) == 1
+
+
+@pytest.mark.contract("K24")
+async def test_a_step_waits_for_tables_that_are_not_there_as_the_end_of_a_handler_does(
+    make_app: MakeApp, caplog: pytest.LogCaptureFixture
+) -> None:
+    begun, go = asyncio.Event(), asyncio.Event()
+
+    async def flow(ctx: Context) -> int:
+        begun.set()
+        await go.wait()
+        return await ctx.step("one", int)
+
+    app = await make_app((flow, {"max_retries": 0}))
+    async with app.worker():
+        task = await app.tasks.create(flow)
+        await asyncio.wait_for(begun.wait(), 20)
+        async with app.database.session() as tx:
+            await tx.fetch("alter table ferryman.task_steps rename to put_away")
+        go.set()
+        async with asyncio.timeout(20):
+            while "durable calls wait for the database" not in caplog.messages:  # noqa: ASYNC110 - what is logged
+                await asyncio.sleep(0.01)
+        async with app.database.session() as tx:
+            await tx.fetch("alter table ferryman.put_away rename to task_steps")
+
+        assert await task.result(timeout=20) == 0
