@@ -198,6 +198,22 @@ async def test_a_killed_server_is_started_again(directory: Path, start: Start) -
         assert server_of(directory) != killed
 
 
+def test_who_dies_in_the_data_is_waited_for_although_it_has_no_program_any_more(
+    directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, proc = place.lodge(directory), tmp_path / "proc"
+    for number, program in (("11", "/bin/postgres"), ("12", None), ("13", "/bin/bash")):
+        (proc / number).mkdir(parents=True)
+        (proc / number / "cwd").symlink_to(home.data)
+        if program is not None:
+            (proc / number / "exe").symlink_to(program)
+    (proc / "14").mkdir()  # gone, but for its number
+
+    monkeypatch.setattr(place, "_PROC", proc)
+
+    assert sorted(home.inhabitants() or ()) == [11, 12]
+
+
 async def test_a_stale_pid_file_that_names_a_stranger_does_not_matter(directory: Path) -> None:
     Embedded(directory, durable=False).__enter__().stop()
     (directory / "data" / "postmaster.pid").write_text(

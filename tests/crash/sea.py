@@ -3,21 +3,35 @@
 import os
 import signal
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 import asyncpg
 
 from ferryman.app.embedded import Embedded
+from ferryman.app.embedded.place import Place, lodge
 from ferryman.kernel import migrate
 from tests.crash import judge
 from tests.crash.yard import until
 
 
+class Server(Embedded):
+    """An embedded server with settings of its own; the last word about one counts."""
+
+    def __init__(self, folder: Path, settings: Mapping[str, str]) -> None:
+        super().__init__(folder, keep=False)
+        self._more = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+
+    def _command(self, place: Place) -> list[str]:
+        return super()._command(place) + self._more
+
+
 class Sea:
     """One server; what was acknowledged before a kill is there after it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **settings: str) -> None:
         self._folder = folder
+        self._settings = settings
         self._shares: list[Embedded] = []
         self._data = ""
         self.url = ""
@@ -31,9 +45,13 @@ class Sea:
         return self
 
     def start(self) -> None:
-        share = Embedded(self._folder, keep=False)
+        share = Server(self._folder, self._settings)
         self.url = share.start()
         self._shares.append(share)
+
+    def said(self) -> str:
+        """Return what the server has said since it was started."""
+        return (lodge(self._folder).home / "log").read_text(encoding="utf-8", errors="replace")
 
     async def kill(self, how: signal.Signals = signal.SIGKILL) -> None:
         """Let the server go by a signal to its postmaster: after SIGKILL its children notice and go by themselves.

@@ -208,16 +208,18 @@ async def report_fences(history: History) -> None:
         await asyncio.sleep(0.02)
 
 
-async def work(history: History, *, agents: bool) -> None:
+async def work(history: History, *, agents: bool, alone: bool = True) -> None:
+    """Be a worker; of a crowd nobody counts fences: to look as often as one does would take the whole machine."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, stop.set)
-    fences = loop.create_task(report_fences(history))
+    fences = loop.create_task(report_fences(history)) if alone else None
     async with build(history, agents=agents) as app:
         history.write("working", doorbell=type(app.doorbell).__name__)
         await app.work(stop=stop)
     history.write("stopped")
-    fences.cancel()
+    if fences is not None:
+        fences.cancel()
 
 
 async def watch(history: History, named: Sequence[str]) -> None:
@@ -280,7 +282,7 @@ def live(plan: dict[str, Any], life: str | None) -> None:
         LINE_SETTINGS["idle_in_transaction_session_timeout"] = "60s"
     history.write("born", faults=life)
     if plan["role"] == "worker":
-        asyncio.run(work(history, agents=plan.get("agents", False)))
+        asyncio.run(work(history, agents=plan.get("agents", False), alone=not plan.get("crowd")))
     elif plan["role"] == "watchdog":
         asyncio.run(watch(history, plan["rules"]))
     else:

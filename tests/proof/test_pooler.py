@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,24 +11,19 @@ import asyncpg
 import pytest
 
 from chaos.pooler import POOL_SIZE, Pooler
-from ferryman import Ferryman, Turn
-from ferryman.app.wiring import watched
-from ferryman.ingest.model import Records
-from ferryman.ingest.ports import Page, Request
-from ferryman.ingest.sinks import TableSink
-from ferryman.kernel import invariants
-from ferryman.kernel.db import sqlstate
+from ferryman import Ferryman
 from tests.crash import cargo, judge
 from tests.crash.conftest import Launch
-from tests.ingest.harbour import DAWN, HOUR, Server, prepare
+from tests.ingest.harbour import prepare
 from tests.proof.conftest import Tell
+from tests.proof.errands import Gate, built, everything, written_once
 from tests.surfaces import ferry
 
 # A sink that may find its table without any record of a page has three statements, under one note.
 PREPARED = """
 select regexp_replace(name, '_(look|fresh|known)$', '') as name from pg_prepared_statements where name ~ '^ferryman_page_'
 """
-SIZE, RECORDS = 10, 360
+HOURS = 6
 # So long is a table locked, and so long no statement of ours waits: a line gives up a lock after 10 s.
 LOCKED_SECONDS, WAITS_SECONDS = 27.0, 12.0
 JOBS = 400
@@ -100,90 +94,6 @@ async def test_everything_works_through_a_pooler_that_gives_each_transaction_ano
     tell(f"PgBouncer: 140 tasks by two workers; {servers[0]['n']} connections of the pooler and ours")
 
 
-class Gate:
-    """Lets what is under way come this far, once it is closed, and no farther until it is opened."""
-
-    def __init__(self) -> None:
-        self._reached = {name: asyncio.Event() for name in ("page", "turn", "child")}
-        self._open = asyncio.Event()
-        self._open.set()
-
-    async def passed(self, name: str) -> None:
-        self._reached[name].set()
-        await self._open.wait()
-
-    def close(self) -> None:
-        self._open.clear()
-        for each in self._reached.values():
-            each.clear()
-
-    async def reached(self) -> None:
-        async with asyncio.timeout(30):
-            await asyncio.gather(*(each.wait() for each in self._reached.values()))
-
-    def open(self) -> None:
-        self._open.set()
-
-
-class Table(TableSink):
-    """A sink that writes down what the short way of its pages was refused by."""
-
-    refusals: list[str | None]
-
-    def rejoins(self, records: Records, error: Exception) -> bool:
-        self.refusals.append(sqlstate(error))
-        return super().rejoins(records, error)
-
-
-def built(url: str, listen_url: str, gate: Gate) -> tuple[Ferryman, Table]:
-    """Return an app that reads windows into a table, and whose agents call tools and fork."""
-    app = Ferryman(url, listen_url=listen_url, worker={"poll": "0.1s", "lease": "60s"})
-    sink = Table("public.cargo", key="id", columns=["id", "at", "value"])
-    sink.refusals = []
-    server = Server(size=SIZE).fill(RECORDS)
-
-    @app.source(name="depot", sink=sink, safety_lag=timedelta(0))
-    async def depot(request: Request) -> Page:
-        if request.position == f"offset:{2 * SIZE}":
-            await gate.passed("page")
-        return await server.fetch(request)
-
-    @app.tool
-    async def weigh(key: str) -> str:
-        return f"{key} weighs"
-
-    @app.agent(tools=["weigh"])
-    async def clerk(turn: Turn) -> str:
-        said = str(await turn.call_tool("weigh", key=turn.instruction))
-        await gate.passed("turn")
-        return said
-
-    @app.agent
-    async def oar(turn: Turn) -> dict[str, str]:
-        await gate.passed("child")
-        return {"summary": f"{turn.instruction} rowed"}
-
-    return app, sink
-
-
-async def everything(app: Ferryman, hour: int) -> None:
-    """Read an hour into the table, ask for a turn, fork a batch; all end as they should."""
-    await app.agents.ensure("ada", "clerk")
-    since = DAWN + hour * HOUR
-    planned = await app.ingest.plan("depot", since=since, until=since + HOUR)
-    assert planned.id is not None
-    turn = await app.agents.send("ada", f"k{hour}")
-    tasks = [{"target_strategy": "new", "target_ref": "oar", "instruction": f"{hour}-{n}"} for n in range(3)]
-    batch = await app.batches.fork(tasks)
-
-    progress = await app.ingest.wait(planned.id, timeout=60)
-    joined = await batch.result(timeout=60)
-    assert (progress.share, progress.items) == (1.0, 60)
-    assert await turn.result(timeout=60) == f"k{hour} weighs"
-    assert joined["status"] == "success"
-    assert [each["summary"] for each in joined["results"]] == [f"{hour}-{n} rowed" for n in range(3)]
-
-
 @asynccontextmanager
 async def every_server(url: str) -> AsyncIterator[list[Any]]:
     """Hold all server connections of the pooler at once, each in a transaction."""
@@ -213,7 +123,7 @@ async def test_windows_turns_and_batches_end_right_whatever_another_client_leave
     statements, notes, refused = LEFT[said]
     gate = Gate()
     async with pooled(database_url, ground) as url:
-        app, sink = built(url, database_url, gate)
+        app, sink = built(url, database_url, gate, hours=HOURS)
         async with app:
             await prepare(app.database)
             async with app.worker():
@@ -236,12 +146,7 @@ async def test_windows_turns_and_batches_end_right_whatever_another_client_leave
     assert before.count((True, True)) > POOL_SIZE / 4
     assert {after[n] for n, each in enumerate(before) if each == (True, True)} == {(statements, notes)}
     assert set(sink.refusals) == refused
-    rows = await judge.read(database_url, "select id, value, writes from public.cargo order by id")
-    assert [tuple(row) for row in rows] == [(n, f"v{n}", 1) for n in range(RECORDS)]
-    pages = await judge.read(database_url, "select status, count(*) as n from ferryman.ingest_batch group by 1")
-    assert [tuple(row) for row in pages] == [("SUCCEEDED", RECORDS // SIZE)]
-    async with Ferryman(database_url) as reader, reader.database.session() as tx:
-        assert await invariants.check(tx, watched.invariants()) == []
+    await written_once(database_url, hours=HOURS)
     tell(
         f"PgBouncer, {said}: {before.count((True, True))} of {len(before)} servers had a statement of the sink;"
         f" {len(sink.refusals)} of 3 windows were then refused the short way, and took the longer one"

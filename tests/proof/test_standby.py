@@ -1,87 +1,31 @@
-"""K24: an address that leads to a standby: it is told as such, nobody loops, and after its promotion work goes on there."""
+"""K24: an address that leads to a standby is told as such, and nobody loops; after its promotion work goes on there.
+
+A standby that commits wait for has all that was acknowledged when its primary dies. One that nobody waits for may lack the last
+of it; what it has is whole.
+"""
 
 import asyncio
-import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+from itertools import count
 from pathlib import Path
 
-import psycopg
 import pytest
 
 from ferryman import Ferryman
-from ferryman.app.embedded import Embedded
-from ferryman.app.embedded.place import lodge
 from ferryman.kernel import errors, migrate
 from tests.crash import cargo, judge
 from tests.crash.conftest import Launch
 from tests.crash.yard import until
 from tests.proof.conftest import Tell
+from tests.proof.pair import Pair, seen
 from tests.surfaces import ferry
 
-
-class Pair:
-    """A primary, and a standby that follows it."""
-
-    def __init__(self, folder: Path) -> None:
-        self._primary = Embedded(folder / "primary", keep=False)
-        self._folder = folder / "standby"
-        self._standby: subprocess.Popen[bytes] | None = None
-        self.primary = self.standby = ""
-
-    def start(self) -> None:
-        self.primary = self._primary.start()
-        place = lodge(self._primary.directory)
-        self._folder.mkdir()
-        data, sockets = self._folder / "data", self._folder / "s"
-        for made in (data, sockets):
-            place.own(made)
-        programs = self._primary.programs
-        copied = subprocess.run(
-            [programs / "pg_basebackup", "-D", data, "-R", "-c", "fast", "-h", place.sockets, "-U", "postgres"],
-            capture_output=True, text=True, check=False, cwd=data, **place.identity(),
-        )  # fmt: skip
-        assert copied.returncode == 0, copied.stderr
-        settings = {
-            "listen_addresses": "",
-            "unix_socket_directories": str(sockets),
-            "max_standby_streaming_delay": "1s",
-            "max_connections": self._allowed(),  # a standby may not allow fewer than its primary
-        }
-        command = [str(programs / "postgres"), "-D", str(data)]
-        for name, value in settings.items():
-            command += ["-c", f"{name}={value}"]
-        with (self._folder / "log").open("wb") as log:
-            self._standby = subprocess.Popen(command, cwd=data, stdout=log, stderr=log, **place.identity())
-        self.standby = f"postgresql://postgres@/postgres?host={sockets}"
-        self._await(data)
-
-    def _allowed(self) -> str:
-        with psycopg.connect(self.primary) as connection:
-            [allowed] = connection.execute("show max_connections").fetchone() or ("",)
-        return str(allowed)
-
-    def _await(self, data: Path) -> None:
-        deadline = time.monotonic() + 30
-        while "standby" not in _status(data) and "ready" not in _status(data):
-            assert time.monotonic() < deadline, (self._folder / "log").read_text(encoding="utf-8")[-2000:]
-            time.sleep(0.02)
-
-    def stop(self) -> None:
-        if self._standby is not None:
-            self._standby.terminate()
-            self._standby.wait()
-            print((self._folder / "log").read_text(encoding="utf-8")[-3000:])  # shown if the test has failed
-        self._primary.stop()
-
-
-def _status(data: Path) -> str:
-    """Return what the server says of itself in its file."""
-    try:
-        lines = (data / "postmaster.pid").read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
-        return ""
-    return lines[7].strip() if len(lines) > 7 else ""
+MORE = 60
+FIRST_START_SECONDS = 5.0  # docs/contracts/reliability.md
+WAITING = "select from pg_stat_activity where wait_event = 'SyncRep'"
+OVERDUE = "select domain, state, rule from ferryman.overdue"
 
 
 @pytest.fixture
@@ -130,7 +74,7 @@ async def test_a_worker_at_a_standby_says_so_waits_and_goes_on_when_it_is_promot
     assert worker.lines("start") == []
 
     promoted = time.monotonic()
-    await judge.read(pair.standby, "select pg_promote()")
+    await pair.promote()
     await worker.seen("start")
     took = time.monotonic() - promoted
     tell(
@@ -142,3 +86,107 @@ async def test_a_worker_at_a_standby_says_so_waits_and_goes_on_when_it_is_promot
     await judge.judge(pair.standby, held, worker.lines())
     assert len(worker.lines("born")) == 1
     assert await cargo.broken(pair.standby) == []
+
+
+class Load:
+    """Two workers, who go where writes are taken; somebody who creates; and somebody who waits for what comes of it."""
+
+    def __init__(self, pair: Pair, ship: Launch, folder: Path) -> None:
+        self._enough = folder / "enough"
+        self.workers = [ship(pair.both).start() for _ in range(2)]
+        self.producer = ship(pair.both, role="producer", count=1, until=str(self._enough)).start()
+        self.told: list[str] = []  # whose result somebody has
+
+    @property
+    def acked(self) -> dict[str, str]:
+        return {line["key"]: line["task"] for line in self.producer.lines("ok")}
+
+    async def more(self, count: int) -> None:
+        """Wait until so many more were acknowledged."""
+        await self.producer.seen("ok", count=len(self.producer.lines("ok")) + count)
+
+    async def enough(self, url: str) -> None:
+        """Let all come to its end."""
+        self._enough.touch()
+        await self.producer.seen("stopped")
+        await judge.all_ended(url)
+
+    async def order(self, url: str) -> None:
+        """Ask for one thing after another, and for what became of it, until the database is gone."""
+        with suppress(errors.FerrymanError):
+            async with cargo.client(url) as app:
+                for number in count():
+                    made = await app.tasks.create("job", {"key": f"r{number}"})
+                    await made.result()
+                    self.told.append(str(made.id))
+
+    def starts(self, since: float) -> list[float]:
+        return [line["at"] - since for each in self.workers for line in each.lines("start") if line["at"] > since]
+
+
+@asynccontextmanager
+async def lost_primary(pair: Pair, load: Load, tell: Tell, what: str) -> AsyncIterator[None]:
+    """Order from the primary until it dies, as the body lets it; then the standby takes over, and work goes on there."""
+    ordering = asyncio.create_task(load.order(pair.primary))
+    await load.more(MORE)
+    await until(lambda: len(load.told) > 5, "results to be told")
+    yield
+    ordering.cancel()
+    await asyncio.wait([ordering])
+    killed = time.monotonic()
+    await pair.promote()
+    promoted = time.monotonic()
+    await load.more(MORE)
+    await load.enough(pair.standby)
+    first = min(load.starts(promoted))
+    tell(f"{what}: promoted {promoted - killed:.2f} s after its primary died, first start {first:.2f} s after that")
+    assert first < FIRST_START_SECONDS
+    assert all(each.alive() for each in load.workers)
+    assert all("Traceback" not in each.output() for each in [load.producer, *load.workers])
+    assert await judge.read(pair.standby, OVERDUE) == []
+    assert await cargo.broken(pair.standby) == []
+
+
+@pytest.mark.contract("K24", "K1")
+@pytest.mark.parametrize("cut_off", [False, True], ids=["while it follows", "cut off before"])
+async def test_a_promoted_standby_that_commits_waited_for_has_all_that_was_acknowledged(
+    cut_off: bool, pair: Pair, ship: Launch, tmp_path: Path, tell: Tell
+) -> None:
+    pair.start()
+    await migrate.migrate(pair.primary)
+    await pair.name()
+    load = Load(pair, ship, tmp_path)
+
+    async with lost_primary(pair, load, tell, "a standby that is waited for"):
+        if cut_off:
+            await pair.cut_off()
+            await seen(pair.primary, WAITING)
+        await pair.kill()
+
+    rows = await judge.read(pair.standby, "select id::text, idempotency_key as key from ferryman.tasks")
+    assert {row["key"]: row["id"] for row in rows if row["key"]} == load.acked
+    lines = [line for each in load.workers for line in each.lines()]
+    await judge.judge(pair.standby, [*load.acked.values(), *load.told], lines)
+
+
+@pytest.mark.contract("K24")
+async def test_a_promoted_standby_that_nobody_waited_for_may_lack_the_last_commits_and_is_whole(
+    pair: Pair, ship: Launch, tmp_path: Path, tell: Tell
+) -> None:
+    pair.start()
+    await migrate.migrate(pair.primary)
+    load = Load(pair, ship, tmp_path)
+
+    async with lost_primary(pair, load, tell, "a standby that nobody waits for"):
+        await pair.cut_off()
+        await load.more(MORE)
+        acked = load.acked
+        await pair.kill()
+
+    rows = {
+        row["id"]: row["state"] for row in await judge.read(pair.standby, "select id::text, state from ferryman.tasks")
+    }
+    lost = [key for key, id in acked.items() if id not in rows]
+    tell(f"a standby that nobody waits for: {len(lost)} of {len(acked)} acknowledged were lost with its primary")
+    assert lost
+    assert set(rows.values()) == {"succeeded"}

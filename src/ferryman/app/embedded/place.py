@@ -103,11 +103,16 @@ class Place:
 
     def _lives_here(self, process: Path) -> bool:
         try:
-            home = (process / "cwd").readlink()
-            program = (process / "exe").readlink()
+            return (process / "cwd").readlink() == self.data and _serves(process)
         except OSError:  # gone meanwhile, or somebody else's
             return False
-        return home == self.data and program.name.removesuffix(" (deleted)") == "postgres"
+
+
+def _serves(process: Path) -> bool:
+    try:
+        return (process / "exe").readlink().name.removesuffix(" (deleted)") == "postgres"
+    except FileNotFoundError:
+        return True  # it dies: it has no program any more, and may still hold the memory that all of them share
 
 
 def lodge(directory: Path) -> Place:
