@@ -7,10 +7,11 @@ import json
 import logging
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 import pytest
 
-from ferryman import Ferryman, Turn
+from ferryman import Ferryman, Handle, Turn
 from ferryman.app import wiring
 from ferryman.kernel import invariants
 from ferryman.kernel.doorbell import MAX_HINT_CHARACTERS, MAX_HINTS
@@ -75,7 +76,7 @@ async def test_hints_that_nobody_of_ours_would_write_mean_look_at_everything(
     assert ear.heard == [frozenset(), frozenset({lane("default", "acme")})]
 
 
-# What everybody makes of it
+# What can be read, and names what is not there or not one's own
 
 
 class Stage(NamedTuple):
@@ -135,6 +136,51 @@ def ears_of(app: Ferryman) -> list[Ear]:
     topics = sorted(topic for topic, listeners in bell._local._listeners.items() if listeners)
     assert len(topics) > 2
     return [Ear(bell, topic) for topic in topics]
+
+
+async def tasks_of(app: Ferryman, tenant: str) -> list[dict[str, Any]]:
+    async with app.database.session() as tx:
+        rows = await tx.fetch("select * from ferryman.tasks where tenant = $1 order by id", tenant)
+    return [dict(row) for row in rows]  # type: ignore[call-overload]  # a record has keys
+
+
+async def watched(handle: Handle) -> list[str]:
+    return [word.state.value async for word in handle.watch()]
+
+
+@pytest.mark.contract("K2", "K12", "R6")
+async def test_rings_for_what_is_not_there_or_anothers_show_nothing_and_move_nothing(
+    stage: Stage, forger: Forger, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Every topic that somebody here listens to is rung, with whatever such rings can name."""
+    client, works = stage.client, stage.works
+    theirs = [await client.of("zeta").tasks.create("double", n=n, queue="elsewhere") for n in range(2)]
+    await theirs[0].cancel()
+    untouched = await tasks_of(client, "zeta")
+    async with asyncio.timeout(PATIENCE_SECONDS), works.worker():
+        mine = await client.tasks.create("held", word="mine")
+        await client.agents.create("ada", profile="chief")
+        turn = await client.agents.send("ada", "begin")
+        assert {await stage.begun.get(), await stage.begun.get()} == {"mine", "looks up"}
+        waiting = [asyncio.ensure_future(each) for each in (mine.result(), turn.result(), watched(mine))]
+        [batch] = await client.batches.list()
+        rings = [
+            [str(uuid4())], [str(mine.id), str(turn.id), str(batch.id)], [str(each.id) for each in theirs],
+            [lane("default", "zeta"), lane("elsewhere", "zeta"), lane("nowhere", "default")], ["agents:nobody", "nobody"], [],
+        ]  # fmt: skip
+        for app in (client, works):
+            await forge(forger, ears_of(app), rings)
+
+        # Work goes on, for those too who were rung.
+        assert await (await client.tasks.create("double", n=4)).result() == 8
+        assert [each.done() for each in waiting] == [False] * 3
+        stage.go.set()
+        assert await asyncio.gather(*waiting) == ["mine", "success", ["running", "succeeded"]]
+
+    assert stage.begun.empty()
+    assert {(row["attempt"], row["epoch"]) for row in await tasks_of(client, "default")} == {(1, 1)}
+    assert await tasks_of(client, "zeta") == untouched
+    assert complaints(caplog) == []
 
 
 @pytest.mark.contract("K2", "R6")
