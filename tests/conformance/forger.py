@@ -11,14 +11,16 @@ from ferryman.kernel.pool import Line
 from tests.conformance.ear import Ear
 
 Say = Callable[[str, bytes], Awaitable[object]]
+Flood = Callable[[str, int], Awaitable[object]]
 
 
 class Forger:
     """Sends what no process of ours has sent."""
 
-    def __init__(self, say: Say, *, whole: bool) -> None:
+    def __init__(self, say: Say, flood: Flood, *, whole: bool) -> None:
         """Speak by `say`; where rings are written as a `whole`, they bear an origin and their topic beside the hints."""
         self.say = say
+        self.flood = flood  # so many rings at once, for one lane that is not there
         self._whole = whole
 
     async def ring(self, topic: str, *hints: object) -> None:
@@ -37,7 +39,15 @@ async def at_postgres(url: str, schema: str) -> AsyncIterator[Forger]:
     async def say(topic: str, text: bytes) -> None:
         await line.fetch("select pg_notify($1, $2)", doorbell_pg.channel(schema, topic), text.decode())
 
-    yield Forger(say, whole=True)
+    async def flood(topic: str, count: int) -> None:
+        # Of equal ones in a transaction PostgreSQL sends one.
+        await line.fetch(
+            "select count(pg_notify($1, json_build_array(n::text, $2::text, array[$3::text])::text))"
+            " from generate_series(1, $4) as n",
+            doorbell_pg.channel(schema, topic), topic, lane("default", "nobody"), count,
+        )  # fmt: skip
+
+    yield Forger(say, flood, whole=True)
     await line.close()
 
 
@@ -50,7 +60,14 @@ async def at_nats(url: str, schema: str) -> AsyncIterator[Forger]:
         await client.publish(f"{doorbell_nats.PREFIX}.{schema}.{topic}", text)
         await client.flush()
 
-    yield Forger(say, whole=False)
+    async def flood(topic: str, count: int) -> None:
+        for _ in range(count):
+            await client.publish(
+                f"{doorbell_nats.PREFIX}.{schema}.{topic}", json.dumps([lane("default", "nobody")]).encode()
+            )
+        await client.flush()
+
+    yield Forger(say, flood, whole=False)
     await client.close()
 
 

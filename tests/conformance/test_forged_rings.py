@@ -13,10 +13,12 @@ import pytest
 
 from ferryman import Ferryman, Handle, Turn
 from ferryman.app import wiring
+from ferryman.app.flows import Flows
 from ferryman.kernel import invariants
 from ferryman.kernel.doorbell import MAX_HINT_CHARACTERS, MAX_HINTS
 from ferryman.kernel.doorbell_nats import NatsDoorbell
 from ferryman.kernel.doorbell_pg import PostgresDoorbell
+from ferryman.tasks.work.crew import TaskCrew
 from ferryman.testing import Cluster, NatsServer
 from tests.conformance.ear import PATIENCE_SECONDS, Ear, Make, opened
 from tests.conformance.forger import Forger, at_nats, at_postgres, forge, lane
@@ -24,6 +26,7 @@ from tests.conformance.forger import Forger, at_nats, at_postgres, forge, lane
 pytestmark = pytest.mark.parametrize("name", ["postgres", "nats"])
 
 WORKER = {"poll": "100ms", "lease": "60s", "watchdog_interval_seconds": 0.5, "lease_sweep_seconds": 0.2}
+FLOOD = 100_000
 
 
 @pytest.fixture
@@ -200,3 +203,33 @@ async def test_no_ring_keeps_a_worker_from_its_work(
 
         assert await (await stage.client.tasks.create("double", n=4)).result() == 8
     assert complaints(caplog) == []
+
+
+# Too many
+
+
+@pytest.mark.contract("K2", "R6")
+async def test_a_flood_of_rings_is_a_few_looks(stage: Stage, forger: Forger, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = {"turn": 0, "learn": 0}
+
+    def counted(kind: type, name: str) -> None:
+        real = getattr(kind, name)
+
+        async def look(*args: Any) -> Any:
+            looks[name] += 1
+            return await real(*args)
+
+        monkeypatch.setattr(kind, name, look)
+
+    counted(TaskCrew, "turn")
+    counted(Flows, "learn")
+    async with asyncio.timeout(PATIENCE_SECONDS), stage.works.worker():
+        assert await (await stage.client.tasks.create("double", n=1)).result() == 2
+        ears = [Ear(stage.works.doorbell, topic) for topic in ("ready", "queues")]
+        for ear in ears:
+            await forger.flood(ear.topic, FLOOD // 2)
+        for ear in ears:
+            await ear.until(lambda ear: len(ear.heard) >= FLOOD // 2)
+
+        assert await (await stage.client.tasks.create("double", n=4)).result() == 8
+    assert max(looks.values()) < FLOOD / 10
