@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import time
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -21,6 +23,8 @@ from ferryman.kernel.db import Tx
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.lease import MARGIN
 from ferryman.kernel.pool import Line
+
+log = logging.getLogger("ferryman.agents")
 
 UNUSABLE = "result_unusable"
 
@@ -104,9 +108,13 @@ class TurnCrew:
         try:
             async with line.transaction() as tx:
                 found = await stops.sweep(tx, self._parties, after=after)
-        except BaseException:
+        except (errors.DatabaseUnavailable, asyncio.CancelledError):
             self.stops_asked = True
             raise
+        except Exception:
+            # One that cannot be carried out would keep this worker from every other turn. The watchdog finds it (A16).
+            log.exception("stops could not be carried out: the watchdog goes on with each by itself")
+            return
         self.stops_asked |= found >= stops.LIMIT
         after.ring(self._doorbell)
 
