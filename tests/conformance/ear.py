@@ -19,6 +19,7 @@ class Ear:
     """A listener that remembers, and can be waited for."""
 
     def __init__(self, bell: Doorbell, topic: str = "ready") -> None:
+        self.topic = topic
         self.heard: list[frozenset[str]] = []
         self._called = asyncio.Event()
         self.stop = bell.listen(topic, self._hear)

@@ -1,16 +1,25 @@
-"""K2, K24: what a doorbell does about a server that goes away, and about strangers on its wire."""
+"""K2, K24: what a doorbell does about a server that goes away, or that it cannot keep up with."""
 
+import socket
 import sys
+from functools import partialmethod
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
+from nats.aio.client import Client
 
 from ferryman.kernel import doorbell_pg, errors
-from ferryman.kernel.doorbell_nats import NatsDoorbell
+from ferryman.kernel.doorbell_nats import PREFIX, NatsDoorbell
 from ferryman.kernel.doorbell_pg import PostgresDoorbell
-from ferryman.kernel.pool import Database, Line
+from ferryman.kernel.pool import Database
 from ferryman.testing import Cluster, NatsServer
-from tests.conformance.ear import NOWHERE, Ear, Make, opened
+from tests.conformance.ear import NOWHERE, PATIENCE_SECONDS, Ear, Make, opened
+from tests.conformance.forger import at_nats
+
+MEBIBYTE = 1024 * 1024
+# A server keeps 64 for a client that does not read; as many more may be on the wire.
+MEBIBYTES_TO_BE_CUT = 128
 
 
 @pytest.mark.contract("K2", "K24")
@@ -70,20 +79,53 @@ async def test_a_nats_server_that_starts_late_is_found(tmp_path: Path) -> None:
     server.stop()
 
 
-@pytest.mark.contract("K2")
-@pytest.mark.parametrize("text", ["", "look", "[1, 2]", "{}", '["someone", "ready", 5]', "null"])
-async def test_a_payload_of_another_make_means_look_at_everything(
-    cluster: Cluster, make: Make, schema: str, text: str
+@pytest.mark.contract("K2", "K24")
+async def test_a_subscription_to_nats_that_falls_behind_drops_rings_and_every_listener_looks(
+    nats: NatsServer, schema: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bell = make("postgres")
-    stranger = Line(cluster.address("postgres"))
-    ear = Ear(bell)
-    async with opened(bell):
-        await stranger.fetch("select pg_notify($1, $2)", doorbell_pg.channel(schema), text)
-        await ear.until(lambda ear: bool(ear.heard))
-    await stranger.close()
+    # The client keeps half a million messages for whoever is slow; so many do not come before a test ends.
+    monkeypatch.setattr(Client, "subscribe", partialmethod(Client.subscribe, pending_msgs_limit=1))
+    bell = NatsDoorbell(nats.url, schema=schema)
+    rung, unrung = Ear(bell, "ready"), Ear(bell, "done")
+    async with opened(bell), at_nats(nats.url, schema) as other:
+        await other.flood("ready", 1000)
+        await unrung.until(lambda ear: bool(ear.heard))
+        await other.ring("ready", "after")
+        await rung.until(lambda ear: "after" in ear.hints)
 
-    assert ear.heard == [frozenset()]
+    assert set(unrung.heard) == {frozenset()}
+    assert 0 < len([each for each in rung.heard if each]) < 1000
+    assert bell.healed == 0  # the connection was never lost
+
+
+def overrun(url: str, schema: str) -> None:
+    """Publish more than a server keeps for a client that does not read; then, when that one has been cut, ring."""
+    place = urlsplit(url)
+    with socket.create_connection((place.hostname, place.port), timeout=PATIENCE_SECONDS) as wire:
+        wire.sendall(b'CONNECT {"verbose": false}\r\n')
+        for _ in range(MEBIBYTES_TO_BE_CUT):
+            wire.sendall(f"PUB {PREFIX}.{schema}.nobody {MEBIBYTE}\r\n".encode() + bytes(MEBIBYTE) + b"\r\n")
+        wire.sendall(f'PUB {PREFIX}.{schema}.ready 10\r\n["during"]\r\nPING\r\n'.encode())
+        while b"PONG" not in wire.recv(4096):
+            continue
+
+
+@pytest.mark.contract("K2", "K24")
+async def test_who_is_cut_by_nats_while_a_handler_blocks_the_loop_comes_back_and_every_listener_looks(
+    nats: NatsServer, schema: str
+) -> None:
+    bell = NatsDoorbell(nats.url, schema=schema)
+    ready, done = Ear(bell, "ready"), Ear(bell, "done")
+    async with opened(bell), at_nats(nats.url, schema) as other:
+        overrun(nats.url, schema)  # nothing else runs in this loop meanwhile
+
+        await ready.until(lambda ear: frozenset() in ear.heard)
+        await done.until(lambda ear: frozenset() in ear.heard)
+        await other.ring("ready", "after")
+        await ready.until(lambda ear: "after" in ear.hints)
+
+    assert (bell.healed, done.heard) == (1, [frozenset()])
+    assert ready.heard == [frozenset(), frozenset({"after"})]
 
 
 @pytest.mark.contract("K2", "K24")

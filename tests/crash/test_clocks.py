@@ -106,6 +106,44 @@ async def test_what_a_dead_worker_held_is_begun_anew_although_the_clock_was_set_
     assert await cargo.broken(database_url) == []
 
 
+@pytest.mark.contract("T10", "T11", "R2")
+async def test_a_clock_that_jumps_under_workers_fires_every_time_of_a_schedule_once(database_url: str) -> None:
+    app = Ferryman(database_url, worker={"poll": "50ms", "lease": "60s"})
+
+    @app.task
+    async def hourly() -> None: ...
+
+    async with asyncio.timeout(60), app, app.worker(), app.worker():
+        made = await app.schedules.create(hourly, every=3600)
+        first = made.schedule.next_run_at
+        assert first is not None
+        found = []
+        for hours in (1, -1, 1, -3, 3, 1, -1):
+            async with app.database.session() as tx:
+                await travel(tx, timedelta(hours=hours))
+            await swept(app)
+            found.append([each.fire_time for each in await made.firings()])
+
+    second = first + timedelta(hours=1)
+    assert found == [[first]] * 5 + [[second, first]] * 2
+    assert await cargo.broken(database_url) == []
+
+
+async def swept(app: Ferryman) -> None:
+    """Wait until what is due now was looked for twice, so once as a whole, and until nothing is due and all has ended."""
+    for _ in range(2):
+        async with app.database.session() as tx:
+            [row] = await tx.fetch("select ferryman.clock() + interval '50 ms' as soon")
+        await (await app.tasks.create("hourly", at=row["soon"])).result()
+    query = (
+        "select id from ferryman.tasks where finished_at is null"
+        " union all select id from ferryman.schedules where next_run_at <= ferryman.clock()"
+    )
+    async with app.database.session() as tx:
+        while await tx.fetch(query):  # noqa: ASYNC110 - the sign is a row
+            await asyncio.sleep(0.05)
+
+
 # The clock of a server cannot be set in a test. This is what one that went an hour ahead leaves when it is right again: a tick,
 # the grace that the jump gave, and leases that were given or renewed meanwhile.
 LEFT = (

@@ -46,14 +46,17 @@ def test_every_fault_has_its_test_or_says_why_not() -> None:
     assert [line for line in told if "`" not in line.partition(" | ")[2]] == []
 
 
-NUMBERS = ("Ten", "Eleven", "Twelve", "Thirteen", "Fourteen", "Fifteen", "Sixteen", "Seventeen", "Eighteen", "Nineteen")
+NUMBERS = (
+    "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine", "Ten", "Eleven", "Twelve", "Thirteen", "Fourteen",
+    "Fifteen", "Sixteen", "Seventeen", "Eighteen", "Nineteen",
+)  # fmt: skip
 
 
 def test_what_has_no_test_is_counted() -> None:
     _, _, told = PAGE.read_text(encoding="utf-8").partition("## What has no test")
     number = told.split(maxsplit=1)[0]
 
-    assert sum(line.startswith("- ") for line in told.splitlines()) == 10 + NUMBERS.index(number)
+    assert sum(line.startswith("- ") for line in told.splitlines()) == 1 + NUMBERS.index(number)
 
 
 def test_a_name_that_leads_nowhere_is_found() -> None:

@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
+from uuid import uuid4
 
 import asyncpg
 import pytest
@@ -13,6 +14,8 @@ from ferryman import Ferryman
 from ferryman.http import streams
 from ferryman.kernel import events, follow
 from ferryman.kernel.follow import Choice, Reader
+from tests.conformance import ear as bells
+from tests.conformance.forger import at_postgres, forge
 from tests.http.conftest import Client
 from tests.http.test_tasks import GREET
 from tests.sql import days
@@ -85,6 +88,20 @@ async def test_a_stream_tells_what_was_asked_for_and_nothing_of_other_tenants(ap
     async with listening(client, "?after=0") as ear:
         assert len(await ear.events(4)) == 4
         assert ear.last == "5"  # the event of the other tenant has a number, too
+
+
+@pytest.mark.contract("K2", "K10", "K12")
+async def test_a_ring_that_names_anothers_task_tells_a_stream_nothing(
+    app: Ferryman, client: Client, database_url: str
+) -> None:
+    theirs = await app.of("other").tasks.create("greet", name="theirs")
+    async with listening(client) as mine, at_postgres(database_url, "ferryman") as forger:
+        ears = [bells.Ear(app.doorbell, topic) for topic in ("ready", "due", "done", "cancel")]
+        await theirs.cancel()
+        await forge(forger, ears, [[str(theirs.id)], [str(uuid4())], ["default\x1fother"], []])
+        ours = await app.tasks.create("greet", name="ours")
+
+        assert [(each["subject"], each["to_state"]) for each in await mine.events(1)] == [(str(ours.id), "ready")]
 
 
 @pytest.mark.contract("K10")

@@ -17,6 +17,8 @@ from ferryman import Context, Ferryman
 from ferryman.http.serving import serving
 from ferryman.tasks.work import words
 from ferryman.testing import travel
+from tests.conformance.ear import Ear
+from tests.conformance.forger import at_postgres, forge, lane
 from tests.http.conftest import Client, Reply
 
 EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples"
@@ -271,6 +273,24 @@ async def test_a_remote_worker_serves_one_tenant(app: Ferryman, client: Client) 
     assert (crossing.status, crossing.json["code"]) == (404, "WORKER_UNKNOWN")
     foreign = await hand.post("complete", id=str(theirs.id), epoch=1)
     assert (foreign.status, foreign.json["code"]) == (404, "TASK_NOT_FOUND")
+
+
+@pytest.mark.contract("K2", "K12", "S4")
+async def test_a_ring_that_names_anothers_lane_brings_a_remote_worker_nothing(
+    app: Ferryman, client: Client, database_url: str
+) -> None:
+    theirs = await app.of("other").tasks.create("shout", text="theirs")
+    hand = await hello(client)
+    claiming = asyncio.create_task(hand.claim(wait=30))
+    async with at_postgres(database_url, "ferryman") as forger:
+        await forge(
+            forger, [Ear(app.doorbell, "ready")], [[lane("default", "other")], [lane("default", "other\x1f")], []]
+        )
+
+    ours = await app.tasks.create("shout", text="ours")
+
+    assert [task["id"] for task in await claiming] == [str(ours.id)]
+    assert ((await theirs.refresh()).state, theirs.task.attempt) == ("ready", 1)
 
 
 @pytest.mark.contract("S4", "K17", "K22")

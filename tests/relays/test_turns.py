@@ -10,6 +10,7 @@ from nats.aio.msg import Msg
 
 from ferryman import Ferryman, Turn
 from ferryman.kernel import ids
+from ferryman.kernel.stream import Streams
 from ferryman.testing import NatsServer
 
 SECONDS = 20.0
@@ -77,6 +78,36 @@ async def test_what_a_turn_streams_and_what_happens_to_it_stand_under_its_agent(
     [end] = [json.loads(each.data) for each in events if each.subject.endswith(".task")]
     told_of = (end["agent_id"], end["agent_turn_id"], end["status"], end["data"]["deliverable_card_id"])
     assert told_of == ("ann", str(sent.id), "success", str(found.deliverable_card_id))
+
+
+@pytest.mark.contract("A15", "R6")
+async def test_what_strangers_say_on_the_subject_of_a_stream_is_not_told_and_stops_nobody(
+    nats_server: NatsServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    key, to = "a turn", f"strangers.{ids.new_id().hex}"
+    streams, stranger = Streams(nats_server.url), await nats.connect(nats_server.url)
+    word = {"key": key, "text": "one"}
+    async with asyncio.timeout(SECONDS), streams.listen(key, to=to) as heard:
+        for said in (
+            "look",
+            None,
+            5,
+            [],
+            [key],
+            {},
+            {"key": key},
+            {**word, "text": {}},
+            {**word, "key": "another turn"},
+        ):
+            await stranger.publish(to, json.dumps(said).encode())
+        for spoiled in (b"", b"\xff", b"[" * 100_000):
+            await stranger.publish(to, spoiled)
+        await stranger.publish(to, json.dumps(word).encode())
+
+        assert await heard.get() == "one"
+    await stranger.close()
+    await streams.close()
+    assert caplog.records == []
 
 
 async def told(words: Any, *, last: tuple[str, asyncio.Event] | None = None) -> list[str]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ferryman.tasks.work.lanes import Lanes, named
+from ferryman.tasks.work.lanes import KNOWN_MAX, Lanes, named
 
 LANE = ("default", "acme")
 
@@ -32,6 +32,19 @@ def test_a_lane_named_while_a_turn_looks_into_it_is_looked_into_again() -> None:
 
     assert lanes.claimed(asked, []) is True
     assert lanes.share(10) == [(*LANE, 10)]
+
+
+@pytest.mark.contract("K2", "R6")
+def test_when_lanes_are_named_without_end_the_index_says_which_there_are() -> None:
+    lanes = heard(*(("default", f"nobody-{n}") for n in range(KNOWN_MAX)))
+    before = lanes.unsure
+
+    lanes.heard([named(*LANE)])
+
+    assert (before, lanes.unsure) == (False, True)
+    assert len(lanes.share(2 * KNOWN_MAX)) == KNOWN_MAX
+    lanes.found([{"kind": "lane", "queue": LANE[0], "tenant": LANE[1]}])
+    assert (*LANE, 1) in lanes.share(KNOWN_MAX + 1)
 
 
 @pytest.mark.contract("K2")

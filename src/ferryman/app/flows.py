@@ -41,7 +41,8 @@ class Flows:
         self._patience = patience
         self._ends_after = ends_after
         self._bounded: frozenset[str] = frozenset()
-        self._learning: set[asyncio.Task[None]] = set()
+        self._rung = False
+        self._learning: asyncio.Task[None] | None = None
         self._hush: Callable[[], None] | None = None
         self._creates: Gather[Draft, Created] = Gather(self._create_set, most=SET, revocable=True)
 
@@ -55,9 +56,9 @@ class Flows:
         if self._hush is not None:
             self._hush()
         await self._creates.drain()
-        for task in self._learning:
-            task.cancel()
-        await asyncio.gather(*self._learning, return_exceptions=True)
+        if self._learning is not None:
+            self._learning.cancel()
+            await asyncio.wait([self._learning])
         await self._line.close()
 
     async def learn(self) -> None:
@@ -67,14 +68,21 @@ class Flows:
                 self._bounded = await queues.bounded(tx)
 
     def _learn_soon(self) -> None:
-        task = asyncio.get_running_loop().create_task(self.learn())
-        self._learning.add(task)
-        task.add_done_callback(self._learned)
+        self._rung = True
+        if self._learning is None:
+            self._learning = asyncio.get_running_loop().create_task(self._learn_anew())
 
-    def _learned(self, task: asyncio.Task[None]) -> None:
-        self._learning.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            telemetry.logger("tasks").warning("could not read which queues are bounded: %s", error)
+    async def _learn_anew(self) -> None:
+        """Read once for all who have rung by now, and once more for those who ring meanwhile."""
+        try:
+            while self._rung:
+                self._rung = False
+                try:
+                    await self.learn()
+                except Exception as error:  # noqa: BLE001 - what was known holds until the next ring
+                    telemetry.logger("tasks").warning("could not read which queues are bounded: %s", error)
+        finally:
+            self._learning = None
 
     def looks(self, task: NewTask, /) -> bool:
         """Tell whether a task must look before it is stored."""

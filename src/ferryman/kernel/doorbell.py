@@ -2,7 +2,8 @@
 
 After a commit the writer rings; whoever may have something to do looks at the database. A ring carries no meaning: it can be
 lost, doubled or late, and polling still ends all work. Its hints (queues, task ids) only narrow a look; no hints, or too
-many, mean "look at everything".
+many, mean "look at everything". Whoever reaches the wire can ring, so nothing is believed: what a ring names is looked for with
+the rights of whoever looks, and what nobody of ours would have written is not taken for a name at all.
 
 `ring()` never blocks and never raises. It only notes the ring; at the end of the same turn of the event loop the notes are
 told to the listeners of this process, merged by topic, and given to a `Carrier` for the other processes. The carrier sends
@@ -16,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -29,6 +31,8 @@ LOG = logging.getLogger("ferryman.doorbell")
 
 # Beyond this many hints, looking at everything is cheaper than carrying and comparing them.
 MAX_HINTS = 64
+# The longest that is rung for names a lane: a queue and a tenant, and marks between.
+MAX_HINT_CHARACTERS = 500
 
 # Tried again for ever. All processes lose the same server at one moment: as much jitter as there is.
 BACKOFF = Backoff(base=timedelta(milliseconds=50), factor=2.0, cap=timedelta(seconds=5), jitter=1.0)
@@ -36,6 +40,8 @@ BACKOFF = Backoff(base=timedelta(milliseconds=50), factor=2.0, cap=timedelta(sec
 FAREWELL_SECONDS = 1.0
 
 EVERYTHING: frozenset[str] = frozenset()
+
+_UNHEARD_OF = re.compile("[\x00\ud800-\udfff]")
 
 Heard = Callable[[frozenset[str]], None]
 Bundle = Mapping[str, frozenset[str]]
@@ -89,6 +95,20 @@ class Doorbell(Protocol):
 def pause(failures: int) -> float:
     """Return how many seconds to wait after so many failures in a row."""
     return BACKOFF.delay(failures).total_seconds()
+
+
+def hinted(given: object) -> frozenset[str]:
+    """Return the hints of a ring from elsewhere; what none of ours would carry means: look at everything.
+
+    A name that PostgreSQL cannot hold would fail every statement it came to stand in, and one without end would be kept.
+    """
+    if isinstance(given, list) and len(given) <= MAX_HINTS and all(map(_is_hint, given)):
+        return frozenset(given)
+    return EVERYTHING
+
+
+def _is_hint(given: object) -> bool:
+    return isinstance(given, str) and len(given) <= MAX_HINT_CHARACTERS and _UNHEARD_OF.search(given) is None
 
 
 class Rings:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from ferryman.kernel import db, errors, telemetry
-from ferryman.kernel.doorbell import EVERYTHING, LOG, Bundle, Carrier, Heard, Inside, Local, pause, stop
+from ferryman.kernel.doorbell import EVERYTHING, LOG, Bundle, Carrier, Heard, Inside, Local, hinted, pause, stop
 from ferryman.kernel.timed import timed
 
 if TYPE_CHECKING:
@@ -177,8 +177,8 @@ class NatsDoorbell:
 def _hints(data: bytes) -> frozenset[str]:
     """Read the hints of a ring; what cannot be read means: look at everything."""
     try:
-        return frozenset(str(hint) for hint in json.loads(data))
-    except (ValueError, TypeError):
+        return hinted(json.loads(data))
+    except (ValueError, RecursionError):
         return EVERYTHING
 
 

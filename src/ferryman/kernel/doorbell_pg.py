@@ -50,7 +50,7 @@ from datetime import timedelta
 from functools import cache, lru_cache
 
 from ferryman.kernel import db, errors, telemetry
-from ferryman.kernel.doorbell import EVERYTHING, LOG, Bundle, Carrier, Heard, Inside, Local, Rings, pause, stop
+from ferryman.kernel.doorbell import EVERYTHING, LOG, Bundle, Carrier, Heard, Inside, Local, Rings, hinted, pause, stop
 from ferryman.kernel.pool import Line
 from ferryman.kernel.timed import timed
 
@@ -112,10 +112,13 @@ def notify(told: Iterable[tuple[str, str]]) -> str:
 def parse(text: str) -> tuple[str, str, frozenset[str]] | None:
     """Read a ring, or None where it is not one of ours."""
     try:
-        origin, topic, hints = json.loads(text)
-        return str(origin), str(topic), frozenset(str(hint) for hint in hints)
-    except (ValueError, TypeError):
+        said = json.loads(text)
+    except (ValueError, RecursionError):
         return None
+    match said:
+        case [str(origin), str(topic), hints]:
+            return origin, topic, hinted(hints)
+    return None
 
 
 async def ring_within(tx: db.Tx, rings: Bundle) -> None:

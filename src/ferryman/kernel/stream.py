@@ -61,9 +61,9 @@ class Streams:
                 client = await self._connected()
 
                 async def told(message: Msg) -> None:
-                    word = json.loads(message.data)
-                    if word.get("key") == key:
-                        _put(heard, word["text"])
+                    text = _said(message.data, key)
+                    if text is not None:
+                        _put(heard, text)
 
                 away = await client.subscribe(to, cb=told)
                 await client.flush()
@@ -106,6 +106,18 @@ class Streams:
             await asyncio.wait([self._sender], timeout=CONNECT_SECONDS)
         if self._client is not None:
             await self._client.close()
+
+
+def _said(data: bytes, key: str) -> str | None:
+    """Return what a message says about `key`: whoever reaches the wire can speak there, and need not speak as we do."""
+    try:
+        word = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    match word:
+        case {"key": about, "text": str(text)} if about == key:
+            return text
+    return None
 
 
 def _put(heard: asyncio.Queue[str], text: str) -> None:

@@ -110,9 +110,13 @@ class TurnCrew:
             if outage.narrow(error):
                 # Somebody holds one of those who are to be stopped: what ended and what can be claimed does not wait for it.
                 log.info("stops are left to the watchdog: %s", error)
-                return
-            self.stops_asked = True
-            raise
+            elif outage.passes(error) or not isinstance(error, Exception):
+                self.stops_asked = True
+                raise
+            else:
+                # One that cannot be carried out would keep this worker from every other turn. The watchdog finds it (A16).
+                log.exception("stops could not be carried out: the watchdog goes on with each by itself")
+            return
         self.stops_asked |= found >= stops.LIMIT
         after.ring(self._doorbell)
 

@@ -6,6 +6,7 @@ Nothing is polled here: what no ring told of is found by the watchdog's sweep.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
@@ -54,7 +55,9 @@ class BatchWorker:
 
     def _hear_of_stopped(self, hints: frozenset[str]) -> None:
         self._any_stopped |= not hints
-        self._stopped |= {UUID(each) for each in hints}
+        for each in hints:
+            with contextlib.suppress(ValueError):  # it names no turn, so nobody of ours has rung
+                self._stopped.add(UUID(each))
         self._rung.set()
 
     async def drain(self, grace: timedelta) -> None:

@@ -26,6 +26,8 @@ SEPARATOR = "\x1f"
 
 # A look finds at most so many lanes of each kind; the next goes on behind them.
 LOOK_MAX = 1000
+# So many are known at once by what rings said: whoever rings for more may be naming lanes that are none.
+KNOWN_MAX = 10_000
 BARREN_SECONDS = 0.5
 BARREN_SECONDS_MAX = 5.0
 
@@ -66,12 +68,18 @@ class Lanes:
             elif rest != tenant or not self.agreed.open(queue, tenant):
                 self.gates.heard((queue, tenant))
             else:
-                self._known[queue, tenant] = True
-                self._barren.pop((queue, tenant), None)
+                self._name((queue, tenant))
         if not any_named:
             self.unsure = True
             self._barren.clear()
         return self.unsure or bool(self._known) or self.gates.waiting
+
+    def _name(self, lane: Lane) -> None:
+        if len(self._known) >= KNOWN_MAX and lane not in self._known:
+            self.unsure = True  # the index shows those that are
+            return
+        self._known[lane] = True
+        self._barren.pop(lane, None)
 
     def _serves(self, tenant: str) -> bool:
         return self._tenant is None or tenant == self._tenant
