@@ -68,6 +68,18 @@ class Line:
                 break
         return await listening
 
+    async def flood(self, piece: bytes, most: int) -> int:
+        """Send a piece again and again, as fast as the server takes it, until it hangs up; return how much was sent."""
+        sent = 0
+        try:
+            while sent < most:
+                self.writer.write(piece)
+                await self.writer.drain()
+                sent += len(piece)
+        except ConnectionError:
+            pass
+        return sent
+
 
 @dataclass(frozen=True)
 class Place:
@@ -257,6 +269,45 @@ async def test_a_server_that_ends_leaves_nobody_who_does_not_read(place: MakePla
         await here.until(0)
 
 
+CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n"
+ENDLESS = {
+    "an address": (b"GET /", b"x" * 1000),
+    "a header": (b"GET /healthz HTTP/1.1\r\nX: ", b"x" * 1000),
+    "headers": (b"GET /healthz HTTP/1.1\r\n", b"a:b\r\n" * 200),
+    "empty lines": (b"", b"\r\n" * 500),
+    "a trailer": (CREATE + CHUNKED + b"0\r\nX: ", b"x" * 1000),
+    "trailers": (CREATE + CHUNKED + b"0\r\n", b"a:b\r\n" * 200),
+    "trailers of what was answered": (b"POST /nothing HTTP/1.1\r\n" + CHUNKED + b"0\r\n", b"a:b\r\n" * 200),
+    "an extension": (CREATE + CHUNKED + b"1;", b"x" * 1000),
+}
+
+
+@either
+@pytest.mark.contract("S6", "R6")
+async def test_what_is_no_body_and_has_no_end_is_not_read_for_long(place: MakePlace) -> None:
+    most = 32 * 1024 * 1024
+    async with place(head_time="1m") as here:
+        for what, (begun, piece) in ENDLESS.items():
+            async with here.line(begun) as endless:
+                assert await endless.flood(piece, most) < most, what
+                assert (await endless.rest())[:10] in {b"", b"HTTP/1.1 4"}, what
+                await here.until(0)
+
+
+@either
+@pytest.mark.contract("S6", "R7")
+async def test_what_follows_a_body_is_no_header(make_app: MakeApp, place: MakePlace) -> None:
+    app = await make_app(doorbell="none")
+    token = (await app.tokens.create("ci")).text.encode()
+    asked = b"GET /v1/tasks HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n%s\r\n0\r\n%s\r\n"
+    word = b"Authorization: Bearer %s\r\n" % token
+    async with place.of(app) as here:
+        async with here.line(asked % (b"", word)) as behind:
+            assert (await behind.answer()).startswith(b"HTTP/1.1 401")
+        async with here.line(asked % (word, b"X: y\r\n")) as before:
+            assert (await before.answer()).startswith(b"HTTP/1.1 200")
+
+
 @either
 @pytest.mark.contract("S6", "R7")
 async def test_many_who_send_nothing_keep_nobody_out(place: MakePlace) -> None:
@@ -349,6 +400,16 @@ async def test_requests_that_come_together_are_answered_one_after_another(place:
         assert [(await quick.answer())[:12] for _ in range(3)] == [b"HTTP/1.1 200"] * 3
         quick.writer.write(HEALTH[20:])
         assert (await quick.answer()).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.contract("S6")
+async def test_a_body_is_as_long_as_it_may_be_in_however_many_pieces(place: MakePlace) -> None:
+    body = b'{"name": "greet", "payload": {"name": "' + b"x" * 300_000 + b'"}}'
+    pieces = b"".join(b"5\r\n%b\r\n" % body[at : at + 5].ljust(5) for at in range(0, len(body), 5))
+    asked = CREATE + b"Transfer-Encoding: chunked\r\n\r\n" + pieces + b"0\r\n\r\n"
+    async with place() as here, here.line(asked, HEALTH) as honest:
+        assert (await honest.answer()).startswith(b"HTTP/1.1 201")
+        assert (await honest.answer()).startswith(b"HTTP/1.1 200")
 
 
 @either

@@ -36,6 +36,11 @@ LOOKS: Final = 10
 ASKED: Final = 100
 # Descriptors that are not for clients: the database, files, the log.
 OURS: Final = 4
+# What may come beside a body: more than the headers that are answered at all, which are told what is wrong with them.
+LOOSE: Final = 64 * 1024
+# What each piece of a body is wrapped in.
+WRAP: Final = 16
+TOO_LARGE: Final = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
 
 class Place(NamedTuple):
@@ -84,6 +89,37 @@ class Watched(Spoken):
         """Pass over an upgrade, as HTTP allows; it is no news, and there is no library to be installed for it."""
 
 
+class Measured(Watched):
+    """A connection whose heads are read by httptools, which takes them at any length, and trailers for headers."""
+
+    left: int = LOOSE
+
+    def data_received(self, data: bytes) -> None:
+        """Read on, as long as what comes is a body or comes to an end."""
+        self.left -= len(data)
+        super().data_received(data)
+        if self.left < 0 and not self.transport.is_closing():
+            self._refuse()
+
+    def on_headers_complete(self) -> None:
+        """Take the head as it is; what follows a body is no part of it, or it could speak in a proxy's name."""
+        self.left = LOOSE
+        super().on_headers_complete()
+        self.headers = []
+
+    def on_body(self, body: bytes) -> None:
+        """Take a piece of a body, which has bounds of its own."""
+        self.left = min(LOOSE, self.left + len(body) + WRAP)
+        super().on_body(body)
+
+    def _refuse(self) -> None:
+        if self.asks():
+            self.transport.abort()
+        else:
+            self.transport.write(TOO_LARGE)
+            self.transport.close()
+
+
 class Connections:
     """All connections of one server."""
 
@@ -100,7 +136,8 @@ class Connections:
 
     def protocol(self) -> type[asyncio.Protocol]:
         """Return what the server is to make for each of them: its own choice, watched."""
-        return type("Connection", (Watched, AutoHTTPProtocol), {"fellows": self})
+        kind = Measured if hasattr(AutoHTTPProtocol, "on_headers_complete") else Watched
+        return type("Connection", (kind, AutoHTTPProtocol), {"fellows": self})
 
     def enter(self, new: Watched) -> None:
         """Count one more; where there is no room, one goes."""
