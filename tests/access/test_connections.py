@@ -17,6 +17,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from ferryman import Ferryman
+from ferryman.cli import metrics
 from ferryman.http import connections, serving
 from ferryman.http.connections import Connections, within_reach
 from tests.access.conftest import MakeApp
@@ -420,6 +421,15 @@ async def test_an_upgrade_is_passed_over(place: MakePlace, caplog: pytest.LogCap
         assert (await other.answer()).startswith(b"HTTP/1.1 200")
 
     assert "WebSocket" not in caplog.text
+
+
+@pytest.mark.contract("S6")
+def test_who_says_nothing_to_the_metrics_of_a_worker_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics._Answer, "timeout", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with metrics.serving(port), socket.create_connection(("127.0.0.1", port), timeout=20) as silent:
+        assert silent.recv(1) == b""
 
 
 @pytest.mark.contract("S6")
