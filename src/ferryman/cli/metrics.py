@@ -13,6 +13,9 @@ LOOPBACK = "127.0.0.1"
 
 
 class _Answer(BaseHTTPRequestHandler):
+    # Who connects and says nothing has a thread; not for ever.
+    timeout = 10.0
+
     def do_GET(self) -> None:
         """Answer /metrics."""
         if self.path.partition("?")[0] != "/metrics":

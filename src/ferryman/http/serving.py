@@ -17,6 +17,7 @@ import uvicorn
 
 from ferryman.app.ferryman import Ferryman
 from ferryman.http.callers import Guard
+from ferryman.http.connections import Connections
 from ferryman.http.doorkeeper import Doorkeeper
 from ferryman.http.server import make
 from ferryman.kernel import errors
@@ -48,28 +49,32 @@ async def serving(
         guard = await _doorkeeper(app, host)
     bound = _bind(host, app.settings.http.port if port is None else port)
     made = make(app, guard=guard)
+    connections = Connections(app.settings.http)
     web = uvicorn.Server(
         uvicorn.Config(
             made, log_config=None, access_log=False, lifespan="off", server_header=False,
+            # There are no websockets: a connection that changed its protocol would be out of sight.
+            http=connections.protocol(), ws="none",
             # Nobody else's word counts for who asks.
             proxy_headers=bool(app.settings.http.proxies), forwarded_allow_ips=list(app.settings.http.proxies),
             timeout_graceful_shutdown=max(1, round(app.settings.worker.grace.total_seconds())),
         )
     )  # fmt: skip
     running = asyncio.create_task(web._serve([bound]))  # noqa: SLF001 - `serve` would take the signals of the process
-    try:
-        while not web.started:
-            await asyncio.wait([running], timeout=0.01)
-            if running.done():
-                running.result()
-                raise errors.WorkerBroken("The HTTP server ended before it answered.", part="http")
-        yield Served(host, bound.getsockname()[1])
-    finally:
-        # Streams and long requests end by themselves; what is short is answered, within the grace period.
-        made.state.closing.set()
-        web.should_exit = True
-        await asyncio.gather(running, return_exceptions=True)
-        bound.close()
+    with connections.watched():
+        try:
+            while not web.started:
+                await asyncio.wait([running], timeout=0.01)
+                if running.done():
+                    running.result()
+                    raise errors.WorkerBroken("The HTTP server ended before it answered.", part="http")
+            yield Served(host, bound.getsockname()[1])
+        finally:
+            # Streams and long requests end by themselves; what is short is answered, within the grace period.
+            made.state.closing.set()
+            web.should_exit = True
+            await asyncio.gather(running, return_exceptions=True)
+            bound.close()
 
 
 async def _doorkeeper(app: Ferryman, host: str) -> Doorkeeper:

@@ -201,6 +201,10 @@ class Http(Section):
     # Streams of events that are open at once, in all and of one caller.
     streams: Annotated[int, count(most=100_000)] = 2000
     streams_of_one: Annotated[int, count(most=100_000)] = 200
+    # Connections that are open at once; never more than three quarters of the descriptors that the process may have.
+    connections: Annotated[int, count(most=1_000_000)] = 4000
+    # How long the head of a request may take to come.
+    head_time: Annotated[timedelta, duration(least=TENTH, most=timedelta(hours=1))] = timedelta(seconds=10)
     # How long a request may take; longer than any wait that one may ask for.
     request_time: Annotated[timedelta, duration(least=TENTH, most=timedelta(days=1))] = timedelta(minutes=2)
     # For so long at most a token that was revoked is let in where a ring was lost.
