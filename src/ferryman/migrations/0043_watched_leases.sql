@@ -47,6 +47,23 @@ $$;
 
 comment on function ferryman.silence(interval, timestamptz) is 'How long nobody may have ticked before it counts as an outage.';
 
+-- Until when nobody is reaped, after that was last heard of and this grace was given. After an outage it is one lease. After a silence that
+-- is shorter, in which only leases that were about to end can have ended, it is a third: everybody who lives has tried four times by then. Such a
+-- silence may be that of a machine with much to do, and come again and again, so it gives no grace within a lease of the last.
+create function ferryman.grace_after(heard timestamptz, until timestamptz, silence interval, outage interval, lease interval) returns timestamptz
+language sql stable as $$
+    select case
+        when heard < clock_timestamp() - greatest(outage, silence) or heard > clock_timestamp() + silence
+        then clock_timestamp() + lease
+        when until > clock_timestamp()
+        then least(until, clock_timestamp() + ferryman.longest_lease(lease))
+        when heard < clock_timestamp() - silence and until < clock_timestamp() - lease
+        then clock_timestamp() + lease / 3
+        else until end
+$$;
+
+comment on function ferryman.grace_after(timestamptz, timestamptz, interval, interval, interval) is 'Until when nobody is reaped, by what was last heard.';
+
 -- When the grace after an outage ends, or ended; the longest of them, where a domain has one of its own.
 create or replace function ferryman.grace_ends() returns timestamptz
 language sql stable as $$

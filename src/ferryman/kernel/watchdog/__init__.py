@@ -10,11 +10,11 @@ something has a transaction of its own. A full set is looked for again at once. 
 slow a round lasts no longer than the time of the rule that looks most often; what was not reached is due still, and whoever
 must look soonest comes first. So a lease that has ended does not wait for forty other rules.
 
-After an outage living workers must be heard before their leases are judged: when no watchdog has ticked for a quarter of the
-shortest lease in force, by a time kept in the database, the rules that reap are withheld for one lease. A tick also asks
-whether the leases of each domain can be written: where a table is locked nobody can renew, and the rules of that domain are
-withheld alike. A machine that was suspended wakes up with its own clock where it stood, so it cannot know: before anything
-that was found is reaped, the database is asked.
+After an outage living workers must be heard before their leases are judged: when no watchdog has ticked for three intervals, or
+for a lease, by a time kept in the database, the rules that reap are withheld for one lease; after a quarter of the shortest
+lease in force they are for a third of one, once in a lease. A tick also asks whether the leases of each domain can be written:
+where a table is locked nobody can renew, and the rules of that domain are withheld alike. A machine that was suspended wakes up
+with its own clock where it stood, so it cannot know: before anything that was found is reaped, the database is asked.
 The database's clock may be set, too: a tick that lies ahead of it says as little as one of long ago, and a grace that lies
 further ahead than one that is given now is shortened. Whatever a clock does, nothing is withheld for more than one lease after.
 """
@@ -163,6 +163,7 @@ class Watchdog:
         self._tick_due = 0.0
         # Of its own lease; the database knows of shorter ones.
         self._silence = min(interval * SILENT_INTERVALS, lease * SILENT_SHARE)
+        self._outage = min(interval * SILENT_INTERVALS, lease)
         self._grace_until: dict[str, float] = {}  # by domain
         self._stopping = asyncio.Event()
 
@@ -248,7 +249,7 @@ class Watchdog:
     async def _live(self) -> None:
         """Say in the database that a watchdog lives, and learn of an outage before anything is reaped."""
         now = self._clock()
-        rows = await db.many(self._ground, _TICK, silence=self._silence, lease=self._lease)
+        rows = await db.many(self._ground, _TICK, silence=self._silence, outage=self._outage, lease=self._lease)
         if not rows:
             raise LookupError("ferryman.watchdog has lost its row")
         pause = rows[0]["silence_seconds"] / SILENT_INTERVALS

@@ -12,24 +12,15 @@ with quiet as materialized (
 ),
 ticked as (
     update ferryman.watchdog
-    set grace_until = case when ticked_at < clock_timestamp() - (select silence from quiet)
-                             or ticked_at > clock_timestamp() + (select silence from quiet)
-                           then clock_timestamp() + :lease::interval
-                           when grace_until > clock_timestamp()
-                           then least(grace_until, clock_timestamp() + ferryman.longest_lease(:lease::interval))
-                           else grace_until end,
+    set grace_until = ferryman.grace_after(ticked_at, grace_until, (select silence from quiet), :outage::interval, :lease::interval),
         ticked_at = clock_timestamp()
     returning grace_until
 ),
 reached as (
     -- After the tick, for which one waits at its row: so two who tick meet there, and not here.
     update ferryman.watched_leases as lease
-    set grace_until = case when lease.reached_at < clock_timestamp() - (select silence from quiet)
-                             or lease.reached_at > clock_timestamp() + (select silence from quiet)
-                           then clock_timestamp() + :lease::interval
-                           when lease.grace_until > clock_timestamp()
-                           then least(lease.grace_until, clock_timestamp() + ferryman.longest_lease(:lease::interval))
-                           else lease.grace_until end,
+    set grace_until = ferryman.grace_after(lease.reached_at, lease.grace_until, (select silence from quiet), :outage::interval,
+                                           :lease::interval),
         reached_at = clock_timestamp()
     from ticked
     where ferryman.reachable(lease.domain)
