@@ -43,6 +43,14 @@ async def acknowledged(producer: Ship, more: int) -> Line:
     return await producer.seen("ok", count=len(producer.lines("ok")) + more)
 
 
+async def at_work(ship: Launch, sea: Sea) -> list[Ship]:
+    """Start workers, and wait until they work: whoever opens an app while its database goes away is told so."""
+    workers = [ship(sea.url).start() for _ in range(2)]
+    for each in workers:
+        await each.seen("working")
+    return workers
+
+
 async def judged(sea: Sea, producer: Ship, workers: list[Ship]) -> None:
     """Everything acknowledged ended once; each process is the one that was started, and was never refused for good."""
     lines = [line for each in workers for line in each.lines()]
@@ -79,7 +87,7 @@ async def each_works_on(sea: Sea, workers: list[Ship]) -> None:
 async def test_a_database_killed_under_load_loses_nothing_and_needs_nobody(
     goes: str, sea: Sea, ship: Launch, enough: Path
 ) -> None:
-    workers = [ship(sea.url).start() for _ in range(2)]
+    workers = await at_work(ship, sea)
     producer = ship(sea.url, role="producer", count=KEYS, until=str(enough)).start()
     outages = []
 
@@ -102,7 +110,7 @@ async def test_a_database_killed_under_load_loses_nothing_and_needs_nobody(
 
 @pytest.mark.contract("K24")
 async def test_killed_backends_take_nothing_with_them(sea: Sea, ship: Launch, enough: Path) -> None:
-    workers = [ship(sea.url).start() for _ in range(2)]
+    workers = await at_work(ship, sea)
     producer = ship(sea.url, role="producer", count=KEYS, until=str(enough)).start()
 
     for _ in range(2):
@@ -119,7 +127,7 @@ async def test_killed_backends_take_nothing_with_them(sea: Sea, ship: Launch, en
 
 @pytest.mark.contract("K24")
 async def test_a_storm_of_terminated_connections_is_weathered(sea: Sea, ship: Launch, enough: Path) -> None:
-    workers = [ship(sea.url).start() for _ in range(2)]
+    workers = await at_work(ship, sea)
     producer = ship(sea.url, role="producer", count=KEYS, until=str(enough)).start()
 
     terminated = 0
