@@ -125,6 +125,18 @@ async def test_a_body_is_read_up_to_the_limit_whatever_it_says_of_its_length(mak
     assert len(await app.tasks.list()) == 1
 
 
+@pytest.mark.contract("S6", "R7")
+async def test_who_is_not_known_yet_is_read_less_of(wire: Wire) -> None:
+    kind = "application/x-www-form-urlencoded"
+
+    said = await wire.ask("POST", "/login", b"&" * 100_000, content_type=kind)
+    chunked = await wire.ask("POST", "/login", chunks=[b"&" * 1000] * 100, content_type=kind)
+    known = await wire.post("/v1/tasks", GREET | {"payload": {"name": "x" * 100_000}})
+
+    assert [(each.status, each.code) for each in (said, chunked)] == [(413, "BODY_TOO_LARGE")] * 2
+    assert known.status == 201
+
+
 @pytest.mark.contract("S6", "R6")
 async def test_addresses_and_headers_are_bounded(wire: Wire) -> None:
     long = await wire.get("/v1/tasks?name=" + "x" * 9000)

@@ -183,6 +183,21 @@ def test_headers_that_cannot_be_read_say_nothing(headers: dict[str, str]) -> Non
         assert told is None or timedelta(0) <= told <= limits.LONGEST
 
 
+@pytest.mark.parametrize(
+    ("header", "found"),
+    [
+        ('<https://a/2>; rel="next"', "https://a/2"),
+        ('<https://a/1>; rel=prev , <https://a/2>;rel = "last next"', "https://a/2"),
+        ('<https://a/2>; title="<https://evil/>; rel=next, "; rel="next"', "https://a/2"),
+        ("<https://a/1>; x= ; rel=next", "https://a/1"),
+        ('<https://a/1>; rel="next', MISSING),
+        ("<<https://a/1>; rel=next", "https://a/1"),
+    ],
+)
+def test_a_link_is_found_by_its_relation(header: str, found: object) -> None:
+    assert paging.linked(header, "next") == found
+
+
 @given(st.text(max_size=60))
 def test_a_link_that_cannot_be_read_leads_nowhere(header: str) -> None:
     assert paging.linked(header, "next") is MISSING or "<" in header

@@ -16,6 +16,8 @@ from ferryman.kernel.script import split
         ("do $$ begin; end $$; select 2", ["do $$ begin; end $$", "select 2"]),
         ("do $a$ $$;$$ $a$; select 2", ["do $a$ $$;$$ $a$", "select 2"]),
         ("select 1 -- why; not\n; select 2", ["select 1 -- why; not", "select 2"]),
+        ("select 1; /* no end; select 2", ["select 1", "/* no end; select 2"]),
+        ("do $$ begin; end; select 2", ["do $$ begin; end; select 2"]),
     ],
 )
 def test_a_semicolon_ends_a_statement_only_where_it_stands_free(script: str, statements: list[str]) -> None:

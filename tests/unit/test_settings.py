@@ -173,6 +173,10 @@ def test_what_kubernetes_puts_there_for_a_service_of_that_name_is_not_ours(varia
     assert load(**{variable: "tcp://10.0.0.1:80"}) == Settings()
 
 
+def test_a_setting_that_is_called_as_such_a_variable_is_ours() -> None:
+    assert load(FERRYMAN_HTTP__PORT="9000").http.port == 9000
+
+
 def test_an_empty_variable_and_none_mean_not_given() -> None:
     made = load({"database_url": None}, FERRYMAN_TENANT="", FERRYMAN_DATABASE_URL=URL)
 

@@ -107,7 +107,7 @@ def pretty(value: str | None) -> str:
         return value[:SHOWN_MAX] + "\n… (the rest is left out; the API gives all)"
     try:
         return json.dumps(json.loads(value), indent=2, ensure_ascii=False)
-    except ValueError:
+    except (ValueError, RecursionError):  # another program may have stored it deeper than we would
         return value
 
 

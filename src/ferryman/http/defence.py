@@ -34,6 +34,8 @@ PUBLIC: Final = frozenset(
     {"/healthz", "/readyz", "/openapi.json", "/login", "/logout", "/theme", "/favicon.ico", "/robots.txt"}
 )
 PUBLIC_FILES: Final = "/static/"
+# Nobody is known there, and a form with a token is short; to take a large one apart would be work for anybody's asking.
+PUBLIC_BODY: Final = 64 * 1024
 LOGIN: Final = "/login"
 
 ADDRESS_LIMIT: Final = 8 * 1024
@@ -89,7 +91,7 @@ class Defence:
         check_head(request.scope)
         path = request.scope["path"]
         caller = None
-        if path not in PUBLIC and not path.startswith(PUBLIC_FILES):
+        if not is_public(path):
             caller = await self._guard.caller(request)
             self._check_host(request, caller)
         wait = self._rates.take(address(request) if caller is None else caller.key)
@@ -112,6 +114,11 @@ class Defence:
         except errors.FerrymanError:
             return True  # it could not be found out; the next look will tell
         return True
+
+
+def is_public(path: str) -> bool:
+    """Say whether an address is there for everybody."""
+    return path in PUBLIC or path.startswith(PUBLIC_FILES)
 
 
 def check_head(scope: Scope) -> None:
@@ -140,6 +147,7 @@ class Exchange:
         self._send = send
         self._request = Call(scope, receive)
         self._read = 0
+        self._limit = min(defence.body_limit, PUBLIC_BODY) if is_public(scope["path"]) else defence.body_limit
         self._refusal: errors.FerrymanError | None = None
         self._began = False
         self._over = False
@@ -176,12 +184,11 @@ class Exchange:
 
     def _check_length(self) -> None:
         length = self._request.headers.get("content-length", "")
-        if length.isdigit() and (len(length) > 18 or int(length) > self._defence.body_limit):
+        if length.isdigit() and (len(length) > 18 or int(length) > self._limit):
             raise self._too_large()
 
     def _too_large(self) -> errors.BodyTooLarge:
-        limit = self._defence.body_limit
-        return errors.BodyTooLarge(f"The body of this request is larger than {limit} bytes.", limit=limit)
+        return errors.BodyTooLarge(f"The body of this request is larger than {self._limit} bytes.", limit=self._limit)
 
     def _to_login(self) -> Response | None:
         """Send a person's browser to the page where one signs in; a program is told what is wrong."""
@@ -200,7 +207,7 @@ class Exchange:
         message = await self._receive()
         if message["type"] == "http.request":
             self._read += len(message.get("body", b""))
-            if self._read > self._defence.body_limit:
+            if self._read > self._limit:
                 self._refusal = self._too_large()
                 raise self._refusal
         return message

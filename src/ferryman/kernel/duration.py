@@ -7,7 +7,8 @@ from typing import Final
 
 _UNITS: Final = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _NUMBER: Final = r"[0-9]+(?:\.[0-9]+)?"
-_PART = re.compile(rf"({_NUMBER})\s*(ms|s|m|h|d|w)\s*")
+# Not in the middle of a number: each of its digits would be tried as the first.
+_PART = re.compile(rf"(?<![0-9])({_NUMBER})\s*(ms|s|m|h|d|w)\s*")
 _SHORT = re.compile(rf"(?:{_NUMBER}\s*(?:ms|s|m|h|d|w)\s*)+")
 _ISO = re.compile(
     rf"P(?=.)(?:(?P<w>{_NUMBER})W)?(?:(?P<d>{_NUMBER})D)?"

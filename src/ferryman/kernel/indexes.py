@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ferryman.kernel import db
+from ferryman.kernel import db, script
 from ferryman.kernel.db import Row, Tx
 from ferryman.kernel.pool import Session
 
@@ -24,17 +24,16 @@ INVALID = db.load("ferryman.kernel", "indexes/invalid")
 
 _BESIDE = re.compile(
     r"""
-      (?: \s | --[^\n]*\n | /\*.*?\*/ )*
       (?: create \s+ (?:unique \s+)? index | drop \s+ index | reindex \s+ (?:\([^)]*\) \s*)? (?:index|table) )
       \s+ concurrently \b
     """,
-    re.VERBOSE | re.DOTALL | re.IGNORECASE,
+    re.VERBOSE | re.IGNORECASE,
 )
 
 
 def beside_writers(statement: str) -> bool:
     """Tell whether nobody who reads or writes waits behind a statement while it waits."""
-    return _BESIDE.match(statement) is not None
+    return _BESIDE.match(script.uncommented(statement)) is not None
 
 
 async def invalid(tx: Tx) -> Sequence[Row]:

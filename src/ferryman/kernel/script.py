@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import re
 
-# Whatever may hide a semicolon: comments, strings, quoted names, dollar quotes. Block comments do not nest here.
+# Whatever may hide a semicolon: comments, strings, quoted names, dollar quotes. Block comments do not nest here. What has no
+# end goes to the end of the script: PostgreSQL is to say what is wrong with it.
 _PIECE = re.compile(
     r"""
       --[^\n]*
-    | /\*.*?\*/
+    | /\*(?:.*?\*/|.*)
     | [eE]'(?:[^'\\]|\\.|'')*'
     | '(?:[^']|'')*'
     | "(?:[^"]|"")*"
-    | (?P<tag>\$(?:[A-Za-z_]\w*)?\$).*?(?P=tag)
+    | (?P<tag>\$(?:[A-Za-z_]\w*)?\$)(?:.*?(?P=tag)|.*)
     | (?P<end>;)
     """,
     re.VERBOSE | re.DOTALL,
 )
-_COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
+_COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/|(?P<unended>/\*.*)", re.DOTALL)
 
 
 def split(script: str) -> list[str]:
@@ -34,4 +35,4 @@ def split(script: str) -> list[str]:
 
 def uncommented(statement: str) -> str:
     """Return a statement without its comments: what it begins with can be seen then."""
-    return _COMMENT.sub("", statement).strip()
+    return _COMMENT.sub(r"\g<unended>", statement).strip()

@@ -20,9 +20,8 @@ HIDDEN: Final = "***"
 _LONGEST_SHOWN: Final = 80
 _SCHEMA = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,62}")
 # Kubernetes gives a pod such variables for each service: not ours, whatever the service is called.
-_LINK = re.compile(r"\w*_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)")
-# Up to the last @: a password may hold one that nobody escaped.
-_PASSWORD = re.compile(r"(^|//)([^:/@\s]*):(?!//).*@")
+_LINK = re.compile(r"_(SERVICE_HOST$|SERVICE_PORT(_\w|$)|PORT(_\d+_(TCP|UDP|SCTP)(_\w|$)|$))")
+_USER = re.compile(r"(^|//)[^:/@\s]*:(?!//)")
 _TOKEN = re.compile(r"((?:nats|tls|wss?)://)[^:/@]+@")
 _TOKEN_OF_NATS = re.compile(r"[A-Za-z0-9_-]{1,60}")
 _HOST = re.compile(r"[a-z0-9._-]{1,253}|\[[0-9a-f:.]{2,45}\]")
@@ -97,14 +96,17 @@ def show(value: Any, *, quoted: bool = False) -> str:
 
 def mask(text: str) -> str:
     """Return a URL or connection string with every password in it hidden."""
-    text = _PASSWORD.sub(r"\1\2:***@", text)
+    # Up to the last @: a password may hold one that nobody escaped.
+    secretive, at, rest = text.rpartition("@")
+    if at and (user := _USER.search(secretive)):
+        text = f"{secretive[: user.end()]}***@{rest}"
     text = _TOKEN.sub(r"\1***@", text)
     return _PARAMETER.sub(r"\1***", text)
 
 
 def is_link(variable: str) -> bool:
     """Say whether an environment variable was put there by Kubernetes or Docker links."""
-    return _LINK.fullmatch(variable) is not None
+    return _LINK.search(variable) is not None
 
 
 # The kinds

@@ -323,10 +323,14 @@ def _flat(given: Mapping[str, Any], origin: str = "argument") -> dict[str, tuple
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
     found = {}
+    known = {key for key, _, _ in _parts()}
     for variable, value in environ.items():
-        if not variable.startswith(PREFIX) or variable in (CONFIG, *faults.VARIABLES) or setting.is_link(variable):
+        if not variable.startswith(PREFIX) or variable in (CONFIG, *faults.VARIABLES):
             continue
         key = variable.removeprefix(PREFIX).lower().replace("__", ".")
+        # A setting may be called as a link is: http.port.
+        if key not in known and setting.is_link(variable):
+            continue
         _refuse_unknown([key], f"environment {variable}")
         # An empty variable is how many tools say "not set".
         if value != "":

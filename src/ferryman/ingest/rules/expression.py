@@ -8,9 +8,9 @@ from and to (of any). An expression is compiled when a plan is made, for every s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from string import Formatter
-from typing import Any
+from typing import Any, TypeAlias
 
 from ferryman.ingest.model import Cut
 from ferryman.ingest.rules import keys
@@ -20,6 +20,8 @@ PLACES = {
     "id": ("first", "last", "from", "to"),
     "landmark": ("from", "to"),
 }
+# A name, and what it stands in: put together only to be told, since one long name may have many parts.
+Where: TypeAlias = "tuple[Where, Any] | None"
 _ALL = sorted({place for places in PLACES.values() for place in places})
 
 
@@ -35,10 +37,9 @@ def read(expression: Any) -> dict[str, Any]:
         expression = {"query": expression}
     if not isinstance(expression, Mapping) or not all(isinstance(name, str) and name for name in expression):
         raise DoesNotCompile(f"expected a text or parameters by name, got {type(expression).__name__}")
-    for name, value in expression.items():
-        for place in _places(name, value):
-            if place not in _ALL:
-                raise DoesNotCompile(f"{name}: there is no place {{{place}}}; there are {', '.join(_ALL)}")
+    for where, place in _places(expression):
+        if place not in _ALL:
+            raise DoesNotCompile(f"{_told(where)}: there is no place {{{place}}}; there are {', '.join(_ALL)}")
     return dict(expression)
 
 
@@ -50,33 +51,43 @@ def hashed(expression: Mapping[str, Any]) -> str:
 def render(expression: Mapping[str, Any], cut: Cut) -> dict[str, Any]:
     """Return the parameters of a slice's requests."""
     known = dict(zip(PLACES[cut.dimension], [cut.first, cut.last] * 2, strict=False))
-    return {name: _filled(name, value, known) for name, value in expression.items()}
+    for where, place in _places(expression):
+        if place not in known:
+            raise DoesNotCompile(f"{_told(where)}: this slice has no {{{place}}}; it has {', '.join(known)}")
+    return {name: _filled(value, known) for name, value in expression.items()}
 
 
-def _filled(name: str, value: Any, known: Mapping[str, Any]) -> Any:
+def _filled(value: Any, known: Mapping[str, Any]) -> Any:
     if isinstance(value, str):
-        missing = [place for place in _places(name, value) if place not in known]
-        if missing:
-            raise DoesNotCompile(f"{name}: this slice has no {{{missing[0]}}}; it has {', '.join(known)}")
         return value.format_map(known)
     if isinstance(value, Mapping):
-        return {inner: _filled(f"{name}.{inner}", each, known) for inner, each in value.items()}
+        return {inner: _filled(each, known) for inner, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_filled(name, each, known) for each in value]
+        return [_filled(each, known) for each in value]
     return value
 
 
-def _places(name: str, value: Any) -> list[str]:
+def _places(value: Any, where: Where = None) -> Iterator[tuple[Where, str]]:
+    """Give each place of a value, and where it stands."""
     if isinstance(value, str):
         try:
             parts = list(Formatter().parse(value))
         except ValueError as wrong:
-            raise DoesNotCompile(f"{name}: {wrong}; write {{{{ for a brace") from None
+            raise DoesNotCompile(f"{_told(where)}: {wrong}; write {{{{ for a brace") from None
         if any(spec or conversion for _, _, spec, conversion in parts):
-            raise DoesNotCompile(f"{name}: a place is its name alone, such as {{since}}")
-        return [place for _, place, _, _ in parts if place is not None]
-    if isinstance(value, Mapping):
-        return [place for inner, each in value.items() for place in _places(f"{name}.{inner}", each)]
-    if isinstance(value, list | tuple):
-        return [place for each in value for place in _places(name, each)]
-    return []
+            raise DoesNotCompile(f"{_told(where)}: a place is its name alone, such as {{since}}")
+        yield from ((where, place) for _, place, _, _ in parts if place is not None)
+    elif isinstance(value, Mapping):
+        for inner, each in value.items():
+            yield from _places(each, (where, inner))
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _places(each, where)
+
+
+def _told(where: Where) -> str:
+    names = []
+    while where is not None:
+        where, name = where
+        names.append(str(name))
+    return ".".join(reversed(names))

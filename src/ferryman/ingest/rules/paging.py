@@ -16,7 +16,7 @@ from ferryman.ingest.rules.path import MISSING
 from ferryman.ingest.rules.rest import Header, Link, Paging, Rest, Span, Where
 from ferryman.ingest.window import START, Window
 
-_LINK = re.compile(r"<([^>]*)>((?:\s*;\s*[^,;\s=]+\s*=\s*(?:\"[^\"]*\"|[^,;\s]*))*)")
+_LINK = re.compile(r"<([^<>]*)>((?:\s*;\s*[^,;\s=]+\s*=(?:\s*(?:\"[^\"]*\"|[^\",;\s][^,;\s]*))?)*)")
 _REL = re.compile(r";\s*rel\s*=\s*(?:\"([^\"]*)\"|([^,;\s]*))", re.IGNORECASE)
 # What a slice says of itself, whatever it is cut by.
 BOUNDS = ("from", "to")

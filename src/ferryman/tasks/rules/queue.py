@@ -18,7 +18,7 @@ FIELDS = ("weight", "concurrency", "key_concurrency", "rate", "burst", "max_dept
 _UNITS = {"second": 1, "sec": 1, "minute": 60, "min": 60, "hour": 3600, "day": 86400}
 _LETTERS = ("s", "m", "h", "d", "w")
 _WORDS = {"1s": "second", "1m": "minute", "1h": "hour", "1d": "day"}
-_RATE = re.compile(r"\s*([0-9]{1,9})\s*/\s*(.+?)\s*")
+_STARTS = re.compile(r"[0-9]{1,9}")
 RATE_EXPECTED = 'a rate such as "100/minute", "5/s" or "10/30s"'
 
 
@@ -75,10 +75,10 @@ def read_rate(given: object) -> Rate:
     """Read a rate as people write it."""
     if isinstance(given, Rate):
         given = str(given)
-    found = _RATE.fullmatch(given) if isinstance(given, str) else None
-    if found is None:
+    count, _, unit = (each.strip() for each in (given if isinstance(given, str) else "").partition("/"))
+    if not _STARTS.fullmatch(count):
         raise _refusal("rate", RATE_EXPECTED, got=given)
-    starts, unit = int(found[1]), found[2]
+    starts = int(count)
     seconds = _UNITS.get(unit.lower()) or _UNITS.get(unit.lower().removesuffix("s"))
     try:
         interval = timedelta(seconds=seconds) if seconds else duration.parse(f"1{unit}" if unit in _LETTERS else unit)
