@@ -846,6 +846,21 @@ CREATE FUNCTION ferryman.full_limits(id uuid) RETURNS TABLE(whose text, slots bi
     order by room.limit_key is null, room.tenant = '*'
 $$;
 
+CREATE FUNCTION ferryman.grace_after(heard timestamp with time zone, until timestamp with time zone, silence interval, outage interval, lease interval) RETURNS timestamp with time zone
+    LANGUAGE sql STABLE
+    AS $$
+    select case
+        when heard < clock_timestamp() - greatest(outage, silence) or heard > clock_timestamp() + silence
+        then clock_timestamp() + lease
+        when until > clock_timestamp()
+        then least(until, clock_timestamp() + ferryman.longest_lease(lease))
+        when heard < clock_timestamp() - silence and until < clock_timestamp() - lease
+        then clock_timestamp() + lease / 3
+        else until end
+$$;
+
+COMMENT ON FUNCTION ferryman.grace_after(heard timestamp with time zone, until timestamp with time zone, silence interval, outage interval, lease interval) IS 'Until when nobody is reaped, by what was last heard.';
+
 CREATE FUNCTION ferryman.grace_ends() RETURNS timestamp with time zone
     LANGUAGE sql STABLE
     AS $$
