@@ -96,6 +96,25 @@ async def test_no_outage_that_could_end_the_shortest_lease_goes_unnoticed(
     assert dog._tick_due - 1000.0 <= least / 11.9  # three of them in a silence, whatever its own lease is
 
 
+@pytest.mark.contract("K24", "W13")
+async def test_a_short_silence_withholds_for_a_third_of_a_lease_and_once_in_a_lease(ward: Database, line: Line) -> None:
+    """Where a machine has so much to do that ticks come late again and again, what the dead held is taken back all the same."""
+    await admit(ward, 1)
+    now = [1000.0]
+    dog = Watchdog(line, [REAP], clock=lambda: now[0])
+    withheld, until = [], []
+
+    for passed in (0, 11, 28, 2):  # since the silence before
+        await grace_passes(ward, timedelta(seconds=passed))
+        await silent_for(ward, timedelta(seconds=8))
+        now[0] += 100.0
+        withheld.append((await dog.tick()).withheld)
+        until.append(round(dog._grace_until["tasks"] - now[0]))
+
+    assert withheld == [("reap",), (), (), ("reap",)]
+    assert until == [10, 0, 0, 10]
+
+
 @pytest.mark.contract("K24", "K17")
 async def test_a_short_lease_of_somebody_who_has_gone_makes_no_outage(ward: Database, line: Line) -> None:
     """Else whoever ticks by a longer one would give a grace with every tick, for ever."""
