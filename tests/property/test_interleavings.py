@@ -47,7 +47,6 @@ class Parents:
 
 
 OWNERS = Owners({"tool": Parents()})
-RULES = {rule.name: rule for rule in watch.rules(OWNERS, NoDoorbell(), sweep=SECOND, interval=SECOND)}
 
 Moved = set[UUID]
 Move = Callable[[Session, Sequence[UUID], int], Awaitable[Moved]]
@@ -112,11 +111,17 @@ async def expires(tx: Session, tasks: Sequence[UUID], _place: int) -> Moved:
 
 
 async def _by_rule(name: str, tx: Session, tasks: Sequence[UUID]) -> Moved:
-    """Find and act as the watchdog does; which of the found were moved is told by the log."""
-    found = await RULES[name].find(tx, 10)
+    """Find and act as the watchdog does; which of the found were moved is told by the log.
+
+    Each time it is a watchdog that has not looked before. A look waits for the driver here, and where looks take long the next
+    ones see only what came due since the last.
+    """
+    rules = watch.rules(OWNERS, NoDoorbell(), sweep=SECOND, interval=SECOND)
+    [rule] = [each for each in rules if each.name == name]
+    found = await rule.find(tx, 10)
     if not found:
         return set()
-    count = await RULES[name].act(tx, sorted(found, key=lambda row: list(tasks).index(row["id"])))
+    count = await rule.act(tx, sorted(found, key=lambda row: list(tasks).index(row["id"])))
     assert count in (0, 1, 2)
     return set(list(tasks)[:count])
 
