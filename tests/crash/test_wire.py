@@ -208,7 +208,11 @@ async def test_a_cancel_whose_answer_is_lost_says_what_it_cancelled(database_url
 
 
 @pytest.mark.contract("K24")
-async def test_a_line_gives_up_a_connection_whose_packets_are_lost(database_url: str) -> None:
+@pytest.mark.parametrize("kept", [60.0, 0.0], ids=["by a statement", "when plans are made anew"])
+async def test_a_line_gives_up_a_connection_whose_packets_are_lost(
+    database_url: str, monkeypatch: pytest.MonkeyPatch, kept: float
+) -> None:
+    monkeypatch.setattr("ferryman.kernel.pool.line.PLANS_KEPT_SECONDS", kept)
     async with wired(database_url) as (wire, url):
         line = Line(url, patience=timedelta(seconds=2))
         [before] = await line.fetch("select pg_backend_pid() as pid, current_setting('statement_timeout') as server")

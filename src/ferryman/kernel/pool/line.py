@@ -77,8 +77,8 @@ class Line:
         session = self._whole()
         if session is not None:
             return session
-        if self._connection is not None and not self._connection.is_closed():
-            return await self._plan_anew(self._connection)
+        if self._session is not None and self._connection is not None and not self._connection.is_closed():
+            return await self._plan_anew(self._session)
         if self._connection is not None:
             telemetry.reconnected("line")
         try:
@@ -96,14 +96,12 @@ class Line:
             return None
         return self._session
 
-    async def _plan_anew(self, connection: asyncpg.Connection[Any]) -> Session:
+    async def _plan_anew(self, session: Session) -> Session:
         """Let the server forget its plans; what was prepared stays. Behind a pooler nothing is."""
         if not self.refused:
-            with translated():
-                await connection.execute("discard plans")
+            await session.execute("discard plans", timeout=None)
         self._plans_until = time.monotonic() + PLANS_KEPT_SECONDS
-        assert self._session is not None
-        return self._session
+        return session
 
     async def _take_up(self, connection: asyncpg.Connection[Any]) -> Session:
         """Keep a connection once it commits durably and listens: one that does not would look whole."""
