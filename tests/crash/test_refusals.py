@@ -86,6 +86,7 @@ async def test_writes_that_are_refused_for_a_while_are_made_when_they_can_be(
 
         # What is not allowed may stay so: whoever asks is told at once, and what has run waits all the same.
         assert told.value.retryable is (code != "42501")
+        assert (told.value.code == "DATABASE_DAMAGED") is (code == "XX001")
         assert [await each.result(timeout=60) for each in [*under_way, again]] == [0, 1, 2, 7]
 
     rows = await judge.read(database_url, "select distinct attempt, state from ferryman.tasks")

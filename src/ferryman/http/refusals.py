@@ -27,9 +27,9 @@ ANYBODY: Final[Errors] = (
     errors.RequestInvalid,
     errors.RequestTimedOut,
 )
+AWAY: Final[Errors] = (errors.DatabaseUnavailable, errors.DatabaseDamaged, errors.DatabaseNotMigrated)
 KNOWN: Final[Errors] = (
-    errors.Unauthenticated, errors.Forbidden, errors.HostRefused, errors.TaskInvalidRequest,
-    errors.DatabaseUnavailable, errors.DatabaseNotMigrated,
+    errors.Unauthenticated, errors.Forbidden, errors.HostRefused, errors.TaskInvalidRequest, *AWAY,
 )  # fmt: skip
 BODY: Final[Errors] = (errors.BodyTooLarge, errors.MediaUnknown)
 
@@ -138,7 +138,7 @@ def _of(name: str, operation: Mapping[str, Any]) -> Iterable[Refusal]:
     named = (NAMED.get(each["name"], ()) for each in operation.get("parameters", ()) if each["in"] == "path")
     return [
         *ANYBODY,
-        *(KNOWN if "x-scope" in operation else (errors.DatabaseUnavailable, errors.DatabaseNotMigrated)),
+        *(KNOWN if "x-scope" in operation else AWAY),
         *(BODY if "requestBody" in operation else ()),
         *(each for some in named for each in some),
         *RAISED.get(name, ()),

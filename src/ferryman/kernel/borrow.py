@@ -253,7 +253,7 @@ def _told(error: Exception) -> errors.FerrymanError | None:
     if state == outage.FAILED_BEFORE:
         return errors.ConnectionUnfit("The transaction has failed before: it can only be rolled back.")
     if outage.passing(state):
-        return errors.DatabaseUnavailable(f"PostgreSQL cannot be used now: {said}.")
+        return outage.told(state, f"PostgreSQL cannot be used now: {said}.")
     if state in _NOT_MIGRATED:
         return errors.DatabaseNotMigrated(reason=said)
     if state == _NOT_ALLOWED:

@@ -646,6 +646,16 @@ class DatabaseUnavailable(FerrymanError):
         self.locked = locked  # somebody else holds what was wanted: of a set, such a one is no bad one
 
 
+class DatabaseDamaged(DatabaseUnavailable):
+    """PostgreSQL cannot read a page of its own."""
+
+    code = "DATABASE_DAMAGED"
+    advice = (
+        "Whatever has to pass this page waits until it is mended: an index by REINDEX INDEX, a table from a backup "
+        "(docs/guide/when-things-die.md). Nothing else has to be done then: work goes on by itself."
+    )
+
+
 class DatabaseRefused(FerrymanError):
     """PostgreSQL does not let this user in, or not at these tables."""
 

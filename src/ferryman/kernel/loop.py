@@ -312,6 +312,8 @@ class Pump(Generic[Item, Outcome]):
         self._failures += 1
         if self._failures == 1:
             log.warning("the database cannot be used; coming back", extra={"code": error.code, "reason": error.message})
+            if isinstance(error, errors.DatabaseDamaged):  # it does not pass by itself
+                log.error("nothing is claimed past a damaged page: %s", error, extra={"code": error.code})
         # A connection that was cut is no outage, and what has run would be lost with this process: another lane sends it at
         # once; where none is left, this one does, once.
         if self._resting < self._lanes - 1:

@@ -17,6 +17,8 @@ _PASSING = ("08", "25", "40", "53", "55", "57", "58", "XX")
 _NARROW = ("55", "58", "XX")
 # Somebody else holds a row, or a table.
 LOCKED = "55P03"
+# A page of a table, or of an index, is not what was written there.
+_DAMAGED = ("XX001", "XX002")
 # Somebody went on in a transaction that had failed: what it failed by is not known here, and may be what was written.
 FAILED_BEFORE = "25P02"
 
@@ -29,6 +31,12 @@ def passing(sqlstate: str) -> bool:
 def few(sqlstate: str) -> bool:
     """Tell whether a code that passes may be about a few rows: a lock that somebody holds, a page that cannot be read."""
     return sqlstate.startswith(_NARROW)
+
+
+def told(sqlstate: str, message: str) -> errors.DatabaseUnavailable:
+    """Say by its own code what PostgreSQL cannot do now: a damaged page passes only when somebody mends it."""
+    kind = errors.DatabaseDamaged if sqlstate in _DAMAGED else errors.DatabaseUnavailable
+    return kind(message, narrow=few(sqlstate), locked=sqlstate == LOCKED)
 
 
 def unforeseen(sqlstate: str) -> bool:

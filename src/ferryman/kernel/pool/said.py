@@ -49,8 +49,7 @@ def translated() -> Iterator[None]:
         if state == GUARD_SQLSTATE:
             raise _refused(error) from error
         if outage.passing(state):
-            told = errors.DatabaseUnavailable(sentence(error), narrow=outage.few(state), locked=state == outage.LOCKED)
-            raise told from error
+            raise outage.told(state, sentence(error)) from error
         raise
 
 
