@@ -17,7 +17,8 @@ from psycopg.rows import dict_row
 from chaos.checker.evidence import Connection
 from ferryman.app.embedded import Embedded
 
-CONNECTIONS = 400
+# Room for everybody: who finds none waits, and so would whoever looks.
+ROOM = {"max_connections": "400"}
 # Whoever looks does not wait for a table that is locked, by ourselves perhaps.
 LOOK_PATIENCE = "-c lock_timeout=300ms"
 BAR_PATIENCE = "-c lock_timeout=2s"
@@ -48,18 +49,15 @@ class Sea:
         self.url = ""
 
     def begin(self) -> None:
-        """Start it for the first time, with room for everybody: who finds none waits, and so would whoever looks."""
+        """Start it for the first time."""
         self.start()
         with self.connect() as connection:
             [row] = connection.execute("select current_setting('data_directory') as place").fetchall()
             self._data = Path(row["place"])
-            connection.execute(f"alter system set max_connections = {CONNECTIONS}".encode())
-        self.kill()
-        self.start()
 
     def start(self) -> None:
         """Start it, and return when it answers."""
-        share = Embedded(self._folder, keep=False)
+        share = Embedded(self._folder, keep=False, settings=ROOM)
         self.url = share.start()
         self._shares.append(share)
 

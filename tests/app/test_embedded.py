@@ -112,6 +112,11 @@ async def test_it_is_a_durable_postgresql_18_without_a_port_and_without_rights(d
         assert server_of(directory).uids().effective != 0
 
 
+async def test_a_server_has_the_settings_that_it_was_given(directory: Path) -> None:
+    with Embedded(directory, durable=False, keep=False, settings={"max_connections": "33"}) as server:
+        assert await ask(server.url, "show max_connections") == "33"
+
+
 async def test_what_was_written_is_there_after_a_restart(directory: Path) -> None:
     with Embedded(directory) as server:
         await ask(server.url, "with made as (select lo_from_bytea(4711, 'ferry')) select count(*) from made")

@@ -3,27 +3,15 @@
 import os
 import signal
 import subprocess
-from collections.abc import Mapping
 from pathlib import Path
 
 import asyncpg
 
 from ferryman.app.embedded import Embedded
-from ferryman.app.embedded.place import Place, lodge
+from ferryman.app.embedded.place import lodge
 from ferryman.kernel import migrate
 from tests.crash import judge
 from tests.crash.yard import until
-
-
-class Server(Embedded):
-    """An embedded server with settings of its own; the last word about one counts."""
-
-    def __init__(self, folder: Path, settings: Mapping[str, str]) -> None:
-        super().__init__(folder, keep=False)
-        self._more = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
-
-    def _command(self, place: Place) -> list[str]:
-        return super()._command(place) + self._more
 
 
 class Sea:
@@ -45,7 +33,7 @@ class Sea:
         return self
 
     def start(self) -> None:
-        share = Server(self._folder, self._settings)
+        share = Embedded(self._folder, keep=False, settings=self._settings)
         self.url = share.start()
         self._shares.append(share)
 

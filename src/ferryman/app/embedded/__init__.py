@@ -20,6 +20,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -52,11 +53,22 @@ _CARELESS = {
 class Embedded:
     """The PostgreSQL of one directory; `start()` gives its address."""
 
-    def __init__(self, directory: str | os.PathLike[str], *, durable: bool = True, keep: bool = True) -> None:
-        """Choose the directory; `durable=False` does not wait for the disk, `keep=False` removes the data at the end."""
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        *,
+        durable: bool = True,
+        keep: bool = True,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        """Choose the directory; `durable=False` does not wait for the disk, `keep=False` removes the data at the end.
+
+        `settings` are PostgreSQL's, for a server that we start; those given here have the last word.
+        """
         self.directory = Path(directory).absolute()
         self.durable = durable
         self.keep = keep
+        self._settings = dict(settings or {})
         self._place: Place | None = None
         self._using: Lock | None = None
 
@@ -139,6 +151,7 @@ class Embedded:
         }
         if not self.durable:
             settings |= _CARELESS
+        settings |= self._settings
         command = [str(place.bin / "postgres"), "-D", str(place.data)]
         for name, value in settings.items():
             command += ["-c", f"{name}={value}"]
