@@ -100,6 +100,8 @@ def found(
         "recovery_work": figures.recovery_work,
         "recovery_unbegun": figures.recovery_unbegun,
         "recovery_left_out": figures.recovery_left_out,
+        "windows": figures.windows,
+        "windows_by_the_clock": figures.windows_by_the_clock,
         "outages": outages,
         "first_success_worst": first,
         "first_success_since_back": since_back,
@@ -165,6 +167,7 @@ def _none(what: str, count: int, of: int, named: str) -> Aim:
 def _wild(found: Found) -> list[Aim]:
     share = min(1.0, found["minutes"] / WHOLE_MINUTES)
     faults, zombies, soonest = round(1000 * share), round(200 * share), found["lease"] + 1
+    held = found["lease"] * terms.INGEST_OF_LEASE
     return [
         *_kept(found),
         Aim(
@@ -217,6 +220,13 @@ def _wild(found: Found) -> list[Aim]:
             Aim(f"left out of what is judged: {why}", "", f"{count:,}")
             for why, count in found["recovery_left_out"].items()
         ),
+        Aim(
+            f"windows of a killed executor taken back, p99 (lease {held:g} s)",
+            f"≤ {held + 1:g} s",
+            _clocked(found["windows"]),
+            found["windows"][0] > 0 and found["windows"][2] <= held + 1,
+        ),
+        Aim("by the clock, likewise", "", _clocked(found["windows_by_the_clock"])),
         Aim(
             "first success after the database was killed",
             "≤ 5 s",

@@ -9,11 +9,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from chaos import terms
 from chaos.checker import able, again, claims, survivors, zombies
 from chaos.checker.able import Able
 from chaos.checker.cases import STEADY, cases
 from chaos.checker.evidence import Evidence
-from chaos.checker.recovery import recoveries
+from chaos.checker.recovery import recoveries, windows
 
 Spread = tuple[int, float, float, float]  # how many, median, p99, worst, where nothing else is said
 
@@ -43,6 +44,8 @@ class Figures:
     recovery_work: dict[str, int]  # what was taken back, by what it is work at
     recovery_unbegun: int  # claims that ended by their lease before a handler spoke in them
     recovery_left_out: dict[str, int]  # by why
+    windows: Spread  # of ingestion, taken back
+    windows_by_the_clock: Spread
     first_success: Spread  # how many outages; the worst since somebody asked, since it was back, since it was killed
     idle: int  # lives that were awake and began nothing though there was work
     idle_could: int  # lives of which that would have been told
@@ -62,6 +65,8 @@ def measure(seen: Evidence, folder: Path, *, lease: float) -> Figures:
     started = Counter(line["task"] for line in plain)
     could = Able(seen.lines)
     found = recoveries(seen, lease=lease)
+    held = lease * terms.INGEST_OF_LEASE  # so long are leases of windows
+    windows_lost, windows_judged = windows(seen, lease=held)
     fenced = zombies.fenced(seen, lease=lease)
     lived = survivors.Fleet(seen.lines, lease=lease).judge()
     forced, unforced = again.causes(plain, again.Past(seen.lines, claims.over(seen), lease=lease))
@@ -89,6 +94,8 @@ def measure(seen: Evidence, folder: Path, *, lease: float) -> Figures:
         recovery_work={work: sum(each.work == work for each in found.lost) for work in claims.WORK},
         recovery_unbegun=found.unbegun,
         recovery_left_out=dict(found.left_out),
+        windows=_spread(could.waited(*wait, lease=held, roles=able.WATCHERS) for wait in windows_judged),
+        windows_by_the_clock=_spread(until - since for _, since, until in windows_lost),
         first_success=_first_successes(seen),
         idle=len(lived.idle),
         idle_could=lived.could,

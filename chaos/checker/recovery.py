@@ -12,10 +12,14 @@ many there were is told.
 Tasks, turns, capabilities, steps of commands and tools are all looked at: whoever works says so in its history, and a turn that
 goes on after it has waited says so by its next step. A claim that ended by its lease before any handler spoke in it has no
 such line, so nobody knows whose it was and since when that one was dead: how many there are is told.
+
+Windows of ingestion have longer leases, and are told apart. Each run keeps who held it, and who that was stays known in the
+table of workers, so that it needs no word of a handler. Whether they were begun anew is asked of the cursor, which has no gap.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -35,6 +39,14 @@ AWAY_BEFORE = "until it was taken back the database was away, or had been until 
 AWAY = "until it was begun anew the database was away, or had been until a lease before the death"
 # PostgreSQL throws everybody out when a backend is killed, and is back within about so long.
 CRASH_SECONDS = 1.0
+LOST_RUNS = """
+    select run.task_id::text as task, worker.pid, extract(epoch from worker.started_at)::float8 as born,
+           extract(epoch from run.planned_at)::float8 as planned, extract(epoch from run.finished_at)::float8 as lost
+    from ferryman.ingest_run as run
+    join ferryman.workers as worker on worker.boot_id = run.lease_owner
+    where run.error_code = 'INGEST_LEASE_LOST'
+    order by run.finished_at
+"""
 
 
 class Lost(NamedTuple):
@@ -96,6 +108,20 @@ def recoveries(seen: Evidence, *, lease: float) -> Recoveries:
     found.taken_back_judged = [wait for wait in found.taken_back if not _met(wait, away)]
     found.left_out[AWAY_BEFORE] += len(found.taken_back) - len(found.taken_back_judged)
     return found
+
+
+def windows(seen: Evidence, *, lease: float) -> tuple[list[Wait], list[Wait]]:
+    """Find how soon windows of ingestion were taken back whose executor was killed: by the clock, and those that are judged."""
+    ahead, away = claims.offset(seen), _away(seen, lease)
+    deaths = [(line["child"], float(line["at"])) for line in seen.of("died")]
+    found: list[Wait] = []
+    for run in seen.ask(LOST_RUNS):
+        born, planned, lost = (run[name] - ahead for name in ("born", "planned", "lost"))
+        # Who dies first after that was born: another may have its number later.
+        death = min((at for pid, at in deaths if pid == run["pid"] and at > born), default=math.inf)
+        if planned <= death < lost:  # else it lives, or stood still until its time was over
+            found.append((run["task"], death, lost))
+    return found, [wait for wait in found if not _met(wait, away)]
 
 
 def _pairs(begun: Iterable[Begun]) -> list[tuple[Begun, Begun | None]]:

@@ -386,6 +386,35 @@ def test_what_met_an_outage_or_the_lease_after_it_is_not_judged_and_is_told_by_t
     assert found.left_out[recovery.AWAY_BEFORE] == found.left_out[recovery.AWAY] == 1 - judged
 
 
+def run(*, born: float = 1.0, planned: float = 9.0, lost: float = 13.1) -> dict[str, Any]:
+    return {"task": "w", "pid": 1, "born": 1000.0 + born, "planned": 1000.0 + planned, "lost": 1000.0 + lost}
+
+
+@pytest.mark.contract("R3")
+@pytest.mark.parametrize(
+    ("lines", "rows", "found", "judged"),
+    [
+        ([line("died", 10.0, child=1)], [run()], 1, 1),
+        ([line("died", 10.0, child=2)], [run()], 0, 0),  # its executor lives
+        ([line("died", 14.0, child=1)], [run()], 0, 0),  # it stood still, and died later
+        ([line("died", 0.5, child=1), line("died", 10.0, child=1)], [run()], 1, 1),  # the number was another's before
+        ([line("died", 4.0, child=1), line("died", 10.0, child=1)], [run(born=5.0)], 1, 1),
+        ([line("died", 10.0, child=1), line("back", 7.1, killed=6.0)], [run()], 1, 0),  # less than a lease before
+        ([line("died", 10.0, child=1), line("back", 6.9, killed=6.0)], [run()], 1, 1),
+    ],
+)
+def test_a_window_is_taken_back_from_an_executor_that_was_killed_with_it(
+    lines: list[dict[str, Any]], rows: list[dict[str, Any]], found: int, judged: int
+) -> None:
+    told: Any = Told(lines)
+    told.rows = rows
+
+    by_the_clock, kept = recovery.windows(told, lease=3.0)
+
+    assert [(task, death, round(lost, 3)) for task, death, lost in by_the_clock] == [("w", 10.0, 13.1)] * found
+    assert kept == by_the_clock[:judged]
+
+
 def refused(at: float, count: int = 1) -> dict[str, Any]:
     return line("fenced", at, pid=1, domain="task", move="renew", count=count)
 

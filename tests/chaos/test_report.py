@@ -21,6 +21,7 @@ WILD: dict[str, Any] = {
     "taken_back_by_the_clock": (9, 2.0, 3.0, 3.0), "recoveries": 9, "recovery_p50": 2.0, "recovery_p99": 3.0,
     "recovery_worst": 3.0, "recovery_by_the_clock": (9, 2.0, 3.0, 3.0), "recovery_fell": 1,
     "recovery_work": {"tasks": 8, "turns": 1}, "recovery_unbegun": 3, "recovery_left_out": {recovery.AWAY: 2},
+    "windows": (9, 3.0, 4.0, 5.0), "windows_by_the_clock": (9, 3.0, 4.0, 5.0),
     "outages": 6, "first_success_worst": 5.0, "first_success_since_back": 6.0, "first_success_since_killed": 7.0,
     "idle": 0, "idle_could": 9,
 }  # fmt: skip
@@ -45,6 +46,8 @@ WILD: dict[str, Any] = {
         ({"taken_back": 0, "taken_back_p99": 0.0}, "work of a killed worker taken back"),
         ({"recovery_p99": 3.01}, "and begun anew"),
         ({"recoveries": 0, "recovery_p99": 0.0}, "and begun anew"),
+        ({"windows": (9, 3.0, 4.01, 4.01)}, "windows of a killed executor"),
+        ({"windows": (0, 0.0, 0.0, 0.0)}, "windows of a killed executor"),
         ({"first_success_worst": 5.01}, "first success"),
         ({"outages": 0, "first_success_worst": 0.0}, "first success"),
     ],
