@@ -53,6 +53,7 @@ async def wire(app: Ferryman, web: FastAPI) -> Wire:
 def sound(answer: Reply, *what: object) -> Reply:
     assert answer.status < 500, (*what, answer.status, answer.body[:500])
     if answer.status >= 400:
+        assert answer.header("content-type") == "application/problem+json", (*what, answer.status, answer.body[:500])
         told = answer.json
         assert told["code"], what
         assert told["message"], what

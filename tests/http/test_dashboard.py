@@ -124,8 +124,10 @@ async def test_a_wrong_request_is_told_on_a_page_or_where_the_form_stood(
         async with session.get(url + path, headers={"Accept": "text/html"}) as answer:
             text = await answer.text()
             assert (answer.status, "<h1>" in text, "openapi.json" in text) == (status, True, False), path
-    async with session.get(f"{url}/nowhere") as answer:
-        assert (answer.status, (await answer.json(content_type=None))["code"]) == (404, "ROUTE_UNKNOWN")
+    # What is for programs answers as to one, also to a browser.
+    for path, accept in (("/nowhere", "*/*"), ("/v1/nowhere", "text/html"), ("/v1/tasks/a/b", "text/html,*/*")):
+        async with session.get(url + path, headers={"Accept": accept}) as answer:
+            assert (answer.status, (await answer.json(content_type=None))["code"]) == (404, "ROUTE_UNKNOWN")
     sent = {"action": "burn", "id": "01a1e337-f3f7-764b-8b65-57ba1bd4bece", "back": "/tasks"}
     async with session.post(f"{url}/tasks", data=sent) as answer:
         assert (answer.status, str(answer.url)) == (200, f"{url}/tasks")

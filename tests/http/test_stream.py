@@ -223,6 +223,33 @@ async def test_a_client_that_does_not_read_is_cut(monkeypatch: pytest.MonkeyPatc
     assert gone.is_set()
 
 
+@pytest.mark.contract("R6")
+async def test_a_stream_that_is_broken_off_leaves_nothing_behind() -> None:
+    async def source() -> AsyncGenerator[bytes, None]:
+        await asyncio.Event().wait()
+        yield b""
+
+    async def receive() -> dict[str, Any]:
+        await asyncio.Event().wait()
+        return {}
+
+    began = asyncio.Event()
+
+    async def send(_message: Any) -> None:
+        began.set()
+
+    before = asyncio.all_tasks()
+    stream = asyncio.create_task(streams.told(source(), closing=asyncio.Event())({"type": "http"}, receive, send))
+    await began.wait()
+    await asyncio.sleep(0)  # it waits for what is to come
+    stream.cancel()
+    await asyncio.wait([stream])
+    for _ in range(3):  # what was cancelled with it ends
+        await asyncio.sleep(0)
+
+    assert asyncio.all_tasks() == before
+
+
 @pytest.mark.contract("S4")
 async def test_whoever_listens_is_let_go_when_the_server_closes() -> None:
     closing, closed = asyncio.Event(), asyncio.Event()

@@ -32,6 +32,7 @@ from ferryman.dashboard.navigation import NAVIGATION, page_of
 from ferryman.dashboard.pictures import colours
 from ferryman.http import problems
 from ferryman.http.callers import Visit
+from ferryman.http.journal import PREFIX
 from ferryman.http.routes.session import local, secure
 from ferryman.kernel import errors
 
@@ -141,9 +142,10 @@ def _advice(told: errors.FerrymanError) -> str:
 
 
 async def lost(request: Request, error: Exception) -> Response:
-    """Tell a browser by a page that there is nothing at an address; a program is told as ever."""
+    """Tell a browser by a page that there is nothing at an address; a program is told as ever, whatever it takes."""
     assert isinstance(error, HTTPException)
-    looks = request.method == "GET" and "text/html" in request.headers.get("accept", "")
+    programs = request.url.path.startswith(f"{PREFIX}/")
+    looks = request.method == "GET" and "text/html" in request.headers.get("accept", "") and not programs
     if error.status_code != 404 or not looks:
         return await problems.refused(request, error)
     return await _refused(request, errors.RouteUnknown())

@@ -20,7 +20,7 @@ from ferryman.http.answers import Problem
 from ferryman.http.callers import Guard
 from ferryman.http.defence import Defence
 from ferryman.http.doorkeeper import Doorkeeper, Wrongs
-from ferryman.http.journal import Journal
+from ferryman.http.journal import PREFIX, Journal
 from ferryman.http.quick import Quick
 from ferryman.http.routes import (
     agents,
@@ -46,7 +46,6 @@ from ferryman.http.routes import (
     workers,
 )
 
-PREFIX = "/v1"
 ROUTERS: Sequence[APIRouter] = (
     tasks.router,
     schedules.router,

@@ -117,8 +117,10 @@ def told(source: AsyncGenerator[bytes, None], *, closing: asyncio.Event) -> Stre
         nonlocal coming
         coming = coming or asyncio.ensure_future(anext(source, None))
         rousing = asyncio.ensure_future(roused.wait())
-        await asyncio.wait([coming, rousing], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        rousing.cancel()
+        try:
+            await asyncio.wait([coming, rousing], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            rousing.cancel()
         if not coming.done():
             return b"" if roused.is_set() else beat()
         part, coming = coming.result(), None
