@@ -51,7 +51,8 @@ FILLS = {"descriptors": 10.0, "connections": 10.0}
 TABLE_LEAST = 1 << 20
 CONNECTIONS = "select count(*) as n from pg_stat_activity where application_name like 'ferryman%%'"
 TABLES = """
-    select relname as name, pg_total_relation_size(oid)::float8 as bytes, pg_stat_get_dead_tuples(oid)::float8 as dead
+    select relname as name, pg_table_size(oid)::float8 as bytes, pg_indexes_size(oid)::float8 as indexes,
+           pg_stat_get_dead_tuples(oid)::float8 as dead
     from pg_class
     where relnamespace = 'ferryman'::regnamespace and relkind = 'r'
     order by relname
@@ -130,13 +131,17 @@ class Gauge:
         dead = sum(table["dead"] for table in tables)
         self.seen["dead share", "database"].append((now, dead / max(1.0, dead + sum(rows.values()))))
         for table in tables:
-            name, size = table["name"], table["bytes"]
-            if size < TABLE_LEAST or (self._leaves and name.startswith(KEPT)):
+            name = table["name"]
+            if self._leaves and name.startswith(KEPT):
                 continue
-            if self._leaves:
-                self.seen["bytes", name].append((now, size))
-            else:
-                self.seen["bytes a row", name].append((now, size / max(1.0, rows[name])))
+            # Apart: vacuum gives room back to rows of any kind, and to an index only page by page.
+            for who, size in ((name, table["bytes"]), (f"{name} by its indexes", table["indexes"])):
+                if size < TABLE_LEAST:
+                    continue
+                if self._leaves:
+                    self.seen["bytes", who].append((now, size))
+                else:
+                    self.seen["bytes a row", who].append((now, size / max(1.0, rows[name])))
 
     def growths(self) -> Iterator[Growth]:
         """Say of each thing that was looked at long enough how it grew."""

@@ -122,11 +122,12 @@ class Reads:
             try:
                 while not ended.done() or not heard.empty():
                     text = asyncio.ensure_future(heard.get())
-                    await asyncio.wait([text, ended], return_when=asyncio.FIRST_COMPLETED)
+                    try:
+                        await asyncio.wait([text, ended], return_when=asyncio.FIRST_COMPLETED)
+                    finally:
+                        text.cancel()
                     if text.done():
                         yield text.result()
-                    else:
-                        text.cancel()
             finally:
                 ended.cancel()
 
