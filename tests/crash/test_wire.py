@@ -1,6 +1,7 @@
 """K24: commits whose answer is lost are resolved by their id or their fence; settings that a pooler refuses are left out."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
@@ -12,6 +13,7 @@ from ferryman import Context, Ferryman
 from ferryman.app.wiring import opened as opened_app
 from ferryman.kernel import errors, telemetry
 from ferryman.kernel.pool import Line
+from ferryman.kernel.timed import timed
 from tests.crash import cargo, judge
 from tests.crash.wire import Wire, wired
 
@@ -328,6 +330,26 @@ async def test_a_statement_by_itself_has_its_bounds_behind_a_pooler_and_leaves_n
 
         assert tuple(within)[:2] == ("10s", "4s")  # type: ignore[arg-type]
         assert tuple(after) == ("0", "0", within[2])  # type: ignore[arg-type]
+        await line.close()
+
+
+@pytest.mark.contract("K24")
+async def test_who_gives_up_behind_a_pooler_does_not_wait_for_a_silent_connection_to_roll_back(
+    database_url: str,
+) -> None:
+    async with wired(database_url, strict=True) as (wire, url):
+        line = Line(url, patience=timedelta(seconds=20))
+        await line.fetch("select 1")
+        wire.lose()
+
+        began = time.monotonic()
+        with pytest.raises(TimeoutError):
+            await timed(line.fetch("select 1"), 1)
+        took = time.monotonic() - began
+        wire.mend()
+
+        assert took < 10  # of its patience it has used nothing
+        assert [row["n"] for row in await line.fetch("select 1 as n")] == [1]
         await line.close()
 
 

@@ -48,13 +48,17 @@ class Session:
     async def alone(self, query: str, /, *args: Any) -> Sequence[Row]:
         """Run one statement in a transaction of its own that has its bounds, in two trips more than `fetch`.
 
-        What nobody waits for any more is then never committed: that takes a word of ours, after its answer has come.
+        What nobody waits for any more is then never committed: that takes a word of ours, after its answer has come. Whoever is
+        cancelled does not wait for the answer to a rollback either, on a connection that may be silent: it is given up with it.
         """
         try:
             await self.execute(f"begin;{self._bounds}", timeout=None)
             rows = await self.fetch(query, *args)
-        except BaseException:
+        except Exception:
             await _undo(partial(self._connection.execute, "rollback"))
+            raise
+        except BaseException:
+            self._connection.terminate()
             raise
         await self.execute("commit", timeout=None)
         return rows
