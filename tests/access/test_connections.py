@@ -20,6 +20,7 @@ from ferryman import Ferryman
 from ferryman.cli import metrics
 from ferryman.http import connections, serving
 from ferryman.http.connections import Connections, within_reach
+from ferryman.kernel import telemetry
 from tests.access.conftest import MakeApp
 
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -401,6 +402,41 @@ async def test_requests_that_come_together_are_answered_one_after_another(place:
         assert [(await quick.answer())[:12] for _ in range(3)] == [b"HTTP/1.1 200"] * 3
         quick.writer.write(HEALTH[20:])
         assert (await quick.answer()).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.contract("S6", "R6")
+async def test_requests_that_are_sent_without_end_ahead_of_their_answers_are_not_taken_in(
+    place: MakePlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "AutoHTTPProtocol", HttpToolsProtocol)  # the other reads one at a time
+    most = 32 * 1024 * 1024
+    async with place() as here:
+        async with here.line() as flooding:
+            assert await flooding.flood(HEALTH * 1000, most) < most
+            await here.until(0)
+        async with here.line(HEALTH * connections.AHEAD) as honest:
+            assert [(await honest.answer())[:12] for _ in range(connections.AHEAD)] == [
+                b"HTTP/1.1 200"
+            ] * connections.AHEAD
+
+
+@either
+@pytest.mark.contract("S6")
+async def test_a_stream_whose_client_has_gone_ends_also_where_another_request_was_sent_ahead(
+    place: MakePlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted, ended = telemetry.streaming, asyncio.Event()
+
+    def count(change: int) -> None:
+        counted(change)
+        if change < 0:
+            ended.set()
+
+    monkeypatch.setattr(telemetry, "streaming", count)
+    async with place() as here:
+        async with here.line(STREAM + HEALTH) as gone:
+            assert (await asyncio.wait_for(gone.reader.readuntil(b"\r\n\r\n"), 20)).startswith(b"HTTP/1.1 200")
+        await asyncio.wait_for(ended.wait(), 20)
 
 
 @pytest.mark.contract("S6")

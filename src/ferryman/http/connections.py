@@ -8,6 +8,9 @@ found at one place too often. It reads what the server knows of each, which cost
 itself stood still, there were no looks, and nobody is late for it.
 
 A server that is full lets go of one that has nothing to be answered: who sends nothing keeps nobody out.
+
+Who sends requests ahead of their answers has some of them read before their turn. The server would take in another piece of
+its flood for each answer that it gives, thousands of requests each; beyond a few the connection is ended.
 """
 
 from __future__ import annotations
@@ -24,7 +27,9 @@ from ferryman.kernel import telemetry
 from ferryman.kernel.settings import Http
 
 if TYPE_CHECKING:
+    from uvicorn._types import ASGI3Application
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol as Spoken
+    from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 else:
     Spoken = object
 
@@ -38,6 +43,8 @@ ASKED: Final = 100
 OURS: Final = 4
 # What may come beside a body: more than the headers that are answered at all, which are told what is wrong with them.
 LOOSE: Final = 64 * 1024
+# So many requests may wait for their turn on one connection; browsers send none ahead.
+AHEAD: Final = 32
 # What each piece of a body is wrapped in.
 WRAP: Final = 16
 TOO_LARGE: Final = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
@@ -49,6 +56,10 @@ class Place(NamedTuple):
     unread: bool
     last: object
     taken: int
+
+
+class Flooded(Exception):
+    """A client sends requests and does not wait for their answers."""
 
 
 class Watched(Spoken):
@@ -93,6 +104,7 @@ class Measured(Watched):
     """A connection whose heads are read by httptools, which takes them at any length, and trailers for headers."""
 
     left: int = LOOSE
+    answered: RequestResponseCycle | None = None  # the request whose turn it is: the newest may stand in line behind it
 
     def data_received(self, data: bytes) -> None:
         """Read on, as long as what comes is a body or comes to an end."""
@@ -103,9 +115,25 @@ class Measured(Watched):
 
     def on_headers_complete(self) -> None:
         """Take the head as it is; what follows a body is no part of it, or it could speak in a proxy's name."""
+        if len(self.pipeline) >= AHEAD:
+            self.transport.abort()
+            raise Flooded  # the parser reads no further
         self.left = LOOSE
         super().on_headers_complete()
         self.headers = []
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        """Begin to answer a request."""
+        self.answered = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell also the request whose turn it is that its client has gone: the server tells the newest."""
+        self.pipeline.clear()
+        super().connection_lost(exc)
+        if self.answered is not None and not self.answered.response_complete:
+            self.answered.disconnected = True
+            self.answered.message_event.set()
 
     def on_body(self, body: bytes) -> None:
         """Take a piece of a body, which has bounds of its own."""

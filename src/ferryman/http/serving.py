@@ -23,6 +23,7 @@ from ferryman.http.server import make
 from ferryman.kernel import errors
 
 BACKLOG = 2048
+AT_ONCE = 32
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,8 @@ async def serving(
             made, log_config=None, access_log=False, lifespan="off", server_header=False,
             # There are no websockets: a connection that changed its protocol would be out of sight.
             http=connections.protocol(), ws="none",
+            # asyncio accepts as many in one turn of its loop, before any of them can be counted.
+            backlog=AT_ONCE,
             # Nobody else's word counts for who asks.
             proxy_headers=bool(app.settings.http.proxies), forwarded_allow_ips=list(app.settings.http.proxies),
             timeout_graceful_shutdown=max(1, round(app.settings.worker.grace.total_seconds())),
@@ -68,6 +71,7 @@ async def serving(
                 if running.done():
                     running.result()
                     raise errors.WorkerBroken("The HTTP server ended before it answered.", part="http")
+            bound.listen(BACKLOG)  # whoever comes meanwhile stands in line before the door
             yield Served(host, bound.getsockname()[1])
         finally:
             # Streams and long requests end by themselves; what is short is answered, within the grace period.
