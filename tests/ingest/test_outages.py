@@ -1,11 +1,14 @@
 """The database goes away in the middle of a page, before or after a commit: the records are there once (K24, I6)."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import timedelta
 
 import pytest
 
-from ferryman.kernel import errors, faults
+from ferryman.ingest.work.desk import Desk
+from ferryman.kernel import errors, faults, ids
 from ferryman.kernel.db import Tx
 from ferryman.kernel.pool import Database, Line
 from tests.ingest.harbour import DAWN, HOUR, Server, harbour
@@ -77,3 +80,24 @@ async def test_a_plan_whose_answer_is_lost_is_made_once_and_answered_with(databa
         assert planned.since == first.until
         assert await here.fetch("select id from ferryman.ingest_plan order by id") == [(first.id,), (planned.id,)]
         await here.sound()
+
+
+SHOWN = """
+    create table public.shown (id integer);
+    insert into public.shown values (1);
+    create publication everything for table public.shown;
+"""
+
+
+@pytest.mark.contract("K24", "I8")
+@pytest.mark.parametrize("whole", [True, False])
+async def test_what_a_table_of_the_users_is_in_no_state_for_is_told_and_not_waited_for(
+    db: Database, whole: bool
+) -> None:
+    async with db.session() as tx:
+        await tx.execute(SHOWN)
+    desk = Desk(db, owner=ids.new_id(), strikes=3, pause=timedelta(seconds=1))
+
+    async with asyncio.timeout(20):
+        with pytest.raises(errors.StatementRefused, match="replica identity"):
+            await desk.write(lambda tx: tx.fetch("update public.shown set id = 2"), whole=whole)

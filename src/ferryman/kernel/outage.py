@@ -39,9 +39,13 @@ def told(sqlstate: str, message: str) -> errors.DatabaseUnavailable:
     return kind(message, narrow=few(sqlstate), locked=sqlstate == LOCKED)
 
 
-def unforeseen(sqlstate: str) -> bool:
-    """Tell whether PostgreSQL, or an extension of it, met what it did not foresee: in the system, or in what it was given."""
-    return sqlstate.startswith(("58", "XX"))
+def theirs(sqlstate: str) -> bool:
+    """Tell whether a code that passes may be about a statement of the user's, or the table that it is for.
+
+    A type of an extension refuses what it was given as something unforeseen; a published table without a key is in no state to
+    be updated; some statements want no transaction around them. None of these passes, and a lock that somebody holds does.
+    """
+    return sqlstate.startswith(("55", "58", "XX", "25001")) and sqlstate != LOCKED
 
 
 def passes(error: BaseException) -> bool:

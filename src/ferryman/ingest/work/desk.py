@@ -51,16 +51,18 @@ class Desk:
     async def write(self, act: Callable[[Tx], Awaitable[Answered]], *, whole: bool = False) -> Answered:
         """Do something, `whole` in a transaction, again while the database is away; the pump ends the wait with the lease.
 
-        What PostgreSQL did not foresee is here the fault of records: so does a type of an extension refuse them.
+        What may be the fault of a sink's statement, or of its records, is told to it (kernel/outage.py).
         """
 
         async def attempt() -> Answered:
+            connected = False
             try:
                 async with self._pool.transaction() if whole else self._pool.session() as tx:
+                    connected = True
                     return await act(tx)
             except errors.DatabaseUnavailable as error:
                 state = sqlstate(error.__cause__) if error.__cause__ is not None else None
-                if state is None or not outage.unforeseen(state):
+                if state is None or not connected or not outage.theirs(state):
                     raise
                 raise errors.StatementRefused(error.message, sqlstate=state) from error
 
