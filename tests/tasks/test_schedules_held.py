@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from ferryman.kernel import invariants
+from ferryman.kernel import ids, invariants
 from ferryman.kernel.doorbell import NoDoorbell
 from ferryman.kernel.pool import Database
 from ferryman.tasks import store
@@ -147,3 +147,15 @@ async def test_what_is_to_be_cancelled_is_held_and_nothing_else(db: Database, da
             rows = await stranger.fetch("select schedule from ferryman.tasks for update skip locked")
 
     assert [row["schedule"] for row in rows] == [other]
+
+
+async def test_a_schedule_that_was_waited_for_is_put_aside_as_one_that_has_never_failed(database_url: str) -> None:
+    async with scheduling(database_url) as (scheduler, _line):
+        waited, failed = ids.new_id(), ids.new_id()
+        for _ in range(20):
+            scheduler._put_off(waited)
+
+        for id in (waited, failed):
+            scheduler._leave(id, ValueError("it cannot be fired"))
+
+        assert scheduler._aside[waited].tries == scheduler._aside[failed].tries == 1

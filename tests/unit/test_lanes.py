@@ -1,5 +1,7 @@
 """Which lanes a worker looks into: a ring that comes while a turn is under way is not lost with it."""
 
+import math
+
 import pytest
 
 from ferryman.tasks.work.lanes import KNOWN_MAX, Lanes, named
@@ -32,6 +34,17 @@ def test_a_lane_named_while_a_turn_looks_into_it_is_looked_into_again() -> None:
 
     assert lanes.claimed(asked, []) is True
     assert lanes.share(10) == [(*LANE, 10)]
+
+
+@pytest.mark.contract("K2", "R6")
+def test_a_lane_that_bore_nothing_is_looked_into_when_it_is_named_also_among_too_many() -> None:
+    lanes = heard(*(("default", f"nobody-{n}") for n in range(KNOWN_MAX)))
+    lanes._barren[LANE] = (math.inf, 1.0)
+
+    lanes.heard([named(*LANE)])
+
+    lanes.found([{"kind": "lane", "queue": LANE[0], "tenant": LANE[1]}])
+    assert (*LANE, 1) in lanes.share(KNOWN_MAX + 1)
 
 
 @pytest.mark.contract("K2", "R6")

@@ -75,11 +75,11 @@ class Lanes:
         return self.unsure or bool(self._known) or self.gates.waiting
 
     def _name(self, lane: Lane) -> None:
+        self._barren.pop(lane, None)
         if len(self._known) >= KNOWN_MAX and lane not in self._known:
             self.unsure = True  # the index shows those that are
             return
         self._known[lane] = True
-        self._barren.pop(lane, None)
 
     def _serves(self, tenant: str) -> bool:
         return self._tenant is None or tenant == self._tenant

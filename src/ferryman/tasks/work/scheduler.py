@@ -17,6 +17,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import NamedTuple
 from uuid import UUID
 
 from ferryman.kernel import errors, faults, ids, retry, telemetry
@@ -47,6 +48,14 @@ ASIDE = retry.Backoff(base=timedelta(seconds=5), cap=timedelta(minutes=5))
 FORGET_SECONDS = 60.0  # after its time it was looked at again; what did not fail then was helped elsewhere
 
 
+class Aside(NamedTuple):
+    """A schedule that is left alone: by which pauses, how often in a row, until when."""
+
+    pause: retry.Backoff
+    tries: int
+    until: float
+
+
 class Scheduler:
     """Fire what is due, a set at a time."""
 
@@ -62,17 +71,17 @@ class Scheduler:
         self._ends_after = ends_after
         self._room = SET
         self._held: list[UUID] = []
-        self._aside: dict[UUID, tuple[int, float]] = {}  # how often it failed, until when it is left alone
+        self._aside: dict[UUID, Aside] = {}
 
     def aside(self) -> list[UUID]:
         """Return the schedules that cannot be fired here and are left alone for now."""
         now = time.monotonic()
-        return [id for id, (_tries, until) in self._aside.items() if until > now]
+        return [id for id, each in self._aside.items() if each.until > now]
 
     async def once(self) -> int:
         """Fire one set; return how many schedules went on."""
         now = time.monotonic()
-        self._aside = {id: (tries, until) for id, (tries, until) in self._aside.items() if until + FORGET_SECONDS > now}
+        self._aside = {id: each for id, each in self._aside.items() if each.until + FORGET_SECONDS > now}
         try:
             told, cancelled = await self._fire(self.aside())
         except errors.FerrymanError as error:
@@ -171,8 +180,10 @@ class Scheduler:
         return advances, firings
 
     def _put_aside(self, id: UUID, pause: retry.Backoff) -> int:
-        tries = self._aside.get(id, (0, 0.0))[0] + 1
-        self._aside[id] = (tries, time.monotonic() + pause.delay(tries).total_seconds())
+        last = self._aside.get(id)
+        # One that was waited for has not failed yet, however often.
+        tries = 1 if last is None or last.pause is not pause else last.tries + 1
+        self._aside[id] = Aside(pause, tries, time.monotonic() + pause.delay(tries).total_seconds())
         return tries
 
     def _put_off(self, id: UUID) -> None:
