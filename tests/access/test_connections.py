@@ -311,6 +311,33 @@ async def test_what_follows_a_body_is_no_header(make_app: MakeApp, place: MakePl
 
 
 @either
+@pytest.mark.contract("S6", "R6")
+async def test_many_whose_bodies_do_not_come_keep_nobody_out(place: MakePlace) -> None:
+    asked = b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n"
+    async with place(connections=5) as here, AsyncExitStack() as clients:
+        for _ in range(30):
+            await clients.enter_async_context(here.line(asked))
+        async with here.line(HEALTH) as honest:
+            assert (await honest.answer()).startswith(b"HTTP/1.1 200")
+            assert len(here.open) <= 5
+
+
+@either
+@pytest.mark.contract("S6")
+@pytest.mark.parametrize("path", ["/login", "/v1/tasks"])
+async def test_who_hangs_up_in_the_middle_of_a_body_is_no_fault_of_ours(
+    place: MakePlace, caplog: pytest.LogCaptureFixture, path: str
+) -> None:
+    asked = CREATE.replace(b"/v1/tasks", path.encode()) + b"Content-Length: 100\r\n\r\n{"
+    async with place() as here:
+        async with here.line(asked):
+            await here.until(1)
+        await here.until(0)
+
+    assert [each for each in caplog.records if each.levelname == "ERROR"] == []
+
+
+@either
 @pytest.mark.contract("S6", "R7")
 async def test_many_who_send_nothing_keep_nobody_out(place: MakePlace) -> None:
     async with place(connections=5) as here:
@@ -459,13 +486,29 @@ async def test_an_upgrade_is_passed_over(place: MakePlace, caplog: pytest.LogCap
     assert "WebSocket" not in caplog.text
 
 
+def ended(connection: socket.socket) -> bool:
+    """Send a byte, and look for a moment whether the other end has hung up."""
+    try:
+        connection.send(b"x")
+        return connection.recv(1) == b""
+    except TimeoutError:
+        return False
+    except ConnectionError:
+        return True
+
+
 @pytest.mark.contract("S6")
 def test_who_says_nothing_to_the_metrics_of_a_worker_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics._Answer, "timeout", 0.1)
+    monkeypatch.setattr(metrics, "LONGEST_SECONDS", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    with metrics.serving(port), socket.create_connection(("127.0.0.1", port), timeout=20) as silent:
-        assert silent.recv(1) == b""
+    with metrics.serving(port):
+        with socket.create_connection(("127.0.0.1", port), timeout=20) as silent:
+            assert silent.recv(1) == b""
+        with socket.create_connection(("127.0.0.1", port), timeout=0.02) as dripping:
+            deadline = time.monotonic() + 20
+            while not ended(dripping):
+                assert time.monotonic() < deadline, "a byte now and then keeps a thread"
 
 
 @pytest.mark.contract("S6")

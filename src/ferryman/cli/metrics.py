@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from ferryman.kernel import errors, telemetry
@@ -12,9 +13,26 @@ from ferryman.kernel import errors, telemetry
 LOOPBACK = "127.0.0.1"
 
 
+# Who connects has a thread; not for ever, whether it says nothing or one byte now and then.
+LONGEST_SECONDS = 10.0
+
+
 class _Answer(BaseHTTPRequestHandler):
-    # Who connects and says nothing has a thread; not for ever.
-    timeout = 10.0
+    def setup(self) -> None:
+        """Begin; its time begins too."""
+        super().setup()
+        self._over = threading.Timer(LONGEST_SECONDS, self._hang_up)
+        self._over.daemon = True
+        self._over.start()
+
+    def finish(self) -> None:
+        """End."""
+        self._over.cancel()
+        super().finish()
+
+    def _hang_up(self) -> None:
+        with suppress(OSError):  # it has gone by itself
+            self.connection.shutdown(socket.SHUT_RDWR)
 
     def do_GET(self) -> None:
         """Answer /metrics."""

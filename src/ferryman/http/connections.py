@@ -7,7 +7,8 @@ between two requests. So one look over all connections, some times in the time t
 found at one place too often. It reads what the server knows of each, which costs a request nothing; and where this process
 itself stood still, there were no looks, and nobody is late for it.
 
-A server that is full lets go of one that has nothing to be answered: who sends nothing keeps nobody out.
+A server that is full lets go of one that has nothing to be answered, or else of one that has not sent all that it wants to be
+answered: who sends nothing, or half, keeps nobody out.
 
 Who sends requests ahead of their answers has some of them read before their turn. The server would take in another piece of
 its flood for each answer that it gives, thousands of requests each; beyond a few the connection is ended.
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
@@ -88,6 +89,10 @@ class Watched(Spoken):
     def asks(self) -> bool:
         """Say whether a request is being answered."""
         return bool(self.cycle) and not self.cycle.response_complete
+
+    def is_owed(self) -> bool:
+        """Say whether a request is there as a whole, and its answer is not."""
+        return self.asks() and (self.cycle.response_started or not self.cycle.more_body)
 
     def waits(self) -> Place | None:
         """Return where we wait for the client, if we do: to read what it was sent, or to send the head of a request."""
@@ -179,10 +184,13 @@ class Connections:
         self._open.pop(gone, None)
 
     def _make_room(self, new: Watched) -> bool:
+        return self._let_go(new, unless=Watched.asks) or self._let_go(new, unless=Watched.is_owed)
+
+    def _let_go(self, new: Watched, *, unless: Callable[[Watched], bool]) -> bool:
         for _ in range(min(ASKED, len(self._open))):
             each = next(iter(self._open))
             self._open.move_to_end(each)
-            if each is not new and not each.asks():
+            if each is not new and not unless(each):
                 self.leave(each)
                 each.transport.abort()
                 return True

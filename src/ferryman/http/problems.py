@@ -14,6 +14,7 @@ from typing import Any
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from ferryman.http.answers import Answer
 from ferryman.kernel import errors
@@ -132,11 +133,15 @@ def install(web: FastAPI) -> None:
     web.add_exception_handler(errors.FerrymanError, _ours)
     web.add_exception_handler(RequestValidationError, _unfit)
     web.add_exception_handler(HTTPException, refused)
+    web.add_exception_handler(ClientDisconnect, _ours)
     web.add_exception_handler(Exception, _ours)
 
 
 def told(request: Request, error: Exception) -> Response:
-    """Tell an error of ours as a problem, and anything else as our fault."""
+    """Tell an error of ours as a problem, and anything else as our fault; but that a client has gone, which nobody hears."""
+    if isinstance(error, ClientDisconnect):
+        log.debug("a client has gone before its request was there", extra={"path": request.url.path})
+        return Response(status_code=400)
     if not isinstance(error, errors.FerrymanError):
         log.error("could not answer", extra={"path": request.url.path}, exc_info=error)
         error = errors.FerrymanError("This is our fault; the server's log says more.")
