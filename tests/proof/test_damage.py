@@ -18,7 +18,7 @@ from tests.proof.conftest import Tell
 WORKERS = 2
 TASKS = 40
 PAGE = 8192
-TOLD = "nothing is claimed past a damaged page"
+TOLD = "nothing gets past a damaged page"
 
 
 @pytest.fixture

@@ -312,8 +312,7 @@ class Pump(Generic[Item, Outcome]):
         self._failures += 1
         if self._failures == 1:
             log.warning("the database cannot be used; coming back", extra={"code": error.code, "reason": error.message})
-            if isinstance(error, errors.DatabaseDamaged):  # it does not pass by itself
-                log.error("nothing is claimed past a damaged page: %s", error, extra={"code": error.code})
+            outage.tell(error)
         # A connection that was cut is no outage, and what has run would be lost with this process: another lane sends it at
         # once; where none is left, this one does, once.
         if self._resting < self._lanes - 1:
@@ -349,6 +348,7 @@ class Pump(Generic[Item, Outcome]):
             if self._failures == 1 and (holding is None or holding.left == 0):
                 told = {"id": str(outcome.id), "reason": str(error)}
                 log.warning("an outcome cannot be stored now; coming back", extra=told)
+                outage.tell(error)
             self._leave([outcome], RECONNECT)
             return
         log.error("an outcome could not be settled", exc_info=error, extra={"id": str(outcome.id)})

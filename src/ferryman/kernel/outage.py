@@ -9,7 +9,9 @@ Some of the second are narrow: they may be about a few rows, and what stands bes
 
 from __future__ import annotations
 
-from ferryman.kernel import errors
+from ferryman.kernel import errors, telemetry
+
+log = telemetry.logger("database")
 
 # Connections, states of transactions, rollbacks, resources, states of objects, interventions, the system, and what PostgreSQL
 # did not foresee.
@@ -56,3 +58,9 @@ def passes(error: BaseException) -> bool:
 def narrow(error: BaseException) -> bool:
     """Tell whether a failure that passes may be that of a few, so that those beside them should not wait with them."""
     return isinstance(error, errors.DatabaseUnavailable | errors.DatabaseRefused) and error.narrow
+
+
+def tell(error: BaseException) -> None:
+    """Say aloud that something does not pass by itself."""
+    if isinstance(error, errors.DatabaseDamaged):
+        log.error("nothing gets past a damaged page: %s", error, extra={"code": error.code})
