@@ -52,3 +52,8 @@ def passes(error: BaseException) -> bool:
 def narrow(error: BaseException) -> bool:
     """Tell whether a failure that passes may be that of a few, so that those beside them should not wait with them."""
     return isinstance(error, errors.DatabaseUnavailable | errors.DatabaseRefused) and error.narrow
+
+
+def of_all(error: BaseException) -> bool:
+    """Tell whether a failure passes and is nobody's in particular: a smaller set would meet it as well."""
+    return passes(error) and not narrow(error)
