@@ -57,3 +57,8 @@ def narrow(error: BaseException) -> bool:
 def of_all(error: BaseException) -> bool:
     """Tell whether a failure passes and is nobody's in particular: a smaller set would meet it as well."""
     return passes(error) and not narrow(error)
+
+
+def locked(error: BaseException) -> bool:
+    """Tell whether somebody else held what was wanted for longer than could be waited."""
+    return isinstance(error, errors.DatabaseUnavailable) and error.locked
