@@ -105,3 +105,35 @@ async def test_what_was_settled_meanwhile_is_not_aborted(database_url: str) -> N
     keeper._tell(lost)
 
     assert told == []
+
+
+@pytest.mark.contract("K5", "K24", "K25")
+@pytest.mark.parametrize("bad", [1, 3, 7])
+async def test_a_lease_that_cannot_be_written_costs_no_other(database_url: str, bad: int) -> None:
+    damaged, renewed, beats = {UUID(int=bad)}, threading.Semaphore(0), threading.Semaphore(0)
+    held = {UUID(int=n): Holding(Item(UUID(int=n)), 0.0) for n in range(1, 8)}
+
+    async def renew(line: Line, ids: Sequence[UUID], epochs: Sequence[int]) -> Mapping[UUID, bool]:
+        if damaged & set(ids):
+            raise errors.DatabaseDamaged("a page cannot be read", narrow=True)
+        for _ in ids:
+            renewed.release()
+        return dict.fromkeys(ids, True)
+
+    async def beats_on(line: Line) -> None:
+        beats.release()
+
+    refused: list[Any] = []
+    keeper = Keeper(
+        lambda: Line(database_url), held=held, renew=renew, beat=beats_on, refused=refused.append,
+        lease=timedelta(seconds=300),
+    )  # fmt: skip
+    keeper.start()
+
+    assert all([await asyncio.to_thread(renewed.acquire, timeout=20) for _ in range(6)])
+    assert await asyncio.to_thread(beats.acquire, timeout=20)
+    assert held[UUID(int=bad)].renewed == 0.0
+    damaged.clear()
+    assert await asyncio.to_thread(renewed.acquire, timeout=20)  # soon, and it alone: the others are not due
+    await keeper.stop()
+    assert refused == []

@@ -1,7 +1,7 @@
 """The statements of durable calls: what a stale holder sends is not written, a busy row is passed over, sets are sets."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 
 from ferryman.kernel import errors, ids, invariants
+from ferryman.kernel.db import Tx
 from ferryman.kernel.doorbell import NoDoorbell
 from ferryman.kernel.pool import Database, Line, Session
 from ferryman.tasks import store
@@ -431,6 +432,70 @@ async def test_a_step_that_postgresql_refuses_spoils_no_other_of_its_set(line: L
     )
 
     assert [isinstance(answer, Exception) for answer in answers] == [n == 2 for n in range(5)]
+
+
+SPOIL = """
+create function public.spoil() returns trigger language plpgsql as
+$$ begin raise exception 'a page cannot be read' using errcode = 'XX001'; end $$;
+create trigger spoil before insert on ferryman.task_steps for each row
+    when (new.task = '{task}') execute function public.spoil();
+"""
+MEND = "drop function public.spoil() cascade"
+Told = Callable[[Scribe, UUID], Awaitable[Any]]
+
+TOLD: dict[str, Told] = {
+    "remember": lambda scribe, task: scribe.remember([Kept(call(task), "done", "1")]),
+    "wait": lambda scribe, task: scribe.wait(Asked(call(task, "event"))),
+    "bear": lambda scribe, task: scribe.bear([Birth(call(task, "child", "mail"), born(task))]),
+}
+
+
+@pytest.mark.contract("K24", "K25")
+@pytest.mark.parametrize("tell", TOLD.values(), ids=TOLD)
+async def test_a_call_whose_row_cannot_be_written_keeps_no_other_waiting(line: Line, db: Database, tell: Told) -> None:
+    bad, *good = await running(line, 5)
+    scribe = Scribe(line, NoDoorbell(), owner=OWNER, ends_after=DAY)
+    async with db.session() as tx:
+        await tx.execute(SPOIL.format(task=bad))
+
+    async with asyncio.timeout(20):
+        stuck = asyncio.ensure_future(tell(scribe, bad))
+        await asyncio.gather(*(tell(scribe, task) for task in good[:3]))
+        await tell(scribe, good[3])
+        assert not stuck.done()
+        async with db.session() as tx:
+            await tx.execute(MEND)
+        await stuck
+
+
+@pytest.mark.contract("K24", "K25")
+@pytest.mark.parametrize("read", ["recall", "mine"])
+async def test_a_task_that_cannot_be_read_keeps_no_other_waiting(
+    line: Line, monkeypatch: pytest.MonkeyPatch, read: str
+) -> None:
+    bad, *good = await running(line, 4)
+    scribe = Scribe(line, NoDoorbell(), owner=OWNER, ends_after=DAY)
+    damaged, sound = {bad}, getattr(steps, read)
+
+    async def reads(tx: Tx, asked: Sequence[Any], **more: Any) -> Any:
+        if damaged & {each if read == "recall" else each[0] for each in asked}:
+            raise errors.DatabaseDamaged("a page cannot be read", narrow=True)
+        return await sound(tx, asked, **more)
+
+    def tell(task: UUID) -> Awaitable[Any]:
+        # Of those that are not held any more it is asked whose they are.
+        old = [Kept(call(task, epoch=EPOCH - 1), "done", "1")]
+        return scribe.recall(task) if read == "recall" else scribe.remember(old)
+
+    monkeypatch.setattr(steps, read, reads)
+    async with asyncio.timeout(20):
+        stuck = asyncio.ensure_future(tell(bad))
+        told = await asyncio.gather(*(tell(task) for task in good), return_exceptions=True)
+        assert not stuck.done()
+        damaged.clear()
+        told += await asyncio.gather(stuck, return_exceptions=True)
+
+    assert [type(each) for each in told] == [dict if read == "recall" else errors.TaskCancelled] * 4
 
 
 async def test_a_busy_row_is_written_when_it_is_free_again(line: Line, db: Database) -> None:

@@ -113,6 +113,56 @@ async def test_a_word_that_postgresql_refuses_stands_alone(db: Database, caplog:
     assert [record.levelname for record in caplog.records if "refused" in record.message] == ["ERROR", "ERROR"]
 
 
+SPOIL = """
+create function public.spoil() returns trigger language plpgsql as
+$$ begin raise exception 'a page cannot be read' using errcode = 'XX001'; end $$;
+create trigger spoil before insert or update on ferryman.{table} for each row
+    when (new.{column} = '{task}') execute function public.spoil();
+"""
+
+
+@pytest.mark.contract("K24", "K25", "T18")
+@pytest.mark.parametrize(("table", "column"), [("task_logs", "task"), ("task_progress", "id")])
+async def test_words_that_cannot_be_written_now_keep_no_other_back_and_are_kept(
+    db: Database, table: str, column: str
+) -> None:
+    bad, good, after = [await planted(db) for _ in range(3)]
+    said = Words(db.session, NoDoorbell())
+    async with db.session() as tx:
+        await tx.execute(SPOIL.format(table=table, column=column, task=bad.id))
+
+    for n, task in enumerate((bad, good, bad)):
+        said.say(task, "info", str(n))
+        said.report(task, n, None)
+    await said.written()
+    said.say(after, "info", "3")
+    said.report(after, 3, None)
+    await said.written()
+    lines, percents = await kept(db), await progress(db)
+    async with db.session() as tx:
+        await tx.execute("drop function public.spoil() cascade")
+    said.say(bad, "info", "4")
+    said.report(bad, 4, None)
+    await said.close()
+
+    assert {"1", "3"} <= set(lines)
+    assert {good.id: 1, after.id: 3}.items() <= percents.items()
+    assert [line for line in await kept(db) if line in "024"] == ["0", "2", "4"]
+    assert await progress(db) == {bad.id: 4, good.id: 1, after.id: 3}
+
+
+@pytest.mark.contract("K24", "K25", "T18")
+async def test_words_that_could_not_be_written_are_tried_again_by_themselves(db: Database) -> None:
+    task = await planted(db)
+    said = Words(failing(db, 3, errors.DatabaseDamaged("a page cannot be read", narrow=True)), NoDoorbell())
+
+    said.say(task, "info", "mine")
+    async with asyncio.timeout(20):
+        while await kept(db) != ["mine"]:  # noqa: ASYNC110 - what is stored
+            await asyncio.sleep(0.01)
+    await said.close()
+
+
 @pytest.mark.contract("T18", "K18")
 async def test_what_was_said_while_the_database_was_away_is_kept_in_order(db: Database) -> None:
     task = await planted(db)

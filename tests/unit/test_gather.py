@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -177,6 +178,27 @@ async def test_what_is_busy_goes_with_a_later_set_and_nobody_waits_for_it() -> N
     await draining
     assert sets[0] == [1, 2]
     assert [1] in sets
+
+
+async def test_what_cannot_be_written_is_told_once_and_put_off_for_ever_longer(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    pauses: list[float] = []
+    loop = asyncio.get_running_loop()
+    sound = loop.call_later
+
+    def call_later(delay: float, callback: Any, *args: Any, **more: Any) -> asyncio.TimerHandle:
+        pauses.append(delay)
+        return sound(0, callback, *args, **more)
+
+    async def send(things: list[int]) -> Sequence[int | Exception]:
+        return [Again(ValueError("a page")) if len(pauses) < 7 else thing for thing in things]
+
+    monkeypatch.setattr(loop, "call_later", call_later)
+    assert await Gather(send).put(1) == 1
+
+    assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0]
+    assert [record.levelname for record in caplog.records if "coming back" in record.message] == ["WARNING"]
 
 
 async def test_two_who_are_called_in_one_breath_do_not_both_go_alone(wire: Wire) -> None:

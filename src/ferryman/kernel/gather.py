@@ -11,8 +11,11 @@ another and makes its next set of those who come again.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Generic, TypeVar
+
+log = logging.getLogger("ferryman.gather")
 
 Thing = TypeVar("Thing")
 Answer = TypeVar("Answer")
@@ -21,10 +24,19 @@ Answer = TypeVar("Answer")
 # A thing that is busy is sent again: soon, because what keeps it is over soon as a rule, and ever later if it is not.
 SOON_SECONDS = 0.002
 LATER_SECONDS = 0.1
+# What cannot be written may stay so until somebody mends it, and each try has its set halved.
+LATEST_SECONDS = 2.0
 
 
 class Again(Exception):
-    """The answer for a thing that must go with a later set; the others of its set do not wait for it."""
+    """The answer for a thing that must go with a later set; the others of its set do not wait for it.
+
+    With a reason it is one that may last: it is told, and the thing is put off for longer.
+    """
+
+    def __init__(self, reason: Exception | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 class Gather(Generic[Thing, Answer]):
@@ -57,6 +69,7 @@ class Gather(Generic[Thing, Answer]):
         self._alone = False
         self._back: asyncio.Future[None] | None = None  # somebody waits until what went alone is back
         self._again: dict[asyncio.Future[Answer], asyncio.TimerHandle] = {}
+        self._stuck: set[asyncio.Future[Answer]] = set()  # put off for a reason that may last
 
     def __call__(self, thing: Thing) -> Awaitable[Answer]:
         """Send one thing, with whatever else goes now; its answer is waited for at once."""
@@ -136,19 +149,31 @@ class Gather(Generic[Thing, Answer]):
             if future.done():
                 continue  # the caller has gone away; what was written stays written
             if isinstance(answer, Again):
-                self._send_later(thing, future, pause)
+                self._send_later(thing, future, pause, answer.reason)
             elif isinstance(answer, Exception):
                 future.set_exception(answer)
             else:
                 future.set_result(answer)
 
-    def _send_later(self, thing: Thing, future: asyncio.Future[Answer], pause: float) -> None:
+    def _send_later(self, thing: Thing, future: asyncio.Future[Answer], pause: float, reason: Exception | None) -> None:
+        if reason is not None:
+            self._stick(future, reason)
+            pause = max(pause, LATER_SECONDS)
+        most = LATER_SECONDS if reason is None else LATEST_SECONDS
+
         def send() -> None:
             del self._again[future]
             if not future.done():
-                self._wait(thing, future, min(2 * pause, LATER_SECONDS))
+                self._wait(thing, future, min(2 * pause, most))
 
         self._again[future] = asyncio.get_running_loop().call_later(pause, send)
+
+    def _stick(self, future: asyncio.Future[Answer], reason: Exception) -> None:
+        if not self._stuck:
+            log.warning("a call cannot be written now; coming back", extra={"reason": str(reason)})
+        if future not in self._stuck:
+            self._stuck.add(future)
+            future.add_done_callback(self._stuck.discard)
 
     async def stop(self) -> None:
         """Let go of what is under way and of what waits; their callers are cancelled."""

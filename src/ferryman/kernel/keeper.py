@@ -7,7 +7,8 @@ handler that blocks for ever is still taken from this worker in time.
 
 A round that does not come back within a third of a lease is given up together with its connection, which may be dead without
 knowing it, while there is still time for another. What somebody else is writing at this moment is not waited for: one
-slow cancellation must not cost the other leases; it is looked at again in the next round.
+slow cancellation must not cost the other leases; it is looked at again in the next round. Nor must one row that cannot be
+written now, as of a damaged page: it is found by halving, within the round, and tried again by the next ones.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from ferryman.kernel import errors, faults
+from ferryman.kernel import errors, faults, outage
 from ferryman.kernel.hold import Holding
 from ferryman.kernel.lease import patience
 from ferryman.kernel.loop import RECONNECT
@@ -114,7 +115,8 @@ class Keeper:
                 except Exception as error:  # noqa: BLE001 - tried again: without this thread every lease is lost
                     failures += 1
                     self._failed(error, failures)
-                    line.drop()
+                    if not outage.narrow(error):
+                        line.drop()
                 # Twice a third's pace, so that a lease claimed just after a round is renewed well before its end.
                 await self._rest(self._back_in(failures) if failures else self._third / 2)
         finally:
@@ -132,10 +134,12 @@ class Keeper:
             log.error("leases could not be renewed", exc_info=error, extra={"failures": failures})
 
     async def _round(self, line: Line) -> None:
-        await self._renew_due(line)
+        left = await self._renew_due(line)
         if self._beat is not None and time.monotonic() >= self._next_beat:
             await self._beat(line)
             self._next_beat = time.monotonic() + self._third
+        if left is not None:
+            raise left  # after the beat: the worker lives, and its other leases are renewed
 
     async def _rest(self, pause: float) -> None:
         look = self._look
@@ -146,23 +150,41 @@ class Keeper:
             return
         look.clear()
 
-    async def _renew_due(self, line: Line) -> None:
+    async def _renew_due(self, line: Line) -> Exception | None:
         everything = self._all
         self._all = False
         try:
-            await self._renew_those(line, everything)
+            return await self._renew_those(line, everything)
         except BaseException:
             self._all = self._all or everything
             raise
 
-    async def _renew_those(self, line: Line, everything: bool) -> None:
+    async def _renew_those(self, line: Line, everything: bool) -> Exception | None:
         now = time.monotonic()
         due = [each for each in list(self._held.values()) if everything or now - each.renewed >= self._third]
         if not due:
-            return
+            return None
         due.sort(key=lambda each: each.item.id.int)
         faults.point("renew.before")
-        kept = await self._renew(line, [each.item.id for each in due], [each.item.epoch for each in due])
+        return await self._renew_set(line, due, now)
+
+    async def _renew_set(self, line: Line, due: list[Holding[Any]], now: float) -> Exception | None:
+        """Renew a set; what cannot be renewed now is found by halving, and the reason returned."""
+        try:
+            kept = await self._renew(line, [each.item.id for each in due], [each.item.epoch for each in due])
+        except (errors.DatabaseUnavailable, errors.DatabaseRefused) as error:
+            # Rows that somebody holds are passed over: a lock is one of the table, and in everybody's way.
+            if not outage.narrow(error) or outage.locked(error):
+                raise
+            if len(due) == 1:
+                return error
+            half = len(due) // 2
+            first = await self._renew_set(line, due[:half], now)
+            return await self._renew_set(line, due[half:], now) or first
+        self._renewed(due, kept, now)
+        return None
+
+    def _renewed(self, due: list[Holding[Any]], kept: Mapping[UUID, bool], now: float) -> None:
         for each in due:
             if kept.get(each.item.id):
                 each.renewed = now

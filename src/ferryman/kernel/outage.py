@@ -64,3 +64,13 @@ def tell(error: BaseException) -> None:
     """Say aloud that something does not pass by itself."""
     if isinstance(error, errors.DatabaseDamaged):
         log.error("nothing gets past a damaged page: %s", error, extra={"code": error.code})
+
+
+def of_all(error: BaseException) -> bool:
+    """Tell whether a failure passes and is nobody's in particular: a smaller set would meet it as well."""
+    return passes(error) and not narrow(error)
+
+
+def locked(error: BaseException) -> bool:
+    """Tell whether somebody else held what was wanted for longer than could be waited."""
+    return isinstance(error, errors.DatabaseUnavailable) and error.locked

@@ -3,7 +3,8 @@
 Many turns of a worker make steps and write cards at the same time. Each waits for its own to be durable; what comes while a set
 is on its way goes with the next (kernel/gather.py), over a line of their own. Everything carries the fence of its claim: what a
 stale holder says is refused, and its handler is told. While the database is away a set is kept and sent again; a repeat meets
-its own rows. A set that PostgreSQL refuses is halved until the bad one stands alone.
+its own rows. A set that PostgreSQL refuses is halved until the bad one stands alone; so is one that it cannot write now because
+of a few rows, and what is theirs goes with later sets until it can.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from ferryman.agents.model import Amount, Card, Step
 from ferryman.agents.store import budgets, cards, steps
 from ferryman.kernel import errors, faults, outage, telemetry
 from ferryman.kernel.db import Tx
-from ferryman.kernel.gather import Gather
+from ferryman.kernel.gather import Again, Gather
 from ferryman.kernel.patience import outlast
 from ferryman.kernel.pool import Line
 
@@ -112,20 +113,20 @@ class Scribe:
     async def _whole(
         self, things: Sequence[Thing], ask: Callable[[Sequence[Thing]], Awaitable[Sequence[Value]]]
     ) -> list[Value | Exception]:
-        """Ask for a set; what PostgreSQL refuses is found by halving, and told to its caller alone (K25)."""
+        """Ask for a set; what PostgreSQL refuses is found by halving, and told to its caller alone (K25).
+
+        While the database is away it is asked again: whoever waits is ended by its wall time or its lease, not by us.
+        """
         try:
-            return list(await _patiently(lambda: ask(things)))
+            return list(await outlast(lambda: ask(things), over=outage.of_all, told=_wait))
         except Exception as error:
+            if len(things) == 1 and outage.narrow(error):
+                return [Again(error)]
             if len(things) == 1:
                 log.exception("what a turn wrote was refused")
                 return [error]
             half = len(things) // 2
             return [*await self._whole(things[:half], ask), *await self._whole(things[half:], ask)]
-
-
-async def _patiently(attempt: Callable[[], Awaitable[Value]]) -> Value:
-    """Try again while the database is away: whoever waits is ended by its wall time or its lease, not by us."""
-    return await outlast(attempt, over=outage.passes, told=_wait)
 
 
 def _wait(failures: int, error: errors.FerrymanError) -> None:

@@ -19,7 +19,7 @@ from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from typing import Any, Protocol
 
-from ferryman.kernel import errors, faults, retry, telemetry
+from ferryman.kernel import errors, faults, outage, retry, telemetry
 from ferryman.kernel.db import Tx
 from ferryman.kernel.watchdog.rule import Outcome, Rule
 
@@ -113,7 +113,7 @@ class Look:
                 half = len(part) // 2
                 if half:
                     parts += [part[half:], part[:half]]
-                elif _locked(error):
+                elif outage.locked(error):
                     self._busy.append(self.rule.key(part[0]))
                 else:
                     self._spoiled.append((self.rule.key(part[0]), error))
@@ -199,7 +199,3 @@ class Look:
         if self._aside and not self._full:
             seen = {self.rule.key(each) for each in self._looked}
             self._aside = {key: value for key, value in self._aside.items() if key in seen}
-
-
-def _locked(error: Exception) -> bool:
-    return isinstance(error, errors.DatabaseUnavailable) and error.locked

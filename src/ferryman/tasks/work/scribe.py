@@ -6,7 +6,8 @@ on its way goes with the next (kernel/gather.py). The sets go over a line of the
 Every call carries the fence of its claim, and the statement locks the task's row: once a call is written no other holder can
 have come before it. A stale holder's call is refused, and its handler is told. A row that somebody else is writing at that
 moment is passed over, and its call goes with a later set: nobody else waits for it. While the database is away a set is kept
-and sent again; a repeat meets its own rows. A set that PostgreSQL refuses is halved until the bad call stands alone.
+and sent again; a repeat meets its own rows. A set that PostgreSQL refuses is halved until the bad call stands alone. So is one
+that it cannot do now because of a few rows, such as those of a damaged page: their calls go with later sets until they can.
 
 Children that must look before they are born (tasks/flow.py) go in sets of their own over another line: they may have to wait
 for a key that an open transaction holds, and nobody else's steps wait with them.
@@ -180,8 +181,12 @@ class Scribe:
         }
 
     async def _recall(self, ids: list[UUID]) -> list[Memory | Exception]:
-        found = await self._patiently(lambda: steps.recall(self._line, ids))
-        return [found[id] for id in ids]
+        async def ask(some: Sequence[UUID]) -> dict[int, Memory]:
+            found = await steps.recall(self._line, some)
+            return {n: found[id] for n, id in enumerate(some)}
+
+        answers = await self._whole(ids, ask)
+        return [answers[n] for n in range(len(ids))]
 
     # What all sets have in common
 
@@ -195,27 +200,37 @@ class Scribe:
         found = await self._whole(things, ask)
         answers: dict[int, Value | Exception] = dict(found)
         left = [n for n in range(len(things)) if n not in answers]
-        mine = await self._mine([call_of(things[n]) for n in left]) if left else set()
-        busy = {n for n in left if call_of(things[n]).task in mine}
-        stale = set(left) - busy
-        telemetry.fenced("task", "step", len(stale))
-        answers |= {n: errors.TaskCancelled("This attempt has been ended from outside.") for n in stale}
-        answers |= {n: Again() for n in busy}
+        if left:
+            answers |= zip(left, await self._unanswered([call_of(things[n]) for n in left]), strict=True)
         return [answers[n] for n in range(len(things))]
 
-    async def _mine(self, calls: Sequence[Call]) -> set[UUID]:
-        claims = [(call.task, call.epoch) for call in calls]
-        return await self._patiently(lambda: steps.mine(self._line, claims, owner=self._owner))
+    async def _unanswered(self, calls: Sequence[Call]) -> list[Exception]:
+        async def ask(some: Sequence[Call]) -> dict[int, Exception]:
+            mine = await steps.mine(self._line, [(call.task, call.epoch) for call in some], owner=self._owner)
+            stale = [n for n, call in enumerate(some) if call.task not in mine]
+            telemetry.fenced("task", "step", len(stale))
+            ended: dict[int, Exception] = {
+                n: errors.TaskCancelled("This attempt has been ended from outside.") for n in stale
+            }
+            return {n: Again() for n in range(len(some))} | ended
+
+        found = await self._whole(calls, ask)
+        return [found[n] for n in range(len(calls))]
 
     async def _whole(
         self,
         things: Sequence[Thing],
         ask: Callable[[Sequence[Thing]], Awaitable[dict[int, Value] | dict[int, Value | Exception]]],
     ) -> dict[int, Value | Exception]:
-        """Ask for a set; what PostgreSQL refuses is found by halving, and told to its caller alone (K25)."""
+        """Ask for a set; what PostgreSQL refuses is found by halving, and told to its caller alone (K25).
+
+        While the database is away it is asked again: whoever waits is ended by its timeout or its lease, not by us.
+        """
         try:
-            return dict(await self._patiently(lambda: ask(things)))
+            return dict(await outlast(lambda: ask(things), over=outage.of_all, told=_wait))
         except Exception as error:
+            if len(things) == 1 and outage.narrow(error):
+                return {0: Again(error)}
             if len(things) == 1:
                 log.exception("a durable call was refused")
                 return {0: error}
@@ -223,10 +238,6 @@ class Scribe:
             first = await self._whole(things[:half], ask)
             second = await self._whole(things[half:], ask)
             return first | {half + n: each for n, each in second.items()}
-
-    async def _patiently(self, attempt: Callable[[], Awaitable[Value]]) -> Value:
-        """Try again while the database is away: whoever waits is ended by its timeout or its lease, not by us."""
-        return await outlast(attempt, over=outage.passes, told=_wait)
 
 
 def _wait(failures: int, error: errors.FerrymanError) -> None:

@@ -9,13 +9,15 @@ gone. The next claim makes this one stale, so an outcome waits until the words o
 than SOON: the database may be away, or the pool in the hands of others.
 
 When the database is away a set is put back and tried again with backoff; if it went away in the middle, lines that it has
-written already stand there twice. A set that PostgreSQL refuses is halved until the bad word stands alone. At the end of the
-worker what has not been written after CLOSING is given up, and that is logged.
+written already stand there twice. A set that PostgreSQL refuses is halved until the bad word stands alone. Tasks whose words
+cannot be written now, as those at a damaged page, are found in the same way; their words wait, and no other does. At the end
+of the worker what has not been written after CLOSING is given up, and that is logged.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Sequence
@@ -56,6 +58,9 @@ class Words:
         self._lines: list[store.Line] = []
         self._waiting: list[asyncio.Future[None]] = []
         self._writer: asyncio.Task[None] | None = None
+        self._stuck: set[UUID] = set()  # tasks whose words cannot be written now
+        self._left = 0  # how often in a row some were
+        self._again: asyncio.TimerHandle | None = None
         self._closed = False
 
     def report(self, task: Claimed, percent: int, message: str | None) -> None:
@@ -85,7 +90,9 @@ class Words:
             self._writer = self._loop.create_task(self._write())
 
     def _owes(self) -> bool:
-        return bool(self._progress or self._lines or self._waiting)
+        with self._lock:
+            said = itertools.chain(self._lines, self._progress.values())
+            return bool(self._waiting) or any(word[0] not in self._stuck for word in said)
 
     async def written(self) -> None:
         """Wait until all that has been said so far is written, for SOON at most."""
@@ -116,22 +123,48 @@ class Words:
     async def _flush(self) -> None:
         """Write one set; what could not be sent is put back."""
         waiting, self._waiting = self._waiting, []
-        with self._lock:
-            lines, self._lines = self._lines, []
-            progress, self._progress = self._progress, {}
+        lines, progress = self._take()
         try:
+            stuck: set[UUID] = set()
             if lines:
-                await self._send(lines, self._append)
-                lines = []
+                stuck |= await self._send(lines, self._append)
+                lines = [line for line in lines if line[0] in stuck]
             if progress:
-                await self._send(sorted(progress.values(), key=lambda word: word[0].int), self._report)
-                progress = {}
+                late = await self._send(sorted(progress.values(), key=lambda word: word[0].int), self._report)
+                progress = {claim: word for claim, word in progress.items() if claim[0] in late}
+                stuck |= late
+            self._leave(stuck)
             for done in waiting:
                 done.set_result(None)
             waiting = []
         finally:
             self._put_back(lines, progress)
             self._waiting[:0] = waiting
+
+    def _take(self) -> tuple[list[store.Line], dict[tuple[UUID, int], store.Report]]:
+        with self._lock:
+            stuck = self._stuck
+            lines = [line for line in self._lines if line[0] not in stuck]
+            progress = {claim: word for claim, word in self._progress.items() if claim[0] not in stuck}
+            self._lines = [line for line in self._lines if line[0] in stuck]
+            self._progress = {claim: word for claim, word in self._progress.items() if claim[0] in stuck}
+        return lines, progress
+
+    def _leave(self, tasks: set[UUID]) -> None:
+        """Let the words of tasks wait for a while that grows."""
+        if not tasks and not self._stuck:
+            self._left = 0
+        self._stuck |= tasks
+        if tasks and self._again is None:
+            self._left += 1
+            self._again = self._loop.call_later(RECONNECT.delay(self._left).total_seconds(), self._try_again)
+
+    def _try_again(self) -> None:
+        if self._again is not None:
+            self._again.cancel()
+            self._again = None
+        self._stuck = set()
+        self._begin()
 
     def _put_back(self, lines: list[store.Line], progress: dict[tuple[UUID, int], store.Report]) -> None:
         with self._lock:
@@ -140,20 +173,39 @@ class Words:
             for line in later:
                 self._add(line)
 
-    async def _send(self, words: Sequence[Word], write: Callable[[Sequence[Word]], Awaitable[None]]) -> None:
-        """Write a set of words; what PostgreSQL refuses is found by halving, and left out (K25)."""
+    async def _send(self, words: Sequence[Word], write: Callable[[Sequence[Word]], Awaitable[None]]) -> set[UUID]:
+        """Write a set of words; what PostgreSQL refuses is found by halving, and left out (K25).
+
+        Answer with the tasks whose words it cannot write now.
+        """
         try:
             await write(words)
-        except NOT_THE_WORDS:
-            raise
+        except NOT_THE_WORDS as error:
+            if not outage.narrow(error):
+                raise
+            return await self._send_apart(words, write, error)
         except Exception as error:
             if len(words) == 1:
                 log.exception("a word of a handler was refused", extra={"task": str(words[0][0])})
-                return
+                return set()
             log.debug("a set of words was refused", exc_info=error)
             half = len(words) // 2
-            await self._send(words[:half], write)
-            await self._send(words[half:], write)
+            return await self._send(words[:half], write) | await self._send(words[half:], write)
+        return set()
+
+    async def _send_apart(
+        self, words: Sequence[Word], write: Callable[[Sequence[Word]], Awaitable[None]], error: errors.FerrymanError
+    ) -> set[UUID]:
+        """Halve a set by its tasks: what one of them says stays in order."""
+        tasks = list(dict.fromkeys(word[0] for word in words))
+        if len(tasks) == 1:
+            if self._left == 0:
+                told = {"task": str(tasks[0]), "reason": error.message}
+                log.warning("what a handler says cannot be written now; coming back", extra=told)
+            return set(tasks)
+        half = set(tasks[: len(tasks) // 2])
+        first = await self._send([word for word in words if word[0] in half], write)
+        return first | await self._send([word for word in words if word[0] not in half], write)
 
     async def _append(self, lines: Sequence[store.Line]) -> None:
         async with self._session() as tx:
@@ -170,7 +222,7 @@ class Words:
         """Write what has been said, as long as that can be waited for; what is said later is not heard."""
         with self._lock:
             self._closed = True
-        self._begin()
+        self._try_again()
         writer = self._writer
         if writer is None:
             return
@@ -178,6 +230,8 @@ class Words:
         if not writer.done():
             writer.cancel()
             await asyncio.wait([writer])
+        if self._again is not None:
+            self._again.cancel()
         if self._lines or self._progress:
             lost = {"lines": len(self._lines), "progress": len(self._progress)}
             log.error("what handlers said is lost: it could not be written in time", extra=lost)
