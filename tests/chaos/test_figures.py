@@ -415,6 +415,52 @@ def test_a_window_is_taken_back_from_an_executor_that_was_killed_with_it(
     assert kept == by_the_clock[:judged]
 
 
+BACK = line("back", 11.0, killed=10.0)
+ENDED = moved(14.0, "running", "succeeded")
+
+
+def look(at: float, due: int) -> dict[str, Any]:
+    return line("line", at, due=due)
+
+
+@pytest.mark.contract("R3")
+@pytest.mark.parametrize(
+    ("found", "lines", "events"),
+    [
+        ((1, 3.0, 3.0, 4.0), [look(9.9, 1)], [moved(13.0, "ready", "running"), ENDED]),  # it was in line all the time
+        ((1, 1.5, 3.0, 4.0), [look(9.9, 0), look(11.1, 0), look(12.5, 2)], [moved(13.0, "ready", "running"), ENDED]),
+        ((1, 1.0, 3.0, 4.0), [look(9.9, 0)], [moved(13.0, "ready", "running"), ENDED]),  # claimed between two looks
+        ((1, 3.0, 3.0, 4.0), [look(9.9, 0)], [CLAIMED, ENDED]),  # somebody had it in hand when the database died
+        # Ends before the database was back, and what a worker did not bring to its end, are none.
+        ((1, 3.0, 3.0, 4.0), [look(9.9, 1)], [moved(9.5, "running", "succeeded", task="u"),
+                                              moved(11.5, "ready", "cancelled", task="v"), CLAIMED, ENDED]),
+        # All workers stand still: nobody could.
+        ((1, 2.0, 3.0, 4.0), [look(9.9, 1), *still(1, 10.5, 12.0), *still(2, 10.5, 12.5)], [CLAIMED, ENDED]),
+        ((1, 3.0, 3.0, 4.0), [look(9.9, 1), *still(1, 10.5, 12.0)], [CLAIMED, ENDED]),
+        # Nobody ever ended anything again.
+        ((1, math.inf, math.inf, math.inf), [look(9.9, 1)], []),
+        ((1, math.inf, math.inf, math.inf), [look(9.9, 0), look(12.0, 1)], []),
+        ((0, 0.0, 0.0, 0.0), [look(9.9, 0), look(12.0, 0)], []),  # there was nothing to do
+    ],
+)  # fmt: skip
+def test_after_an_outage_the_first_end_is_waited_for_from_when_something_was_in_line(
+    found: tuple[float, ...], lines: list[dict[str, Any]], events: list[dict[str, Any]]
+) -> None:
+    told: Any = Told([*AWAKE, BACK, *lines, line("audited", 20.0)], events)
+
+    assert figures._first_ends(told, Able(told.lines)) == pytest.approx(found)
+
+
+@pytest.mark.contract("R3")
+def test_of_several_outages_the_slowest_first_end_is_told() -> None:
+    told: Any = Told(
+        [*AWAKE, look(9.9, 1), BACK, look(15.5, 1), line("back", 17.0, killed=16.0), line("audited", 20.0)],
+        [CLAIMED, moved(11.5, "running", "succeeded"), moved(18.5, "running", "succeeded", task="u")],
+    )
+
+    assert figures._first_ends(told, Able(told.lines)) == pytest.approx((2, 1.5, 1.5, 2.5))
+
+
 def refused(at: float, count: int = 1) -> dict[str, Any]:
     return line("fenced", at, pid=1, domain="task", move="renew", count=count)
 

@@ -23,6 +23,7 @@ WILD: dict[str, Any] = {
     "recovery_work": {"tasks": 8, "turns": 1}, "recovery_unbegun": 3, "recovery_left_out": {recovery.AWAY: 2},
     "windows": (9, 3.0, 4.0, 5.0), "windows_by_the_clock": (9, 3.0, 4.0, 5.0),
     "outages": 6, "first_success_worst": 5.0, "first_success_since_back": 6.0, "first_success_since_killed": 7.0,
+    "first_ends": 6, "first_end_worst": 5.0, "first_end_since_back": 6.0, "first_end_since_killed": 7.0,
     "idle": 0, "idle_could": 9,
 }  # fmt: skip
 
@@ -50,6 +51,9 @@ WILD: dict[str, Any] = {
         ({"windows": (0, 0.0, 0.0, 0.0)}, "windows of a killed executor"),
         ({"first_success_worst": 5.01}, "first success"),
         ({"outages": 0, "first_success_worst": 0.0}, "first success"),
+        ({"first_end_worst": 5.01}, "first task ended by a worker"),
+        ({"first_end_worst": float("inf")}, "first task ended by a worker"),
+        ({"first_ends": 0, "first_end_worst": 0.0}, "first task ended by a worker"),
     ],
 )
 def test_a_figure_that_is_missed_or_was_never_taken_fails_the_run(wrong: dict[str, Any], said: str | None) -> None:
