@@ -99,6 +99,7 @@ def found(
         "recovery_p99": slow,
         "recovery_worst": worst,
         "recovery_by_the_clock": figures.recovery_by_the_clock,
+        "recovery_kinds": figures.recovery_kinds,
         "recovery_fell": figures.recovery_fell,
         "recovery_work": figures.recovery_work,
         "recovery_unbegun": figures.recovery_unbegun,
@@ -216,6 +217,7 @@ def _wild(found: Found) -> list[Aim]:
             "",
             _clocked(found["recovery_by_the_clock"]),
         ),
+        *_each_kind(found),
         Aim("claimed in between by another who never began it: judged as two waits", "", f"{found['recovery_fell']:,}"),
         Aim("so many were", "", ", ".join(f"{work} {count:,}" for work, count in found["recovery_work"].items())),
         Aim(
@@ -250,6 +252,24 @@ def _wild(found: Found) -> list[Aim]:
             f" {found['first_end_since_killed']:.2f} s after the kill), the worst of {found['first_ends']}",
             found["first_ends"] > 0 and found["first_end_worst"] <= FIRST_SECONDS,
         ),
+    ]
+
+
+def _each_kind(found: Found) -> list[Aim]:
+    """Of a thousand tasks and three turns a p99 says nothing of the turns: each kind of work is judged by its worst."""
+    latest = 2 * found["lease"] + 1
+    kinds = {work: (spread[0], spread[3]) for work, spread in found["recovery_kinds"].items() if spread[0]}
+    worst = max(kinds, key=lambda work: kinds[work][1], default=None)
+    told = [f"{work} {worst:.2f} s of {count:,}" for work, (count, worst) in kinds.items()]
+    told += [f"{work} never" for work in found["recovery_kinds"] if work not in kinds]
+    return [
+        Aim(
+            "and begun anew, worst of any kind of work",
+            f"≤ {latest:g} s",
+            "nothing was begun anew" if worst is None else f"{kinds[worst][1]:.2f} s ({worst}, of {kinds[worst][0]:,})",
+            worst is not None and kinds[worst][1] <= latest,
+        ),
+        Aim("the worst of each kind, of how many that are judged", "", ", ".join(told)),
     ]
 
 

@@ -39,6 +39,7 @@ class Figures:
     zombies_fenced: int
     taken_back: Spread
     recovery: Spread
+    recovery_kinds: dict[str, Spread]  # the same, by what it is work at
     taken_back_by_the_clock: Spread  # also while nobody could
     recovery_by_the_clock: Spread
     recovery_fell: int  # of those judged: another had claimed it in between and was struck before it began
@@ -69,6 +70,10 @@ def measure(seen: Evidence, folder: Path, *, lease: float) -> Figures:
     started = Counter(line["task"] for line in plain)
     could = Able(seen.lines)
     found = recoveries(seen, lease=lease)
+    begun = [
+        (work, max(could.waited(*wait, lease=lease, roles=able.WORKERS) for wait in waits))
+        for work, waits in found.begun_judged
+    ]
     held = lease * terms.INGEST_OF_LEASE  # so long are leases of windows
     windows_lost, windows_judged = windows(seen, lease=held)
     fenced = zombies.fenced(seen, lease=lease)
@@ -89,9 +94,8 @@ def measure(seen: Evidence, folder: Path, *, lease: float) -> Figures:
         faults=_faults(seen, folder),
         zombies_fenced=fenced,
         taken_back=_spread(could.waited(*wait, lease=lease, roles=able.WATCHERS) for wait in found.taken_back_judged),
-        recovery=_spread(
-            max(could.waited(*wait, lease=lease, roles=able.WORKERS) for wait in waits) for waits in found.begun_judged
-        ),
+        recovery=_spread(waited for _, waited in begun),
+        recovery_kinds={work: _spread(waited for kind, waited in begun if kind == work) for work in claims.WORK},
         recovery_fell=found.fell,
         taken_back_by_the_clock=_spread(until - since for _, since, until in found.taken_back),
         recovery_by_the_clock=_spread(until - since for _, since, until in found.begun),

@@ -58,6 +58,13 @@ class Lost(NamedTuple):
     begun: bool
 
 
+class Judged(NamedTuple):
+    """One that was begun anew: what it is work at, and its waits: two, where another fell with it in between."""
+
+    work: str
+    waits: list[Wait]
+
+
 @dataclass
 class Recoveries:
     """The waits by the clock; which of them are judged; and how many are left out of what, and why."""
@@ -65,8 +72,8 @@ class Recoveries:
     taken_back: list[Wait] = field(default_factory=list)
     begun: list[Wait] = field(default_factory=list)
     taken_back_judged: list[Wait] = field(default_factory=list)
-    begun_judged: list[list[Wait]] = field(default_factory=list)  # two, where another fell with it in between
-    fell: int = 0  # so many of these
+    begun_judged: list[Judged] = field(default_factory=list)
+    fell: int = 0  # so many of these have two waits
     lost: list[Lost] = field(default_factory=list)  # what was taken back
     unbegun: int = 0  # claims that ended by their lease before a handler spoke in them
     left_out: Counter[str] = field(default_factory=Counter)
@@ -102,9 +109,8 @@ def recoveries(seen: Evidence, *, lease: float) -> Recoveries:
             continue
         fell = [over[key] for number in range(first.number + 1, again.number) if (key := (subject, number)) in over]
         found.fell += bool(fell)
-        found.begun_judged.append(
-            [(subject, death, fell[0].since), (subject, fell[-1].since, whole[2])] if fell else [whole]
-        )
+        waits = [(subject, death, fell[0].since), (subject, fell[-1].since, whole[2])] if fell else [whole]
+        found.begun_judged.append(Judged(first.work, waits))
     found.taken_back_judged = [wait for wait in found.taken_back if not _met(wait, away)]
     found.left_out[AWAY_BEFORE] += len(found.taken_back) - len(found.taken_back_judged)
     return found

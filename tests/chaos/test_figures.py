@@ -274,7 +274,7 @@ def test_a_recovery_is_what_its_holder_had_in_hand_when_it_was_killed(
     found = recovery.recoveries(told, lease=LEASE)
 
     waits: list[list[recovery.Wait]] = [[] if until is None else [("t", 10.0, until)] for until in (taken_back, begun)]
-    judged = [wait for case in found.begun_judged for wait in case]
+    judged = [wait for case in found.begun_judged for wait in case.waits]
     assert [found.taken_back, found.begun] == [found.taken_back_judged, judged] == waits
     assert {why: count for why, count in found.left_out.items() if count} == left_out
 
@@ -321,6 +321,7 @@ def test_turns_capabilities_steps_and_tools_are_recovered_like_tasks(
     assert found.lost == [recovery.Lost(work, lines[0].get("task", "u"), 10.0, begun=True)]
     assert [wait[1:] for wait in found.taken_back] == [(10.0, 12.25)]
     assert [wait[1:] for wait in found.begun] == [(10.0, 14.0)]
+    assert [case.work for case in found.begun_judged] == [work]
     assert found.unbegun == 0
 
 
@@ -358,7 +359,7 @@ def test_whoever_claims_it_next_and_falls_before_it_begins_makes_one_wait_by_the
     found = recovery.recoveries(told, lease=LEASE)
 
     assert found.begun == [("t", 10.0, 17.0)]
-    assert found.begun_judged == [[("t", 10.0, pytest.approx(13.9)), ("t", pytest.approx(13.9), 17.0)]]
+    assert found.begun_judged == [("tasks", [("t", 10.0, pytest.approx(13.9)), ("t", pytest.approx(13.9), 17.0)])]
     assert found.fell == 1
 
 

@@ -20,6 +20,7 @@ WILD: dict[str, Any] = {
     "taken_back": 9, "taken_back_p50": 2.0, "taken_back_p99": 3.0, "taken_back_worst": 3.0,
     "taken_back_by_the_clock": (9, 2.0, 3.0, 3.0), "recoveries": 9, "recovery_p50": 2.0, "recovery_p99": 3.0,
     "recovery_worst": 3.0, "recovery_by_the_clock": (9, 2.0, 3.0, 3.0), "recovery_fell": 1,
+    "recovery_kinds": {"tasks": (8, 2.0, 3.0, 3.0), "turns": (1, 5.0, 5.0, 5.0), "tools": (0, 0.0, 0.0, 0.0)},
     "recovery_work": {"tasks": 8, "turns": 1}, "recovery_unbegun": 3, "recovery_left_out": {recovery.AWAY: 2},
     "windows": (9, 3.0, 4.0, 5.0), "windows_by_the_clock": (9, 3.0, 4.0, 5.0),
     "outages": 6, "first_success_worst": 5.0, "first_success_since_back": 6.0, "first_success_since_killed": 7.0,
@@ -45,8 +46,13 @@ WILD: dict[str, Any] = {
         ({"zombies_fenced": 199}, "zombies fenced"),
         ({"taken_back_p99": 3.01}, "work of a killed worker taken back"),
         ({"taken_back": 0, "taken_back_p99": 0.0}, "work of a killed worker taken back"),
-        ({"recovery_p99": 3.01}, "and begun anew"),
-        ({"recoveries": 0, "recovery_p99": 0.0}, "and begun anew"),
+        ({"recovery_p99": 3.01}, "and begun anew, p99"),
+        ({"recoveries": 0, "recovery_p99": 0.0}, "and begun anew, p99"),
+        ({"recovery_kinds": {"tasks": (900, 2.0, 2.0, 2.0), "turns": (1, 5.01, 5.01, 5.01)}}, "5.01 s (turns, of 1)"),
+        (
+            {"recovery_kinds": {"tasks": (0, 0.0, 0.0, 0.0)}},
+            "worst of any kind of work (≤ 5 s): nothing was begun anew",
+        ),
         ({"windows": (9, 3.0, 4.01, 4.01)}, "windows of a killed executor"),
         ({"windows": (0, 0.0, 0.0, 0.0)}, "windows of a killed executor"),
         ({"first_success_worst": 5.01}, "first success"),
@@ -97,6 +103,8 @@ def test_a_run_tells_the_terms_that_its_recoveries_hang_on() -> None:
     assert "a watchdog that looks every 1.2 s" in said
     assert "3 s after the last death, where 120 s are the most" in said
     assert "tasks 8, turns 1" in said
+    assert "5.00 s (turns, of 1)" in said
+    assert "tasks 3.00 s of 8, turns 5.00 s of 1, tools never" in said
     assert terms.leased(4.0)["FERRYMAN_WORKER__WATCHDOG_INTERVAL_SECONDS"] == "1.2"
 
 
