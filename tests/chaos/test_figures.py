@@ -112,6 +112,10 @@ def test_renewals_force_a_start_if_they_were_held_up_within_the_claim(
     [
         (again.KILLED, True, [line("died", 12.5, child=1)]),  # buried late
         (again.NOTHING, True, [line("effect", 12.2, task="u", epoch=1, pid=1), line("died", 12.5, child=1)]),
+        # Its number was another's before, and is another's afterwards, who speaks and dies too.
+        (again.KILLED, True, [line("died", 11.0, child=1), line("born", 12.2, pid=1), line("died", 14.0, child=1)]),
+        (again.KILLED, True, [line("died", 11.0, child=1), line("born", 12.2, pid=1), line("died", 12.5, child=1)]),
+        (again.NOTHING, True, [line("died", 9.8, child=1), line("died", 14.0, child=1)]),
         (again.NOTHING, False, [renewal(10.7)]),  # it was not for its lease that the claim ended
         (again.NOTHING, False, [line("back", 7.8, killed=7.0)]),
         (again.AWAY, False, [line("back", 8.0, killed=7.0)]),
@@ -277,6 +281,24 @@ def test_a_recovery_is_what_its_holder_had_in_hand_when_it_was_killed(
     judged = [wait for case in found.begun_judged for wait in case.waits]
     assert [found.taken_back, found.begun] == [found.taken_back_judged, judged] == waits
     assert {why: count for why, count in found.left_out.items() if count} == left_out
+
+
+@pytest.mark.contract("R3")
+@pytest.mark.parametrize(
+    ("deaths", "found"),
+    [
+        ([10.0, 30.0], [10.0]),  # the number came again, and that one died too
+        ([5.0, 10.0], [10.0]),  # it had been another's
+        ([5.0], []),  # its holder lives
+        ([5.0, 30.0], []),  # and dies long after its claim was over
+    ],
+)
+def test_a_death_is_of_who_had_the_number_when_it_began(deaths: list[float], found: list[float]) -> None:
+    told: Any = Told(
+        [start(9.0, 1, 1), *(line("died", at, child=1) for at in deaths), start(14.0, 2, 2)], [CLAIMED, LAPSED, AGAIN]
+    )
+
+    assert [death for _, death, _ in recovery.recoveries(told, lease=LEASE).taken_back] == found
 
 
 def turned(at: float, from_state: str, to_state: str, code: str | None = None) -> dict[str, Any]:
