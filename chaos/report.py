@@ -87,6 +87,7 @@ def found(
         "unforced": figures.unforced,
         "started": figures.started,
         "faults": figures.faults_in_all,
+        "faults_inside": figures.faults_inside,
         "faults_by_kind": dict(sorted(figures.faults.items())),
         "zombies_fenced": figures.zombies_fenced,
         "taken_back": taken,
@@ -191,7 +192,13 @@ def _wild(found: Found) -> list[Aim]:
             found["idle_could"],
             "lives long enough",
         ),
-        Aim("faults", f"≥ {faults:,}", f"{found['faults']:,}", found["faults"] >= faults),
+        Aim(
+            "faults",
+            f"≥ {faults:,}",
+            f"{found['faults']:,} ({found['faults'] - found['faults_inside']:,} from outside,"
+            f" {found['faults_inside']:,} inside of the processes)",
+            found["faults"] >= faults,
+        ),
         Aim("zombies fenced", f"≥ {zombies:,}", f"{found['zombies_fenced']:,}", found["zombies_fenced"] >= zombies),
         Aim(
             f"work of a killed worker taken back, p99 (lease {found['lease']:g} s)",

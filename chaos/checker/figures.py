@@ -17,6 +17,7 @@ from chaos.checker.evidence import Evidence
 from chaos.checker.recovery import recoveries, windows
 from chaos.history import Line
 
+FORGET = "forget"  # how a producer says that it dies before it has written down what it was told
 Spread = tuple[int, float, float, float]  # how many, median, p99, worst, where nothing else is said
 
 
@@ -36,6 +37,7 @@ class Figures:
     started_again: dict[str, int]  # by what forced it
     unforced: list[str]  # each start again that nothing forced
     faults: dict[str, int]
+    faults_inside: int  # so many of them inside of the processes
     zombies_fenced: int
     taken_back: Spread
     recovery: Spread
@@ -92,6 +94,7 @@ def measure(seen: Evidence, folder: Path, *, lease: float) -> Figures:
         started_again=forced,
         unforced=unforced,
         faults=_faults(seen, folder),
+        faults_inside=_faults_inside(seen, folder),
         zombies_fenced=fenced,
         taken_back=_spread(could.waited(*wait, lease=lease, roles=able.WATCHERS) for wait in found.taken_back_judged),
         recovery=_spread(waited for _, waited in begun),
@@ -121,6 +124,11 @@ def _faults(seen: Evidence, folder: Path) -> dict[str, int]:
     found = Counter(str(line["kind"]) for line in seen.of("struck"))
     found.update(f"{point} {action}" for point, action in _inside(folder))
     return dict(found)
+
+
+def _faults_inside(seen: Evidence, folder: Path) -> int:
+    """Count those of the processes' own: a producer that dies with the answer in its hands has struck itself."""
+    return sum(1 for _ in _inside(folder)) + sum(line["kind"] == FORGET for line in seen.of("struck"))
 
 
 def _inside(folder: Path) -> Iterable[tuple[str, str]]:

@@ -531,9 +531,10 @@ def born(at: float, wall: float) -> dict[str, Any]:
 def test_what_a_life_was_born_with_is_a_case_and_no_fault(tmp_path: Path) -> None:
     (tmp_path / "worker-0.0001.faults").write_text("claim.committed away 3 11\n", encoding="utf-8")
     life = line("born", 1.0, pid=1, role="worker", doorbell="lossy", clock=2.0)
-    told: Any = Told([life, line("struck", 2.0, kind="kill", child=1)])
+    told: Any = Told([life, line("struck", 2.0, kind="kill", child=1), line("struck", 3.0, kind="forget", who="p.1")])
 
-    assert figures._faults(told, tmp_path) == {"kill": 1, "claim.committed away": 1}
+    assert figures._faults(told, tmp_path) == {"kill": 1, "forget": 1, "claim.committed away": 1}
+    assert figures._faults_inside(told, tmp_path) == 2
     met = cases.cases(told, (), zombies=0)
     assert met["a life had a wrong clock"] == met["a life had a doorbell that fails"] == 1
 

@@ -15,7 +15,7 @@ WILD: dict[str, Any] = {
     "seed": 7, "pooler": False, "wall_seconds": 309, "python": "3.11", "cores": 2, "load": [1.0, 1.0, 1.0], "turns": 1,
     "batches": 1, "commands": 1, "records": 1, "quiet_seconds": 3.0, "cases": {},
     "lease": 2.0, "minutes": 5.0, "lost": 0, "acknowledged": 9, "second_ends": 0, "tasks": 9, "overdue": 0, "looks": 9,
-    "starts_per_task": 1.05, "started_again": {again.NOTHING: 0}, "unforced": [], "started": 9, "faults": 1000,
+    "starts_per_task": 1.05, "started_again": {again.NOTHING: 0}, "unforced": [], "started": 9, "faults": 1000, "faults_inside": 400,
     "zombies_fenced": 200,
     "taken_back": 9, "taken_back_p50": 2.0, "taken_back_p99": 3.0, "taken_back_worst": 3.0,
     "taken_back_by_the_clock": (9, 2.0, 3.0, 3.0), "recoveries": 9, "recovery_p50": 2.0, "recovery_p99": 3.0,
@@ -102,6 +102,7 @@ def test_a_run_tells_the_terms_that_its_recoveries_hang_on() -> None:
     assert "with leases of 4 s (ingestion 6 s) that are swept every 0.2 s, workers that poll every 0.2 s" in said
     assert "a watchdog that looks every 1.2 s" in said
     assert "3 s after the last death, where 120 s are the most" in said
+    assert "1,000 (600 from outside, 400 inside of the processes)" in said
     assert "tasks 8, turns 1" in said
     assert "5.00 s (turns, of 1)" in said
     assert "tasks 3.00 s of 8, turns 5.00 s of 1, tools never" in said
