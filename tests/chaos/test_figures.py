@@ -647,6 +647,7 @@ def test_an_outage_after_which_nobody_was_answered_is_the_worst_of_all() -> None
         (False, {"a batch was cancelled": 3, "the database was killed": 3}, []),
         (True, {"a batch was cancelled": 0, "the database was killed": 0}, ["the database was killed (0)"]),
         (True, {"a batch was cancelled": 0, "the database was killed": 1}, []),
+        (True, {"a worker was killed": 0}, ["a worker was killed (0)"]),
     ],
 )
 def test_a_run_that_met_a_case_too_seldom_is_told_so(short: bool, counts: dict[str, int], told: list[str]) -> None:
