@@ -15,6 +15,7 @@ from chaos.checker.again import NOTHING
 from chaos.checker.figures import Figures
 from chaos.checker.survivors import LONG_SECONDS
 from chaos.lookout import Seen
+from chaos.soak import FALLING
 from chaos.storm import QUIET_SECONDS, Outcome
 
 Found = dict[str, Any]
@@ -130,10 +131,10 @@ def aims(found: Found) -> list[Aim]:
 
 
 def _mild(found: Found) -> list[Aim]:
-    """Nothing may be lost, and nothing may grow."""
+    """Nothing may be lost, nothing may grow, and work may not get slower."""
     grew = [
         Aim(
-            f"{kind}, what grew most of {each['judged']}",
+            f"{kind}, how much fewer" if kind in FALLING else f"{kind}, what grew most of {each['judged']}",
             f"≤ {_sized(kind, each['bar'])} an hour",
             f"{_sized(kind, each['an_hour'])} an hour ({each['who']}, in the middle {_sized(kind, each['middle'])})",
             each["an_hour"] <= each["bar"],

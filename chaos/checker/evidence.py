@@ -47,7 +47,7 @@ class Evidence:
 class Deaths:
     """When processes died, by their numbers, which may come again."""
 
-    def __init__(self, lines: Iterable[Line]) -> None:
+    def __init__(self, lines: Iterable[Mapping[str, Any]]) -> None:
         """Read who was buried when."""
         self._times: dict[int, list[float]] = defaultdict(list)
         for line in lines:

@@ -128,7 +128,7 @@ def _faults(seen: Evidence, folder: Path) -> dict[str, int]:
 
 def _faults_inside(seen: Evidence, folder: Path) -> int:
     """Count those of the processes' own: a producer that dies with the answer in its hands has struck itself."""
-    return sum(1 for _ in _inside(folder)) + sum(line["kind"] == FORGET for line in seen.of("struck"))
+    return sum(1 for _ in _inside(folder)) + sum(1 for line in seen.of("struck") if line["kind"] == FORGET)
 
 
 def _inside(folder: Path) -> Iterable[tuple[str, str]]:

@@ -93,10 +93,11 @@ def kill(at: float) -> Fault:
     return Fault(at, "kill", 0.9, 0.0)
 
 
-def storming(fleet: Any, folder: Path, eyes: Any = None) -> storm.Storm:
+def storming(fleet: Any, folder: Path) -> storm.Storm:
     nobody: Any = Nobody()
+    eyes: Any = Patient(0)
     told = History(folder / "storm.history")
-    return storm.Storm(nobody, nobody, fleet, told, eyes or Patient(0), seed=7, say=lambda _words: None)
+    return storm.Storm(nobody, nobody, fleet, told, eyes, seed=7, say=lambda _words: None)
 
 
 @pytest.fixture
