@@ -14,6 +14,10 @@ is dead, and how many bytes a row takes, by table: a table whose rows stay and w
 has ended leaves after a minute or some (`--retention`) the bytes themselves must be level, by table, from when as many leave as
 come and vacuum has been there. The log is kept for a day at least, and the moves of cursors for ever (KEPT).
 
+Work that gets slower shows in none of these, nor in the line: producers wait while it is long. So the tasks that ended between
+two looks are counted, by the log, from which nothing leaves, and how many a second they were may not fall. That is seen when
+work has become slower than the load, and not before.
+
 In a run of minutes the hour's slope is what noise makes of it: the allocator takes its arenas, the first vacuums come, pools
 fill up to what is wanted at once. So a run that is shorter than an hour may grow by as much as an hour may, and by its pools.
 """
@@ -35,7 +39,7 @@ LOOKS = 60
 WARM = 0.2  # of a run
 SPARED = "worker-0"
 HOUR = 3600.0
-# By how much a thing may grow in an hour. Bytes: as a share of what they are in the middle of the run.
+# By how much a thing may grow in an hour, or fall. Bytes and tasks: as a share of what they are in the middle of the run.
 BARS = {
     "memory": float(8 << 20),
     "descriptors": 4.0,
@@ -43,13 +47,21 @@ BARS = {
     "dead share": 0.05,
     "bytes a row": 0.05,
     "bytes": 0.1,
+    "tasks ended a second": 0.25,
 }
-OF_MIDDLE = ("bytes a row", "bytes")
+OF_MIDDLE = ("bytes a row", "bytes", "tasks ended a second")
+# What may not fall: of these the slope is how fast they do.
+FALLING = ("tasks ended a second",)
 # And by how much more in a run that is shorter: a pool has ten connections.
 FILLS = {"descriptors": 10.0, "connections": 10.0}
 # Of smaller tables a page more or less would decide.
 TABLE_LEAST = 1 << 20
 CONNECTIONS = "select count(*) as n from pg_stat_activity where application_name like 'ferryman%%'"
+ENDED = """
+    select count(*) filter (where kind = 'task' and to_state = 'succeeded')::float8 as n, coalesce(max(id), %s) as last
+    from ferryman.events
+    where id > %s
+"""
 TABLES = """
     select relname as name, pg_table_size(oid)::float8 as bytes, pg_indexes_size(oid)::float8 as indexes,
            pg_stat_get_dead_tuples(oid)::float8 as dead
@@ -67,6 +79,7 @@ WANTED = (
     ("descriptors", SPARED),
     ("connections", "a process"),
     ("dead share", "database"),
+    ("tasks ended a second", "workers"),
     ("bytes a row", "tasks"),
 )
 WANTED_OF_LEAVING = (*WANTED[:-1], ("bytes", "tasks"))
@@ -74,7 +87,7 @@ Points = Sequence[tuple[float, float]]
 
 
 class Growth(NamedTuple):
-    """How one thing grew: its middle, its slope an hour, and what of that would be too much."""
+    """How one thing grew, or fell (FALLING): its middle, its slope an hour, and what of that would be too much."""
 
     kind: str
     who: str
@@ -101,6 +114,7 @@ class Gauge:
         # Until the first have left, retention has gone its round, and vacuum has been there twice.
         self._warm = seconds * WARM if retention is None else max(seconds * WARM, retention + 3 * VISIT_SECONDS)
         self._next = time.monotonic() + self._warm
+        self._counted: tuple[float, int] | None = None  # when the log was looked at, and up to where
         self.seen: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
 
     def look(self, now: float) -> None:
@@ -115,7 +129,19 @@ class Gauge:
                     self.seen[kind, f"{slot.name}.{slot.nth}"].append((now, value))
         for row in self._sea.ask(CONNECTIONS):
             self.seen["connections", "a process"].append((now, row["n"] / max(1, len(living))))
+        self._look_at_work(now)
         self._look_at_tables(now)
+
+    def _look_at_work(self, now: float) -> None:
+        """Count what has ended since the last look; the first says only where the log is."""
+        if self._counted is None:
+            for row in self._sea.ask("select coalesce(max(id), 0) as last from ferryman.events"):
+                self._counted = now, row["last"]
+            return
+        before, place = self._counted
+        for row in self._sea.ask(ENDED, place, place):  # where it is away, the next counts for both
+            self.seen["tasks ended a second", "workers"].append((now, row["n"] / (now - before)))
+            self._counted = now, row["last"]
 
     def _look_at_tables(self, now: float) -> None:
         tables = self._sea.ask(TABLES)
@@ -148,7 +174,8 @@ class Gauge:
         for (kind, who), points in self.seen.items():
             if len(points) >= LOOKS // 3:
                 middle = statistics.median(value for _, value in points)
-                yield Growth(kind, who, middle, slope(points), bar(kind, middle, self._seconds))
+                risen = -slope(points) if kind in FALLING else slope(points)
+                yield Growth(kind, who, middle, risen, bar(kind, middle, self._seconds))
 
     def unseen(self) -> list[str]:
         """Name what should have been looked at and was not."""

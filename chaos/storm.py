@@ -34,6 +34,7 @@ SAID_SECONDS = 10.0
 LOOK_PATIENCE_SECONDS = 60.0
 SPARE_SECONDS = 2.0
 PROGRESS_SECONDS = 15.0
+OWED_SECONDS = 0.1
 
 # What effects go into.
 TABLES = (
@@ -82,6 +83,9 @@ class Storm:
         self._say = say
         self._said = 0.0
         self._barring: set[int] = set()
+        self._killed = False
+        self._owed: Fault | None = None  # a kill that met nobody
+        self._tried = 0.0
         self.outcome = Outcome()
 
     def rage(self, faults: list[Fault], seconds: float, gauge: Gauge | None = None) -> None:
@@ -92,6 +96,7 @@ class Storm:
             self._step(now)
             while coming and began + coming[0].at <= now:
                 self._strike(coming.pop(0))
+            self._kill_at_last(now)
             if gauge is not None:
                 gauge.look(now)
             if now >= self._said + max(PROGRESS_SECONDS, seconds / 60):
@@ -116,13 +121,24 @@ class Storm:
                 self._lookout.excuse()
 
     def _strike(self, fault: Fault) -> None:
-        """Break something; a fault that met nobody is not counted."""
+        """Break something; a fault that met nobody is not counted, and a kill stays owed while none has met anybody.
+
+        So even a run of seconds kills a worker. In a longer one they are as many as they were: each is a start more for some.
+        """
         done = self._act(fault, time.monotonic() + fault.seconds)
+        if fault.kind == "kill" and not self._killed:
+            self._killed, self._owed = done is not None, fault if done is None else None
         if done is not None:
             self.outcome.struck.append((time.monotonic(), fault.kind))
             self._told.write(
                 "struck", **{**fault.told(), "planned": round(fault.at, 3), "at": time.monotonic()}, **done
             )
+
+    def _kill_at_last(self, now: float) -> None:
+        """Try the kill again that is owed, now and then: who works is asked of its file."""
+        if self._owed is not None and now >= self._tried + OWED_SECONDS:
+            self._tried = now
+            self._strike(self._owed)
 
     def _act(self, fault: Fault, until: float) -> dict[str, Any] | None:  # noqa: C901, PLR0911 - one for each kind
         match fault.kind:
@@ -220,14 +236,20 @@ class Storm:
     # The end of it
 
     def linger(self, seconds: float) -> None:
-        """Strike nobody for a while: those who have survived must go on, and nothing may be late.
+        """Strike nobody for a while, once a kill that is owed is done: who has survived must go on, and nothing may be late.
 
         Long enough that one that stands idle is told, and that somebody has looked for what is late.
         """
         self._say("no more strikes: those who have survived are watched before they are relieved")
         self._release(float("inf"))
         self._thaw_all()
-        began = time.monotonic()
+        began = now = time.monotonic()
+        while self._owed is not None and now < began + BIRTH_SECONDS and len(self._fleet.unexpected) < HOPELESS:
+            self._step(now)
+            self._kill_at_last(now)
+            time.sleep(TICK_SECONDS)
+            now = time.monotonic()
+        began = now
         least, most = began + seconds + SPARE_SECONDS, began + seconds + LOOK_PATIENCE_SECONDS
         while (now := time.monotonic()) < least or (not self._lookout.seen.looks and now < most):
             self._step(now)

@@ -9,6 +9,7 @@ ran out, unless its holder was held up otherwise too: after an outage the living
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -17,6 +18,7 @@ from typing import Any
 from chaos import plan
 from chaos.checker.able import barred, locked
 from chaos.checker.claims import Claim
+from chaos.checker.evidence import Deaths
 
 Line = Mapping[str, Any]
 Span = tuple[float, float]
@@ -44,8 +46,8 @@ class Past:
         """Read who died when, who stood still or had a row held from when to when, and when the database was away."""
         self._lease = lease
         self._over = over or {}
-        self._died: dict[int, float] = {}
-        self._spoke: dict[int, float] = {}  # when each said its last word
+        self._deaths = Deaths(lines)
+        self._spoke: dict[int, list[float]] = defaultdict(list)  # when each said something
         self._still: dict[int, list[Span]] = defaultdict(list)
         self._away: list[Span] = [(since, until + lease) for since, until in barred(lines)]
         self._held_up = _held_up(lines, lease)
@@ -53,12 +55,10 @@ class Past:
         self._effects: dict[tuple[str, int], float] = {}
         since: dict[int, float] = {}
         for line in lines:
-            self._spoke[line.get("pid", 0)] = line["at"]
+            self._spoke[line.get("pid", 0)].append(line["at"])
             match line["what"]:
-                case "died":
-                    self._died[line["child"]] = line["at"]
-                    if line["child"] in since:
-                        self._still[line["child"]].append((since.pop(line["child"]), line["at"]))
+                case "died" if line["child"] in since:
+                    self._still[line["child"]].append((since.pop(line["child"]), line["at"]))
                 case "struck" if line["kind"] in ("freeze", "pause"):
                     since[line["child"]] = line["at"]
                 case "struck" if line["kind"] == "crash":
@@ -76,8 +76,8 @@ class Past:
         # Where the log does not say it: it was claimed before it was begun, by a lease at most.
         unknown = Claim(min(before["at"], again) - self._lease, again, True)
         claim = self._over.get((before["task"], int(before["epoch"])), unknown)
-        # Who is heard after his claim was over had not died of it.
-        if self._died.get(pid, again) < again and self._spoke.get(pid, 0.0) <= claim.until:
+        death = self._deaths.after(pid, before["at"])
+        if death < again and not self._heard(pid, claim.until, death):  # else it had not died of it
             return DONE if self._effects.get((before["task"], before["epoch"]), again) < again else KILLED
         # A lease is renewed when a third of it is over, so two thirds of one are left to whoever stands still.
         for cause, spans in ((STILL, self._still[pid]), (LOCKED, self._locked[before["task"]])):
@@ -88,6 +88,11 @@ class Past:
         if _overlaps(claim, self._away) and (not claim.lapsed or self._hindered(before, claim)):
             return AWAY
         return NOTHING
+
+    def _heard(self, pid: int, since: float, until: float) -> bool:
+        """Say whether a process said something after a moment and until another."""
+        times = self._spoke[pid]
+        return bisect_right(times, since) < bisect_right(times, until)
 
     def _hindered(self, before: Line, claim: Claim) -> bool:
         """Say whether something else befell who held a claim: an outage alone ends no lease (decision 16)."""

@@ -18,7 +18,7 @@ from chaos.checker.recovery import Lost
 from chaos.checker.zombies import Still, thawed
 
 # What even a run of seconds meets, however busy the machine is.
-SURE = ("a life had a doorbell that fails", "the database was killed")
+SURE = ("a life had a doorbell that fails", "the database was killed", "a worker was killed")
 # Doorbells that lose nothing.
 WHOLE = ("postgres", "nats")
 # Tasks that neither fail a try nor park by themselves: a second claim, or a second start, is somebody's doing.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +42,21 @@ class Evidence:
         for line in self.lines:
             if line["what"] in whats and (act is None or line.get("act") == act):
                 yield line
+
+
+class Deaths:
+    """When processes died, by their numbers, which may come again."""
+
+    def __init__(self, lines: Iterable[Mapping[str, Any]]) -> None:
+        """Read who was buried when."""
+        self._times: dict[int, list[float]] = defaultdict(list)
+        for line in lines:
+            if line["what"] == "died":
+                self._times[line["child"]].append(float(line["at"]))
+
+    def after(self, pid: int, at: float) -> float:
+        """Say when the one died that bore a number at a moment; never, if it lives: later deaths are of others."""
+        return min((death for death in self._times[pid] if death > at), default=math.inf)
 
 
 def overheard(folder: Path) -> dict[str, str]:

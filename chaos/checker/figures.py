@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +15,9 @@ from chaos.checker.able import Able
 from chaos.checker.cases import STEADY, cases
 from chaos.checker.evidence import Evidence
 from chaos.checker.recovery import recoveries, windows
+from chaos.history import Line
 
+FORGET = "forget"  # how a producer says that it dies before it has written down what it was told
 Spread = tuple[int, float, float, float]  # how many, median, p99, worst, where nothing else is said
 
 
@@ -35,9 +37,11 @@ class Figures:
     started_again: dict[str, int]  # by what forced it
     unforced: list[str]  # each start again that nothing forced
     faults: dict[str, int]
+    faults_inside: int  # so many of them inside of the processes
     zombies_fenced: int
     taken_back: Spread
     recovery: Spread
+    recovery_kinds: dict[str, Spread]  # the same, by what it is work at
     taken_back_by_the_clock: Spread  # also while nobody could
     recovery_by_the_clock: Spread
     recovery_fell: int  # of those judged: another had claimed it in between and was struck before it began
@@ -47,6 +51,9 @@ class Figures:
     windows: Spread  # of ingestion, taken back
     windows_by_the_clock: Spread
     first_success: Spread  # how many outages; the worst since somebody asked, since it was back, since it was killed
+    first_end: (
+        Spread  # how many outages; the worst since a worker could end something, since it was back, since it was killed
+    )
     idle: int  # lives that were awake and began nothing though there was work
     idle_could: int  # lives of which that would have been told
     cases: dict[str, int]
@@ -65,6 +72,10 @@ def measure(seen: Evidence, folder: Path, *, lease: float) -> Figures:
     started = Counter(line["task"] for line in plain)
     could = Able(seen.lines)
     found = recoveries(seen, lease=lease)
+    begun = [
+        (work, max(could.waited(*wait, lease=lease, roles=able.WORKERS) for wait in waits))
+        for work, waits in found.begun_judged
+    ]
     held = lease * terms.INGEST_OF_LEASE  # so long are leases of windows
     windows_lost, windows_judged = windows(seen, lease=held)
     fenced = zombies.fenced(seen, lease=lease)
@@ -83,11 +94,11 @@ def measure(seen: Evidence, folder: Path, *, lease: float) -> Figures:
         started_again=forced,
         unforced=unforced,
         faults=_faults(seen, folder),
+        faults_inside=_faults_inside(seen, folder),
         zombies_fenced=fenced,
         taken_back=_spread(could.waited(*wait, lease=lease, roles=able.WATCHERS) for wait in found.taken_back_judged),
-        recovery=_spread(
-            max(could.waited(*wait, lease=lease, roles=able.WORKERS) for wait in waits) for waits in found.begun_judged
-        ),
+        recovery=_spread(waited for _, waited in begun),
+        recovery_kinds={work: _spread(waited for kind, waited in begun if kind == work) for work in claims.WORK},
         recovery_fell=found.fell,
         taken_back_by_the_clock=_spread(until - since for _, since, until in found.taken_back),
         recovery_by_the_clock=_spread(until - since for _, since, until in found.begun),
@@ -97,6 +108,7 @@ def measure(seen: Evidence, folder: Path, *, lease: float) -> Figures:
         windows=_spread(could.waited(*wait, lease=held, roles=able.WATCHERS) for wait in windows_judged),
         windows_by_the_clock=_spread(until - since for _, since, until in windows_lost),
         first_success=_first_successes(seen),
+        first_end=_first_ends(seen, could),
         idle=len(lived.idle),
         idle_could=lived.could,
         cases=cases(seen, _inside(folder), zombies=fenced, lost=found.lost),
@@ -112,6 +124,11 @@ def _faults(seen: Evidence, folder: Path) -> dict[str, int]:
     found = Counter(str(line["kind"]) for line in seen.of("struck"))
     found.update(f"{point} {action}" for point, action in _inside(folder))
     return dict(found)
+
+
+def _faults_inside(seen: Evidence, folder: Path) -> int:
+    """Count those of the processes' own: a producer that dies with the answer in its hands has struck itself."""
+    return sum(1 for _ in _inside(folder)) + sum(1 for line in seen.of("struck") if line["kind"] == FORGET)
 
 
 def _inside(folder: Path) -> Iterable[tuple[str, str]]:
@@ -142,6 +159,47 @@ def _first_successes(seen: Evidence) -> Spread:
         answered_at = oks[place] if place < len(oks) else math.inf
         asked = min((begun for begun, answered in asks if answered > line["at"]), default=line["at"])
         waits.append([answered_at - since for since in (max(asked, line["at"]), line["at"], line["killed"])])
+    return _worst(waits)
+
+
+def _first_ends(seen: Evidence, could: Able) -> Spread:
+    """How long after the database was there again, and after it was killed, a worker brought the first task to its end.
+
+    Judged from when something was in line or in hand, and without the time in which no worker was awake. An outage after which
+    there was nothing to do is not counted.
+    """
+    ahead, looks = claims.offset(seen), list(seen.of("line"))
+    claimed: dict[str, float] = {}
+    ends: list[tuple[float, float]] = []  # when, and since when it was in hand
+    for event in seen.events:
+        if event["kind"] == "task" and event["to_state"] == "running":
+            claimed[event["subject"]] = event["at"] - ahead
+        elif event["kind"] == "task" and event["to_state"] == "succeeded":
+            at = event["at"] - ahead
+            ends.append((at, claimed.get(event["subject"], at)))
+    ends.sort()
+    waits = []
+    for line in seen.of("back"):
+        back, killed = line["at"], line["killed"]
+        place = bisect_left(ends, (back, 0.0))
+        ended, in_hand = ends[place] if place < len(ends) else (math.inf, math.inf)
+        since = min(_in_line(looks, back, killed), in_hand)
+        if since < math.inf:
+            # The clock stands still from the start on while nobody is awake: there is no lease to wait for.
+            judged = could.waited("", max(since, back), ended, lease=0.0, roles=able.WORKERS)
+            waits.append([judged, ended - back, ended - killed])
+    return _worst(waits)
+
+
+def _in_line(looks: Sequence[Line], back: float, killed: float) -> float:
+    """Say since when something was in line after an outage: it stays there if it was at the last look before."""
+    before = [look["due"] for look in looks if look["at"] < killed]
+    if before and before[-1]:
+        return back
+    return next((float(look["at"]) for look in looks if look["at"] >= back and look["due"]), math.inf)
+
+
+def _worst(waits: Sequence[Sequence[float]]) -> Spread:
     worst = [round(max((wait[n] for wait in waits), default=0.0), 2) for n in (0, 1, 2)]
     return len(waits), worst[0], worst[1], worst[2]
 

@@ -19,7 +19,6 @@ table of workers, so that it needs no word of a handler. Whether they were begun
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -28,7 +27,7 @@ from typing import NamedTuple
 from chaos.checker import claims
 from chaos.checker.able import barred
 from chaos.checker.claims import Begun
-from chaos.checker.evidence import Evidence
+from chaos.checker.evidence import Deaths, Evidence
 
 Wait = tuple[str, float, float]  # of a task or a turn: from when to when
 Span = tuple[float, float]
@@ -58,6 +57,13 @@ class Lost(NamedTuple):
     begun: bool
 
 
+class Judged(NamedTuple):
+    """One that was begun anew: what it is work at, and its waits: two, where another fell with it in between."""
+
+    work: str
+    waits: list[Wait]
+
+
 @dataclass
 class Recoveries:
     """The waits by the clock; which of them are judged; and how many are left out of what, and why."""
@@ -65,8 +71,8 @@ class Recoveries:
     taken_back: list[Wait] = field(default_factory=list)
     begun: list[Wait] = field(default_factory=list)
     taken_back_judged: list[Wait] = field(default_factory=list)
-    begun_judged: list[list[Wait]] = field(default_factory=list)  # two, where another fell with it in between
-    fell: int = 0  # so many of these
+    begun_judged: list[Judged] = field(default_factory=list)
+    fell: int = 0  # so many of these have two waits
     lost: list[Lost] = field(default_factory=list)  # what was taken back
     unbegun: int = 0  # claims that ended by their lease before a handler spoke in them
     left_out: Counter[str] = field(default_factory=Counter)
@@ -75,7 +81,7 @@ class Recoveries:
 def recoveries(seen: Evidence, *, lease: float) -> Recoveries:
     """Find what was in the hands of the dead, and what became of it."""
     found = Recoveries()
-    died = {line["child"]: float(line["at"]) for line in seen.of("died")}
+    deaths = Deaths(seen.lines)
     of_turns, claimed = claims.turns(seen)
     over = {**claims.over(seen), **of_turns}
     away = _away(seen, lease)
@@ -83,9 +89,9 @@ def recoveries(seen: Evidence, *, lease: float) -> Recoveries:
     spoke = {(first.subject, first.number) for first, _ in pairs}
     found.unbegun = sum(claim.lapsed and key not in spoke for key, claim in over.items())
     for first, again in pairs:
-        subject, death = first.subject, died.get(first.pid)
+        subject, death = first.subject, deaths.after(first.pid, first.at)
         claim = over.get((subject, first.number))
-        if death is None or claim is None or claim.until <= death:
+        if claim is None or claim.until <= death:
             continue  # it lives, or had settled, parked or handed back what it had
         if not claim.lapsed:
             found.left_out[ARRIVED] += 1
@@ -102,9 +108,8 @@ def recoveries(seen: Evidence, *, lease: float) -> Recoveries:
             continue
         fell = [over[key] for number in range(first.number + 1, again.number) if (key := (subject, number)) in over]
         found.fell += bool(fell)
-        found.begun_judged.append(
-            [(subject, death, fell[0].since), (subject, fell[-1].since, whole[2])] if fell else [whole]
-        )
+        waits = [(subject, death, fell[0].since), (subject, fell[-1].since, whole[2])] if fell else [whole]
+        found.begun_judged.append(Judged(first.work, waits))
     found.taken_back_judged = [wait for wait in found.taken_back if not _met(wait, away)]
     found.left_out[AWAY_BEFORE] += len(found.taken_back) - len(found.taken_back_judged)
     return found
@@ -112,13 +117,11 @@ def recoveries(seen: Evidence, *, lease: float) -> Recoveries:
 
 def windows(seen: Evidence, *, lease: float) -> tuple[list[Wait], list[Wait]]:
     """Find how soon windows of ingestion were taken back whose executor was killed: by the clock, and those that are judged."""
-    ahead, away = claims.offset(seen), _away(seen, lease)
-    deaths = [(line["child"], float(line["at"])) for line in seen.of("died")]
+    ahead, away, deaths = claims.offset(seen), _away(seen, lease), Deaths(seen.lines)
     found: list[Wait] = []
     for run in seen.ask(LOST_RUNS):
         born, planned, lost = (run[name] - ahead for name in ("born", "planned", "lost"))
-        # Who dies first after that was born: another may have its number later.
-        death = min((at for pid, at in deaths if pid == run["pid"] and at > born), default=math.inf)
+        death = deaths.after(run["pid"], born)
         if planned <= death < lost:  # else it lives, or stood still until its time was over
             found.append((run["task"], death, lost))
     return found, [wait for wait in found if not _met(wait, away)]

@@ -112,6 +112,10 @@ def test_renewals_force_a_start_if_they_were_held_up_within_the_claim(
     [
         (again.KILLED, True, [line("died", 12.5, child=1)]),  # buried late
         (again.NOTHING, True, [line("effect", 12.2, task="u", epoch=1, pid=1), line("died", 12.5, child=1)]),
+        # Its number was another's before, and is another's afterwards, who speaks and dies too.
+        (again.KILLED, True, [line("died", 11.0, child=1), line("born", 12.2, pid=1), line("died", 14.0, child=1)]),
+        (again.KILLED, True, [line("died", 11.0, child=1), line("born", 12.2, pid=1), line("died", 12.5, child=1)]),
+        (again.NOTHING, True, [line("died", 9.8, child=1), line("died", 14.0, child=1)]),
         (again.NOTHING, False, [renewal(10.7)]),  # it was not for its lease that the claim ended
         (again.NOTHING, False, [line("back", 7.8, killed=7.0)]),
         (again.AWAY, False, [line("back", 8.0, killed=7.0)]),
@@ -274,9 +278,27 @@ def test_a_recovery_is_what_its_holder_had_in_hand_when_it_was_killed(
     found = recovery.recoveries(told, lease=LEASE)
 
     waits: list[list[recovery.Wait]] = [[] if until is None else [("t", 10.0, until)] for until in (taken_back, begun)]
-    judged = [wait for case in found.begun_judged for wait in case]
+    judged = [wait for case in found.begun_judged for wait in case.waits]
     assert [found.taken_back, found.begun] == [found.taken_back_judged, judged] == waits
     assert {why: count for why, count in found.left_out.items() if count} == left_out
+
+
+@pytest.mark.contract("R3")
+@pytest.mark.parametrize(
+    ("deaths", "found"),
+    [
+        ([10.0, 30.0], [10.0]),  # the number came again, and that one died too
+        ([5.0, 10.0], [10.0]),  # it had been another's
+        ([5.0], []),  # its holder lives
+        ([5.0, 30.0], []),  # and dies long after its claim was over
+    ],
+)
+def test_a_death_is_of_who_had_the_number_when_it_began(deaths: list[float], found: list[float]) -> None:
+    told: Any = Told(
+        [start(9.0, 1, 1), *(line("died", at, child=1) for at in deaths), start(14.0, 2, 2)], [CLAIMED, LAPSED, AGAIN]
+    )
+
+    assert [death for _, death, _ in recovery.recoveries(told, lease=LEASE).taken_back] == found
 
 
 def turned(at: float, from_state: str, to_state: str, code: str | None = None) -> dict[str, Any]:
@@ -321,6 +343,7 @@ def test_turns_capabilities_steps_and_tools_are_recovered_like_tasks(
     assert found.lost == [recovery.Lost(work, lines[0].get("task", "u"), 10.0, begun=True)]
     assert [wait[1:] for wait in found.taken_back] == [(10.0, 12.25)]
     assert [wait[1:] for wait in found.begun] == [(10.0, 14.0)]
+    assert [case.work for case in found.begun_judged] == [work]
     assert found.unbegun == 0
 
 
@@ -358,7 +381,7 @@ def test_whoever_claims_it_next_and_falls_before_it_begins_makes_one_wait_by_the
     found = recovery.recoveries(told, lease=LEASE)
 
     assert found.begun == [("t", 10.0, 17.0)]
-    assert found.begun_judged == [[("t", 10.0, pytest.approx(13.9)), ("t", pytest.approx(13.9), 17.0)]]
+    assert found.begun_judged == [("tasks", [("t", 10.0, pytest.approx(13.9)), ("t", pytest.approx(13.9), 17.0)])]
     assert found.fell == 1
 
 
@@ -415,6 +438,52 @@ def test_a_window_is_taken_back_from_an_executor_that_was_killed_with_it(
     assert kept == by_the_clock[:judged]
 
 
+BACK = line("back", 11.0, killed=10.0)
+ENDED = moved(14.0, "running", "succeeded")
+
+
+def look(at: float, due: int) -> dict[str, Any]:
+    return line("line", at, due=due)
+
+
+@pytest.mark.contract("R3")
+@pytest.mark.parametrize(
+    ("found", "lines", "events"),
+    [
+        ((1, 3.0, 3.0, 4.0), [look(9.9, 1)], [moved(13.0, "ready", "running"), ENDED]),  # it was in line all the time
+        ((1, 1.5, 3.0, 4.0), [look(9.9, 0), look(11.1, 0), look(12.5, 2)], [moved(13.0, "ready", "running"), ENDED]),
+        ((1, 1.0, 3.0, 4.0), [look(9.9, 0)], [moved(13.0, "ready", "running"), ENDED]),  # claimed between two looks
+        ((1, 3.0, 3.0, 4.0), [look(9.9, 0)], [CLAIMED, ENDED]),  # somebody had it in hand when the database died
+        # Ends before the database was back, and what a worker did not bring to its end, are none.
+        ((1, 3.0, 3.0, 4.0), [look(9.9, 1)], [moved(9.5, "running", "succeeded", task="u"),
+                                              moved(11.5, "ready", "cancelled", task="v"), CLAIMED, ENDED]),
+        # All workers stand still: nobody could.
+        ((1, 2.0, 3.0, 4.0), [look(9.9, 1), *still(1, 10.5, 12.0), *still(2, 10.5, 12.5)], [CLAIMED, ENDED]),
+        ((1, 3.0, 3.0, 4.0), [look(9.9, 1), *still(1, 10.5, 12.0)], [CLAIMED, ENDED]),
+        # Nobody ever ended anything again.
+        ((1, math.inf, math.inf, math.inf), [look(9.9, 1)], []),
+        ((1, math.inf, math.inf, math.inf), [look(9.9, 0), look(12.0, 1)], []),
+        ((0, 0.0, 0.0, 0.0), [look(9.9, 0), look(12.0, 0)], []),  # there was nothing to do
+    ],
+)  # fmt: skip
+def test_after_an_outage_the_first_end_is_waited_for_from_when_something_was_in_line(
+    found: tuple[float, ...], lines: list[dict[str, Any]], events: list[dict[str, Any]]
+) -> None:
+    told: Any = Told([*AWAKE, BACK, *lines, line("audited", 20.0)], events)
+
+    assert figures._first_ends(told, Able(told.lines)) == pytest.approx(found)
+
+
+@pytest.mark.contract("R3")
+def test_of_several_outages_the_slowest_first_end_is_told() -> None:
+    told: Any = Told(
+        [*AWAKE, look(9.9, 1), BACK, look(15.5, 1), line("back", 17.0, killed=16.0), line("audited", 20.0)],
+        [CLAIMED, moved(11.5, "running", "succeeded"), moved(18.5, "running", "succeeded", task="u")],
+    )
+
+    assert figures._first_ends(told, Able(told.lines)) == pytest.approx((2, 1.5, 1.5, 2.5))
+
+
 def refused(at: float, count: int = 1) -> dict[str, Any]:
     return line("fenced", at, pid=1, domain="task", move="renew", count=count)
 
@@ -462,9 +531,10 @@ def born(at: float, wall: float) -> dict[str, Any]:
 def test_what_a_life_was_born_with_is_a_case_and_no_fault(tmp_path: Path) -> None:
     (tmp_path / "worker-0.0001.faults").write_text("claim.committed away 3 11\n", encoding="utf-8")
     life = line("born", 1.0, pid=1, role="worker", doorbell="lossy", clock=2.0)
-    told: Any = Told([life, line("struck", 2.0, kind="kill", child=1)])
+    told: Any = Told([life, line("struck", 2.0, kind="kill", child=1), line("struck", 3.0, kind="forget", who="p.1")])
 
-    assert figures._faults(told, tmp_path) == {"kill": 1, "claim.committed away": 1}
+    assert figures._faults(told, tmp_path) == {"kill": 1, "forget": 1, "claim.committed away": 1}
+    assert figures._faults_inside(told, tmp_path) == 2
     met = cases.cases(told, (), zombies=0)
     assert met["a life had a wrong clock"] == met["a life had a doorbell that fails"] == 1
 
@@ -577,6 +647,7 @@ def test_an_outage_after_which_nobody_was_answered_is_the_worst_of_all() -> None
         (False, {"a batch was cancelled": 3, "the database was killed": 3}, []),
         (True, {"a batch was cancelled": 0, "the database was killed": 0}, ["the database was killed (0)"]),
         (True, {"a batch was cancelled": 0, "the database was killed": 1}, []),
+        (True, {"a worker was killed": 0}, ["a worker was killed (0)"]),
     ],
 )
 def test_a_run_that_met_a_case_too_seldom_is_told_so(short: bool, counts: dict[str, int], told: list[str]) -> None:

@@ -16,13 +16,15 @@ WILD: dict[str, Any] = {
     "batches": 1, "commands": 1, "records": 1, "quiet_seconds": 3.0, "cases": {},
     "lease": 2.0, "minutes": 5.0, "lost": 0, "acknowledged": 9, "second_ends": 0, "tasks": 9, "overdue": 0, "looks": 9,
     "starts_per_task": 1.05, "started_again": {again.NOTHING: 0}, "unforced": [], "started": 9, "faults": 1000,
-    "zombies_fenced": 200,
+    "faults_inside": 400, "zombies_fenced": 200,
     "taken_back": 9, "taken_back_p50": 2.0, "taken_back_p99": 3.0, "taken_back_worst": 3.0,
     "taken_back_by_the_clock": (9, 2.0, 3.0, 3.0), "recoveries": 9, "recovery_p50": 2.0, "recovery_p99": 3.0,
     "recovery_worst": 3.0, "recovery_by_the_clock": (9, 2.0, 3.0, 3.0), "recovery_fell": 1,
+    "recovery_kinds": {"tasks": (8, 2.0, 3.0, 3.0), "turns": (1, 5.0, 5.0, 5.0), "tools": (0, 0.0, 0.0, 0.0)},
     "recovery_work": {"tasks": 8, "turns": 1}, "recovery_unbegun": 3, "recovery_left_out": {recovery.AWAY: 2},
     "windows": (9, 3.0, 4.0, 5.0), "windows_by_the_clock": (9, 3.0, 4.0, 5.0),
     "outages": 6, "first_success_worst": 5.0, "first_success_since_back": 6.0, "first_success_since_killed": 7.0,
+    "first_ends": 6, "first_end_worst": 5.0, "first_end_since_back": 6.0, "first_end_since_killed": 7.0,
     "idle": 0, "idle_could": 9,
 }  # fmt: skip
 
@@ -44,12 +46,20 @@ WILD: dict[str, Any] = {
         ({"zombies_fenced": 199}, "zombies fenced"),
         ({"taken_back_p99": 3.01}, "work of a killed worker taken back"),
         ({"taken_back": 0, "taken_back_p99": 0.0}, "work of a killed worker taken back"),
-        ({"recovery_p99": 3.01}, "and begun anew"),
-        ({"recoveries": 0, "recovery_p99": 0.0}, "and begun anew"),
+        ({"recovery_p99": 3.01}, "and begun anew, p99"),
+        ({"recoveries": 0, "recovery_p99": 0.0}, "and begun anew, p99"),
+        ({"recovery_kinds": {"tasks": (900, 2.0, 2.0, 2.0), "turns": (1, 5.01, 5.01, 5.01)}}, "5.01 s (turns, of 1)"),
+        (
+            {"recovery_kinds": {"tasks": (0, 0.0, 0.0, 0.0)}},
+            "worst of any kind of work (≤ 5 s): nothing was begun anew",
+        ),
         ({"windows": (9, 3.0, 4.01, 4.01)}, "windows of a killed executor"),
         ({"windows": (0, 0.0, 0.0, 0.0)}, "windows of a killed executor"),
         ({"first_success_worst": 5.01}, "first success"),
         ({"outages": 0, "first_success_worst": 0.0}, "first success"),
+        ({"first_end_worst": 5.01}, "first task ended by a worker"),
+        ({"first_end_worst": float("inf")}, "first task ended by a worker"),
+        ({"first_ends": 0, "first_end_worst": 0.0}, "first task ended by a worker"),
     ],
 )
 def test_a_figure_that_is_missed_or_was_never_taken_fails_the_run(wrong: dict[str, Any], said: str | None) -> None:
@@ -92,7 +102,10 @@ def test_a_run_tells_the_terms_that_its_recoveries_hang_on() -> None:
     assert "with leases of 4 s (ingestion 6 s) that are swept every 0.2 s, workers that poll every 0.2 s" in said
     assert "a watchdog that looks every 1.2 s" in said
     assert "3 s after the last death, where 120 s are the most" in said
+    assert "1,000 (600 from outside, 400 inside of the processes)" in said
     assert "tasks 8, turns 1" in said
+    assert "5.00 s (turns, of 1)" in said
+    assert "tasks 3.00 s of 8, turns 5.00 s of 1, tools never" in said
     assert terms.leased(4.0)["FERRYMAN_WORKER__WATCHDOG_INTERVAL_SECONDS"] == "1.2"
 
 

@@ -19,6 +19,7 @@ TIMES = [HOUR * 0.2 + n * 60.0 for n in range(48)]  # the looks of an hour, afte
 
 LEVEL = {
     "memory": 60 * MIB, "descriptors": 36.0, "connections": 12.0, "dead share": 0.1, "bytes a row": 900.0, "bytes": 40 * MIB,
+    "tasks ended a second": 240.0,
 }  # fmt: skip
 
 
@@ -103,6 +104,61 @@ def test_what_was_not_looked_at_long_enough_fails_a_soak(kind: str) -> None:
     del made.seen[key][19:]
 
     assert [f"the {kind} of" in each and "not looked at" in each for each in made.unseen()] == [True]
+
+
+@pytest.mark.contract("R3")
+@pytest.mark.parametrize(("seconds", "bar"), [(HOUR, 60.0), (240.0, 60.0 * 15)])
+def test_work_that_gets_slower_by_more_than_a_quarter_in_an_hour_fails_a_soak(seconds: float, bar: float) -> None:
+    slow, slower, faster = gauge(seconds), gauge(seconds), gauge(seconds)
+    # The middle of what falls is lower, and its bar with it.
+    grow(slow, "tasks ended a second", -bar * 0.8)
+    grow(slower, "tasks ended a second", -bar * 1.2)
+    grow(faster, "tasks ended a second", bar * 2)
+
+    assert grown(slow) == grown(faster) == []
+    assert ["tasks ended a second, how much fewer" in each for each in grown(slower)] == [True]
+
+
+@pytest.mark.contract("R3")
+def test_outages_now_and_then_do_not_make_work_slower() -> None:
+    made = gauge()
+    points = made.seen["tasks ended a second", "workers"]
+    for place in (5, 20, 40, 44, 46):
+        points[place] = points[place][0], 20.0
+
+    assert grown(made) == []
+
+
+class Log:
+    """A database whose log is asked where it is, and what has ended since; it is away at one look."""
+
+    def __init__(self) -> None:
+        self.answers: list[list[dict[str, Any]]] = [
+            [{"last": 40}],
+            [{"n": 120.0, "last": 400}],
+            [],
+            [{"n": 90.0, "last": 700}],
+        ]
+        self.asked: list[tuple[object, ...]] = []
+
+    def ask(self, question: str, *values: object) -> list[dict[str, Any]]:
+        if "ferryman.events" not in question:
+            return []
+        self.asked.append(values)
+        return self.answers.pop(0)
+
+
+@pytest.mark.contract("R3")
+def test_tasks_are_counted_from_one_look_to_the_next_also_over_an_outage() -> None:
+    log, nobody = Log(), Nobody()
+    made = soak.Gauge(log, nobody, HOUR)  # type: ignore[arg-type]
+    first = made._next
+
+    for look in range(4):
+        made.look(first + look * 60.0)
+
+    assert made.seen["tasks ended a second", "workers"] == [(first + 60.0, 2.0), (first + 180.0, 0.75)]
+    assert log.asked == [(), (40, 40), (400, 400), (400, 400)]
 
 
 class Nobody:

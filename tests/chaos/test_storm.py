@@ -11,6 +11,7 @@ from chaos import storm
 from chaos.fleet import Slot
 from chaos.history import History
 from chaos.lookout import Seen
+from chaos.plan import Fault
 
 
 class Nobody:
@@ -65,6 +66,93 @@ def test_those_who_have_survived_are_watched_awake_until_somebody_has_looked_for
     eyes.seen, eyes._after = Seen(), 1000
     run.linger(0.0)
     assert eyes.seen.looks == 0
+
+
+class Crew(Frozen):
+    """A fleet of one worker who stands still, or comes up after so many steps."""
+
+    def __init__(self, *, comes_up: int = 0) -> None:
+        super().__init__()
+        self.slots[0].pid, self.killed = 99, 0
+        self._steps = comes_up
+
+    def tend(self, _now: float) -> None:
+        self._steps -= 1
+
+    def prey(self, *wanted: str) -> list[Slot]:
+        return [slot for slot in self.slots if slot.role in wanted and slot.frozen_until is None]
+
+    def works(self, _slot: Slot) -> bool:
+        return self._steps <= 0
+
+    def kill(self, _slot: Slot) -> None:
+        self.killed += 1
+
+
+def kill(at: float) -> Fault:
+    return Fault(at, "kill", 0.9, 0.0)
+
+
+def storming(fleet: Any, folder: Path) -> storm.Storm:
+    nobody: Any = Nobody()
+    eyes: Any = Patient(0)
+    told = History(folder / "storm.history")
+    return storm.Storm(nobody, nobody, fleet, told, eyes, seed=7, say=lambda _words: None)
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storm, "SPARE_SECONDS", 0.0)
+    monkeypatch.setattr(storm, "OWED_SECONDS", 0.0)
+    monkeypatch.setattr(storm, "PROGRESS_SECONDS", 1000.0)
+    monkeypatch.setattr(Patient, "progress", lambda _self: "", raising=False)
+
+
+@pytest.mark.contract("R3")
+@pytest.mark.usefixtures("hasty")
+def test_a_kill_that_met_nobody_is_struck_as_soon_as_somebody_works(tmp_path: Path) -> None:
+    fleet = Crew(comes_up=5)
+    fleet.slots[0].frozen_until = None
+    run = storming(fleet, tmp_path)
+
+    run.rage([kill(0.0)], 0.3)
+
+    assert (fleet.killed, [kind for _, kind in run.outcome.struck]) == (1, ["kill"])
+
+
+@pytest.mark.contract("R3")
+@pytest.mark.usefixtures("hasty")
+def test_a_kill_that_met_nobody_all_the_time_is_struck_after_the_thaw(tmp_path: Path) -> None:
+    fleet = Crew()
+    run = storming(fleet, tmp_path)
+
+    run.rage([kill(0.0), kill(0.05)], 0.1)
+    assert fleet.killed == 0
+
+    run.linger(0.0)
+    assert (fleet.killed, [kind for _, kind in run.outcome.struck]) == (1, ["kill"])
+
+
+@pytest.mark.contract("R3")
+@pytest.mark.usefixtures("hasty")
+def test_a_kill_is_owed_only_while_none_has_met_anybody_and_not_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet = Crew()
+    fleet.slots[0].frozen_until = None
+    run = storming(fleet, tmp_path)
+    run._strike(kill(0.0))
+    fleet.slots[0].frozen_until = float("inf")
+    run._strike(kill(0.1))
+    run.linger(0.0)
+    assert fleet.killed == 1
+
+    monkeypatch.setattr(storm, "BIRTH_SECONDS", 0.1)
+    absent = Crew(comes_up=10_000)
+    run = storming(absent, tmp_path)
+    run._strike(kill(0.0))
+    run.linger(0.0)
+    assert (absent.killed, run.outcome.struck) == (0, [])
 
 
 class Eyes(Nobody):
