@@ -129,14 +129,16 @@ def unfounded(rows: dict[str, asyncpg.Record], lines: Sequence[Line]) -> Verdict
 
 
 def recoveries(lines: Sequence[Line]) -> list[float]:
-    """Return how long after its holder's death each unfinished start was begun anew, by somebody who works as long."""
+    """Return how long after its holder's death each task was begun anew, by somebody who works as long.
+
+    Also one whose handler had come to its end: what is begun anew was not settled.
+    """
     died = {line["child"]: line["at"] for line in lines if line["what"] == "died"}
     working = {line["pid"]: line["at"] for line in lines if line["what"] == "working"}
-    ended = {(line["task"], line["epoch"]) for line in lines if line["what"] == "end"}
     starts = sorted((line["task"], line["epoch"], line["at"], line["pid"]) for line in lines if line["what"] == "start")
     found = []
-    for (task, epoch, _, pid), (again, _, at, by) in pairwise(starts):
-        if task == again and pid in died and (task, epoch) not in ended:
+    for (task, _, _, pid), (again, _, at, by) in pairwise(starts):
+        if task == again and pid in died and by != pid:
             found.append(at - max(died[pid], working[by]))
     return found
 

@@ -17,6 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import psycopg
+
 from ferryman import Context, Ferryman, Turn
 from ferryman.app import wiring
 from ferryman.kernel import errors, faults, telemetry, watchdog
@@ -261,21 +263,30 @@ async def produce(
     history.write("stopped")
 
 
-def strike(history: History, point: str, domain: str) -> None:
-    """Kill this process if it is the pump of one domain that passes a point which every pump passes, busy or not."""
+def strike(history: History, point: str, domain: str, due: str | None) -> None:
+    """Kill this process if it is the pump of one domain that passes a point which every pump passes, busy or not.
+
+    Where a query says what is due, it is killed only when there is some.
+    """
     frame = sys._getframe()
     while frame.f_back is not None and not isinstance(frame.f_locals.get("self"), Pump):
         frame = frame.f_back
     pump = frame.f_locals.get("self")
-    if isinstance(pump, Pump) and pump.domain == domain:
+    if isinstance(pump, Pump) and pump.domain == domain and (due is None or there_is(due)):
         history.write("struck", point=point, domain=domain)
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def there_is(query: str) -> bool:
+    """Ask in a breath: the process goes no further meanwhile."""
+    with psycopg.connect(os.environ["FERRYMAN_DATABASE_URL"]) as connection:
+        return connection.execute(query).fetchone() is not None
 
 
 def live(plan: dict[str, Any], life: str | None) -> None:
     history = History(plan["history"])
     if life and plan.get("of"):
-        faults.arm({life: partial(strike, history, life, plan["of"])}, log=plan["faults_log"])
+        faults.arm({life: partial(strike, history, life, plan["of"], plan.get("due"))}, log=plan["faults_log"])
     elif life is not None:
         faults.arm(life, log=plan["faults_log"])
     if plan.get("patient"):  # a transaction that is open when it is frozen is open when it is thawed

@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 from ferryman import Ferryman
-from tests.crash import cargo, judge
+from tests.crash import cargo, judge, test_turns
 from tests.crash.conftest import Launch
 from tests.crash.sea import Sea
 from tests.crash.yard import LEASE_SECONDS, PATIENCE_SECONDS, Line, Ship, until
@@ -45,7 +45,7 @@ async def acknowledged(producer: Ship, more: int) -> Line:
 
 async def at_work(ship: Launch, sea: Sea) -> list[Ship]:
     """Start workers, and wait until they work: whoever opens an app while its database goes away is told so."""
-    workers = [ship(sea.url).start() for _ in range(2)]
+    workers = [ship(sea.url, agents=True).start() for _ in range(2)]
     for each in workers:
         await each.seen("working")
     return workers
@@ -69,17 +69,25 @@ async def judged(sea: Sea, producer: Ship, workers: list[Ship]) -> None:
 
 
 async def each_works_on(sea: Sea, workers: list[Ship]) -> None:
-    """Give them more to hold than all but one can: whoever lived on and claims nothing would leave some of it in line."""
-    gate = workers[0].history_file.parent / "gate"
-    held = set(await cargo.load(sea.url, PLACES * (len(workers) - 1) + 1, gate=str(gate)))
+    """Give them more to hold than all but one can: whoever lived on and claims nothing would leave some of it in line.
 
-    def begun(worker: Ship) -> set[str]:
-        return held.intersection(line["task"] for line in worker.lines("start"))
+    So it is with tasks, and with turns, which another pump claims.
+    """
+    gate = workers[0].history_file.parent / "gate"
+    count = PLACES * (len(workers) - 1) + 1
+    tasks = set(await cargo.load(sea.url, count, gate=str(gate)))
+    turns = set(await test_turns.send(sea.url, count, f"1 {gate}", profile="oar"))
+
+    def begun(worker: Ship) -> bool:
+        started = {line.get("task") for line in worker.lines("start")}
+        pulled = {line["turn"] for line in worker.lines("stroke")}
+        return not tasks.isdisjoint(started) and not turns.isdisjoint(pulled)
 
     for each in workers:
-        await until(partial(begun, each), "each of them to begin something after all this", also=each.output)
+        await until(partial(begun, each), "each of them to begin a task and a turn after all this", also=each.output)
     gate.touch()
     await judge.all_ended(sea.url)
+    await test_turns.all_ended(sea.url)
 
 
 @pytest.mark.contract("K24", "K1")

@@ -54,13 +54,13 @@ ALONE = {
 SHARED = ("claim.sent",)
 
 
-async def send(url: str, count: int, instruction: Any = "sail") -> list[str]:
+async def send(url: str, count: int, instruction: Any = "sail", *, profile: str = "sailor") -> list[str]:
     """Ask as many agents for a turn each."""
     async with Ferryman(url) as app:
         turns = []
         for n in range(count):
-            await app.agents.create(f"sailor-{n}", profile="sailor")
-            turns.append(str((await app.agents.send(f"sailor-{n}", instruction)).id))
+            await app.agents.create(f"{profile}-{n}", profile=profile)
+            turns.append(str((await app.agents.send(f"{profile}-{n}", instruction)).id))
         return turns
 
 

@@ -51,8 +51,8 @@ async def hasty(url: str, monkeypatch: pytest.MonkeyPatch, *, seconds: float) ->
         yield app
 
 
-def fenced() -> float:
-    return telemetry.registry().get_sample_value("ferryman_fenced_total", {"domain": "task", "move": "settle"}) or 0.0
+def fenced(move: str = "settle") -> float:
+    return telemetry.registry().get_sample_value("ferryman_fenced_total", {"domain": "task", "move": move}) or 0.0
 
 
 @pytest.mark.contract("K24", "K11")
@@ -263,6 +263,69 @@ async def test_an_outcome_whose_packets_are_lost_is_sent_anew_before_its_lease_e
 
     [told] = await judge.read(database_url, "select attempt, epoch from ferryman.tasks")
     assert tuple(told) == (1, 1)
+    assert await cargo.broken(database_url) == []
+
+
+@pytest.mark.contract("R2", "K4", "K5", "K24")
+@pytest.mark.parametrize("move", ["renew", "settle"], ids=["at work", "with its outcome in hand"])
+@pytest.mark.parametrize("over", [True, False], ids=["its successor has ended", "its successor is at work"])
+async def test_a_living_worker_that_was_cut_off_past_its_lease_is_fenced_when_it_is_back(
+    move: str, over: bool, database_url: str
+) -> None:
+    started, go, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    taken, finish = asyncio.Event(), asyncio.Event()
+    ends: list[str] = []
+    lease: dict[str, Any] = {"lease": "2s", "lease_sweep_seconds": 0.2}
+    async with (
+        wired(database_url) as (wire, url),
+        opened(url, **lease) as (cut_off, _),
+        opened(database_url, **lease) as (successor, _),
+    ):
+
+        @cut_off.task(name="held")
+        async def held() -> str:
+            started.set()
+            try:
+                await go.wait()
+                ends.append("returned")
+            except asyncio.CancelledError:
+                ends.append("cancelled")
+                raise
+            finally:
+                ended.set()
+            return "by who was cut off"
+
+        @successor.task(name="held", backoff=0.05)
+        async def held_anew() -> str:
+            taken.set()
+            await finish.wait()
+            return "by its successor"
+
+        async with cut_off.worker():
+            handle = await successor.tasks.create("held")
+            await asyncio.wait_for(started.wait(), 30)
+            wire.lose()
+            if move == "settle":
+                go.set()
+            async with successor.worker():
+                await asyncio.wait_for(taken.wait(), 30)
+                if over:
+                    finish.set()
+                    await handle.result(timeout=30)
+                before = fenced(move)
+
+                wire.mend()
+                await seen(lambda: fenced(move) > before)
+                await asyncio.wait_for(ended.wait(), 30)
+                finish.set()
+                assert await handle.result(timeout=30) == "by its successor"
+
+    assert wire.lost > 0
+    assert ends == ["cancelled" if move == "renew" else "returned"]
+    assert await row(database_url) == {"state": "succeeded", "attempt": 2, "epoch": 2}
+    moves = await judge.read(database_url, "select to_state from ferryman.events where kind = 'task' order by id")
+    assert [each["to_state"] for each in moves].count("succeeded") == 1
+    assert moves[-1]["to_state"] == "succeeded"
     assert await cargo.broken(database_url) == []
 
 

@@ -4,7 +4,8 @@ They run tasks with children, turns of agents that call tools, batches that agen
 commands with their capabilities, and what schedules fire.
 
 The version before is the code as it was just before the last few migrations, out of the history of this repository. A clone
-without a history has none: there this code plays the older one, and a migration that is to come is put on top of its own.
+without a history has none: there this code plays the older one, and a migration that is to come is put on top of its own;
+under CI, where what cannot be tested is a failure, it fails instead.
 """
 
 import json
@@ -96,6 +97,11 @@ def elder(place: Path) -> Elder:
         subprocess.run(["tar", "-x", "-C", code], input=packed.stdout, check=True)
         before = code / "src" / "ferryman" / "migrations"
         return Elder(code / "src", before, MIGRATIONS, f"the parent of {added[:7]}", BACK)
+    if os.environ.get("CI"):
+        pytest.fail(
+            f"No version before {first.name} is in the history of {ROOT}, so that only this version would be tried beside"
+            " itself. Take a clone with its whole history (git clone without --depth, or git fetch --unshallow)."
+        )
     (place / "now").mkdir()
     shutil.copytree(MIGRATIONS, place / "now" / "migrations")
     return Elder(ROOT / "src", place / "now" / "migrations", grown(place), "this version, for want of a history", 1)
@@ -174,6 +180,24 @@ def pause(crew: Crew, since: float, until: float) -> float:
     """Return the longest time in which no task was begun, of those that reach into a time."""
     times = [float(line["at"]) for line in crew.lines(*WORKERS, what="start")]
     return max(after - before for before, after in pairwise(times) if after >= since and before <= until)
+
+
+@pytest.mark.contract("K15")
+def test_under_ci_a_clone_without_its_history_proves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clone, ci, own = (tmp_path / name for name in ("clone", "ci", "own"))
+    shutil.copytree(MIGRATIONS, clone / "migrations")
+    ci.mkdir()
+    own.mkdir()
+    monkeypatch.setattr(sys.modules[__name__], "ROOT", clone)
+    monkeypatch.setattr(sys.modules[__name__], "MIGRATIONS", clone / "migrations")
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path))  # nor has what may be around it one
+
+    monkeypatch.setenv("CI", "1")
+    with pytest.raises(pytest.fail.Exception, match="whole history"):
+        elder(ci)
+
+    monkeypatch.delenv("CI")
+    assert elder(own).name == "this version, for want of a history"
 
 
 @pytest.mark.timeout(600)

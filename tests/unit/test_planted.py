@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from chaos import checker
 from tools import planted
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -93,7 +94,8 @@ CHAOS = """
 import sys
 import thing
 
-print("WRONG  two is", thing.two()) if thing.two() != 2 else print("Nothing was lost.")
+print("WRONG  something_else: is always first") if thing.two() != 2 else print("Nothing was lost.")
+print("WRONG  two_is_two: two is", thing.two()) if thing.two() != 2 else None
 sys.exit(thing.two() != 2 or {cries})
 """
 UNFOUND = PATCH.replace("return 3", "return 1 + 1")
@@ -101,19 +103,22 @@ UNFOUND = PATCH.replace("return 3", "return 1 + 1")
 
 @pytest.mark.contract("R5")
 @pytest.mark.parametrize(
-    ("expected", "cries", "code"),
+    ("about", "seldom", "cries", "code"),
     [
-        ({"found": True, "unfound": False}, False, 0),
-        ({"found": False, "unfound": False}, False, 0),
-        ({"found": True, "unfound": True}, False, 1),
-        ({"found": True, "unfound": False}, True, 1),
+        ("two_is_two", {"unfound"}, False, 0),
+        ("two_is_two", {"found", "unfound"}, False, 0),
+        ("two_is_two", set(), False, 1),
+        ("two_is_two", {"unfound"}, True, 1),
+        ("two", {"unfound"}, False, 1),
     ],
+    ids=["found again", "found for once", "missed", "cries without any", "red for something else"],
 )
 def test_chaos_must_find_what_it_has_found_before_and_cry_at_nothing_else(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    expected: dict[str, bool],
+    about: str,
+    seldom: set[str],
     cries: bool,
     code: int,
 ) -> None:
@@ -128,19 +133,26 @@ def test_chaos_must_find_what_it_has_found_before_and_cry_at_nothing_else(
         (tmp_path / name).write_text(text.replace("{test}", "test_two"), encoding="utf-8")
     monkeypatch.setattr(planted, "ROOT", tmp_path)
     monkeypatch.setattr(planted, "PATCHES", tmp_path / "tests" / "planted")
-    monkeypatch.setattr(planted, "CHAOS", expected)
+    monkeypatch.setattr(planted, "CHAOS", {"found": (about,), "unfound": (about,)})
+    monkeypatch.setattr(planted, "SELDOM", seldom)
 
     assert planted.main(["--chaos"]) == code
 
     said = capsys.readouterr().out.splitlines()
     assert said[0].startswith("without any bug: " + ("ended with 1" if cries else "nothing is wrong"))
-    assert said[1].startswith("found  found: Two is three.")
-    assert said[1].endswith("two is 3")
-    if not cries:
-        assert said[2].startswith("MISSED" if expected["unfound"] else "not found")
+    if about == "two_is_two":
+        assert said[1].startswith("found  found: Two is three.")
+        assert said[1].endswith("two_is_two: two is 3")
+    else:
+        assert said[1].startswith("MISSED  found: Two is three.")
+        assert said[1].endswith("none of two spoke: something_else: is always first")
+    assert said[2].startswith("not found" if "unfound" in seldom else "MISSED")
     assert len(said) == 3
 
 
 @pytest.mark.contract("R5")
-def test_what_chaos_is_tried_with_is_planted() -> None:
+def test_what_chaos_is_tried_with_is_planted_and_looked_for_by_checks_that_there_are() -> None:
     assert set(planted.CHAOS) <= {bug.name for bug in planted.bugs()}
+    assert set(planted.CHAOS) >= planted.SELDOM
+    assert all(planted.CHAOS.values())
+    assert {check for checks in planted.CHAOS.values() for check in checks} <= set(checker.names())
