@@ -15,18 +15,28 @@ import pytest
 
 from ferryman import Turn
 from ferryman.agents import watch
+from ferryman.agents.model import Amount, Step, Taken
+from ferryman.agents.store import budgets
+from ferryman.agents.work.scribe import Scribe, Use, Written
 from ferryman.app.doctor import work
-from ferryman.kernel import retry, telemetry, watchdog
+from ferryman.kernel import ids, retry, telemetry, watchdog
 from ferryman.kernel.doorbell import NoDoorbell
+from ferryman.kernel.pool import Line
 from ferryman.kernel.watchdog import Watchdog, look
 from tests.agents.crew import SECONDS, at_work, end, fresh, send
-from tests.agents.house import SECOND, House
+from tests.agents.house import OWNER, SECOND, TENANT, House
 
 MILLISECOND = timedelta(milliseconds=1)
 
 REFUSE = """
 create function public.refuse() returns trigger language plpgsql as
 $$ begin raise exception 'no card of this turn is taken'; end $$
+"""
+DAMAGE = """
+create function public.damage() returns trigger language plpgsql as
+$$ begin raise exception 'a page cannot be read' using errcode = 'XX001'; end $$;
+create trigger damage before insert on ferryman.{table} for each row
+    when (new.agent_turn_id = '{turn}') execute function public.damage();
 """
 
 Plant = Callable[[House, str], Awaitable[UUID]]
@@ -215,3 +225,34 @@ async def test_a_stop_that_cannot_be_carried_out_keeps_no_worker_from_other_turn
     assert still == []
     assert await house.ends(bad.id) == [("failed", "stopped")]
     assert await house.broken() == []
+
+
+@pytest.mark.contract("K24", "K25")
+@pytest.mark.parametrize("call", ["remember", "reserve"])
+async def test_what_cannot_be_written_of_one_turn_keeps_no_other_waiting(
+    house: House, database_url: str, call: str
+) -> None:
+    line, budget = Line(database_url), ids.new_id()
+    async with house.db.transaction() as tx:
+        await budgets.create(tx, tenant=TENANT, id=budget, tokens=100, tool_calls=None, cost=None)
+    bad, *good = [(await house.begin(name, budget=budget)) for name in ("ann", "bob", "cid", "dan")]
+    table = {"remember": "agent_steps", "reserve": "budget_reservations"}[call]
+    scribe = Scribe(line, owner=OWNER)
+
+    def tell(taken: Taken) -> Awaitable[Any]:
+        if call == "reserve":
+            return scribe.reserve(Use(TENANT, budget, taken.id, "think", Amount(tokens=1)))
+        step = Step(turn=taken.id, epoch=taken.epoch, owner=OWNER, id=ids.new_id(), kind="step", name="a")
+        return scribe.remember(Written(step))
+
+    async with house.db.session() as tx:
+        await tx.execute(DAMAGE.format(table=table, turn=bad.id))
+    async with asyncio.timeout(20):
+        stuck = asyncio.ensure_future(tell(bad))
+        await asyncio.gather(*(tell(each) for each in good[:2]))
+        await tell(good[2])
+        assert not stuck.done()
+        async with house.db.session() as tx:
+            await tx.execute("drop function public.damage() cascade")
+        await stuck
+    await line.close()
