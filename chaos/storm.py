@@ -273,6 +273,7 @@ class Storm:
         self.outcome.wrong += fleet.unexpected
         fleet.unexpected.clear()
         self._thaw_all()
+        self._told.write("relieved")
         for slot in fleet.of("worker", "dog", "producer", "reader"):
             fleet.finish(slot)  # so that all are born again without faults of their own
         over = time.monotonic()

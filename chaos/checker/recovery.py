@@ -34,8 +34,10 @@ Span = tuple[float, float]
 
 ARRIVED = "what its holder had sent before its death still arrived, or somebody cancelled it"
 ENDED = "it was cancelled before anybody began it anew"
-AWAY_BEFORE = "until it was taken back the database was away, or had been until a lease before the death"
-AWAY = "until it was begun anew the database was away, or had been until a lease before the death"
+AWAY_BEFORE = (
+    "until it was taken back, or less than a lease before the death, the database was away or everybody relieved"
+)
+AWAY = "until it was begun anew, or less than a lease before the death, the database was away or everybody relieved"
 # PostgreSQL throws everybody out when a backend is killed, and is back within about so long.
 CRASH_SECONDS = 1.0
 LOST_RUNS = """
@@ -140,10 +142,13 @@ def _pairs(begun: Iterable[Begun]) -> list[tuple[Begun, Begun | None]]:
 
 
 def _away(seen: Evidence, lease: float) -> list[Span]:
-    """Give when the database was away, or a table locked, and a lease after: for so long nobody is reaped (decision 16)."""
+    """Give when the database was away, a table locked (decision 16), or everybody relieved; and a lease after."""
     found = barred(seen.lines)
     found += [(float(line["killed"]), float(line["at"])) for line in seen.of("back")]
     found += [(line["at"], line["at"] + CRASH_SECONDS) for line in seen.of("struck") if line["kind"] == "crash"]
+    found += [
+        (line["at"], line["at"]) for line in seen.of("relieved")
+    ]  # at the end of a run, by those who begin together
     return [(begin, end + lease) for begin, end in found]
 
 

@@ -395,9 +395,11 @@ def test_whoever_claims_it_next_and_falls_before_it_begins_makes_one_wait_by_the
         (line("back", 16.0, killed=15.0), 1),
         (line("struck", 6.9, kind="crash"), 1),
         (line("struck", 7.1, kind="crash"), 0),
+        (line("relieved", 7.9), 1),
+        (line("relieved", 11.0), 0),
     ],
 )
-def test_what_met_an_outage_or_the_lease_after_it_is_not_judged_and_is_told_by_the_clock(
+def test_what_met_an_outage_or_a_relief_or_the_lease_after_it_is_not_judged_and_is_told_by_the_clock(
     fault: dict[str, Any], judged: int
 ) -> None:
     told: Any = Told([*KILLED, start(14.0, 2, 2), fault], [CLAIMED, LAPSED, AGAIN])
