@@ -1,5 +1,8 @@
 """K2, K24: what a doorbell does about a server that goes away, or that it cannot keep up with."""
 
+import asyncio
+import os
+import signal
 import socket
 import sys
 from functools import partialmethod
@@ -9,7 +12,8 @@ from urllib.parse import urlsplit
 import pytest
 from nats.aio.client import Client
 
-from ferryman.kernel import doorbell_pg, errors
+from ferryman.kernel import doorbell_nats, doorbell_pg, errors
+from ferryman.kernel.doorbell import Bundle
 from ferryman.kernel.doorbell_nats import PREFIX, NatsDoorbell
 from ferryman.kernel.doorbell_pg import PostgresDoorbell
 from ferryman.kernel.pool import Database
@@ -126,6 +130,42 @@ async def test_who_is_cut_by_nats_while_a_handler_blocks_the_loop_comes_back_and
 
     assert (bell.healed, done.heard) == (1, [frozenset()])
     assert ready.heard == [frozenset(), frozenset({"after"})]
+
+
+class Impatient(NatsDoorbell):
+    """Says when a ring was given up."""
+
+    def __init__(self, url: str, *, schema: str) -> None:
+        super().__init__(url, schema=schema)
+        self.gave_up = asyncio.Event()
+
+    async def _send(self, bundle: Bundle) -> None:
+        try:
+            await super()._send(bundle)
+        except Exception:
+            self.gave_up.set()
+            raise
+
+
+@pytest.mark.contract("K2", "K24")
+async def test_an_answer_of_nats_that_comes_too_late_makes_nobody_deaf(
+    tmp_path: Path, schema: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(doorbell_nats, "FLUSH_SECONDS", 0.2)
+    with NatsServer(tmp_path) as server:
+        bell = Impatient(server.url, schema=schema)
+        ear = Ear(bell)
+        async with opened(bell), at_nats(server.url, schema) as other:
+            os.kill(server.pid, signal.SIGSTOP)
+            bell.ring("ready", ["during"])
+            await asyncio.wait_for(bell.gave_up.wait(), PATIENCE_SECONDS)
+            os.kill(server.pid, signal.SIGCONT)
+
+            await ear.until(lambda ear: frozenset() in ear.heard)
+            await other.ring("ready", "after")
+            await ear.until(lambda ear: "after" in ear.hints)
+
+    assert "nats: encountered error" not in caplog.text
 
 
 @pytest.mark.contract("K2", "K24")

@@ -4,6 +4,9 @@ One connection per process, one subject per topic (`fm.doorbell.<schema>.<topic>
 comes back by itself, for ever, and knows the other servers of a cluster; where it gives up all the same (a refused login, a
 protocol error) a new one is made. After each return every listener looks once, because rings may have been missed.
 A publish is followed by a flush, so that the round trip to the server sets the pace of the bundles.
+
+An answer that nobody waits for any more ends the reading of nats-py, which then says nothing and hears nothing until its pings
+are overdue. So whoever gives up a flush gives up the connection with it, and the wait itself ends after that.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ PREFIX = "fm.doorbell"
 
 FIRST_TRY_SECONDS = 2.0
 FLUSH_SECONDS = 2
+LONGER_SECONDS = 3600  # than any connection lasts on which an answer is waited for
 PING_SECONDS = 20
 RECONNECT_SECONDS = 0.25
 
@@ -46,6 +50,7 @@ class NatsDoorbell:
         self._carrier = Carrier("nats", self._send)
         self._local = Local(self._carrier.take)
         self._client: Client | None = None
+        self._flushes: set[asyncio.Task[None]] = set()
         self._keeper: asyncio.Task[None] | None = None
         self._ended = asyncio.Event()
         self._tried = asyncio.Event()
@@ -86,10 +91,29 @@ class NatsDoorbell:
             raise ConnectionError("NATS is away")
         for topic, hints in bundle.items():
             await client.publish(f"{self._subject}.{topic}", json.dumps(sorted(hints)).encode())
-        await client.flush(timeout=FLUSH_SECONDS)
+        await self._flush(client)
         self.sent += len(bundle)
         for topic in bundle:
             telemetry.rung("nats", topic)
+
+    async def _flush(self, client: Client) -> None:
+        """Wait until the server has what was sent."""
+        flush = asyncio.create_task(client.flush(timeout=LONGER_SECONDS))
+        self._flushes.add(flush)
+        flush.add_done_callback(self._flushed)
+        try:
+            await asyncio.wait([flush], timeout=FLUSH_SECONDS)
+        finally:
+            if not flush.done():
+                self._ended.set()
+        if not flush.done():
+            raise TimeoutError("NATS does not answer")
+        flush.result()
+
+    def _flushed(self, flush: asyncio.Task[None]) -> None:
+        self._flushes.discard(flush)
+        if not flush.cancelled():
+            flush.exception()  # seen: whoever waited for it may have given up
 
     async def _hear(self, message: Msg) -> None:
         topic = message.subject.rpartition(".")[2]
@@ -118,8 +142,8 @@ class NatsDoorbell:
             await client.subscribe(f"{self._subject}.*", cb=self._hear)
             # Twice, because nats-py lets the ping of a flush overtake what waits to be written: the first answer says that
             # the subscription has left, the second that the server has it.
-            await client.flush(timeout=FLUSH_SECONDS)
-            await client.flush(timeout=FLUSH_SECONDS)
+            await self._flush(client)
+            await self._flush(client)
             self._client = client
             if self._tried.is_set():
                 await self._returned()
@@ -128,6 +152,8 @@ class NatsDoorbell:
         finally:
             self._client = None
             await client.close()
+            for flush in self._flushes:
+                flush.cancel()
 
     async def _connect(self) -> Client:
         from nats.aio.client import Client
