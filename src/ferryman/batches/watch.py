@@ -21,7 +21,7 @@ from ferryman.batches.store import batches, tasks
 from ferryman.batches.store import retention as past
 from ferryman.batches.work.dispatch import dispatch
 from ferryman.batches.work.part import ORPHANED
-from ferryman.kernel import errors, telemetry
+from ferryman.kernel import outage, telemetry
 from ferryman.kernel.db import Row, Tx
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.invariants import Invariant, declare
@@ -64,9 +64,9 @@ class _Rules:
         try:
             async with tx.transaction():
                 done = await dispatch(tx, self.parties, self.terms, after=self.after, room=limit)
-        except errors.DatabaseUnavailable:
-            raise
-        except Exception:
+        except Exception as error:
+            if outage.of_all(error):
+                raise
             log.exception("a set of tasks could not be dispatched: each is tried by itself")
             done = await dispatch(tx, self.parties, self.terms, after=self.after, room=limit, careful=True)
         return [{"id": n} for n in range(done.taken)]

@@ -22,3 +22,8 @@ async def hold(tx: Tx, agents: Collection[tuple[str, str]]) -> None:
     """Lock the heads of agents (tenant, id), in the one order, for whoever will ask or answer them in this transaction."""
     if agents:
         await heads.lock(tx, agents)
+
+
+async def try_hold(tx: Tx, agents: Collection[tuple[str, str]]) -> bool:
+    """Lock the heads of agents alike, unless somebody else holds one; tell whether all are had."""
+    return not agents or not await heads.try_lock(tx, agents)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
+from typing import NamedTuple
 from uuid import UUID
 
 from ferryman.batches.model import Claimed, Live, TaskEnd, TaskRecord
@@ -23,11 +24,21 @@ _WARN = load(_HERE, "pmo_batch_tasks/warn")
 _ENDED = load(_HERE, "pmo_batch_tasks/ended")
 
 
-async def claim(tx: Tx, *, room: int, scan: int) -> tuple[list[Claimed], int]:
-    """Take tasks that are to be sent, fairly, and lock their batches; say also how many were found, held or not."""
-    rows = await many(tx, _CLAIM, room=room, scan=scan)
+class Claim(NamedTuple):
+    """What one look took; how many it found, held or not; and the heads that somebody else holds."""
+
+    taken: list[Claimed]
+    found: int
+    busy: set[tuple[str, str]]
+
+
+async def claim(tx: Tx, *, room: int, scan: int, heads: bool = True, past: Collection[tuple[str, str]] = ()) -> Claim:
+    """Take tasks that are to be sent, fairly, and lock their batches and `heads`; look past heads that are known to be busy."""
+    known = {"busy_tenants": [tenant for tenant, _ in past], "busy_agents": [agent for _, agent in past]}
+    rows = await many(tx, _CLAIM, room=room, scan=scan, heads=heads, **known)
     taken = [Claimed(*(row[name] for name in Claimed._fields)) for row in rows if row["id"] is not None]
-    return taken, rows[0]["found"]
+    busy = zip(rows[0]["busy_tenants"], rows[0]["busy_agents"], strict=True)
+    return Claim(taken, rows[0]["found"], set(busy))
 
 
 async def accept(tx: Tx, epochs: Mapping[UUID, int]) -> set[UUID]:

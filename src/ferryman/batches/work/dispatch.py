@@ -2,6 +2,9 @@
 
 Taking a task and asking for its turn commit together, so a task that was sent has its message, and a crash between the two
 leaves a task that is simply sent again, under the same turn. What an agent answers is looked at for each.
+
+Nobody is waited for: a task is passed over while somebody holds its batch, its agent or its parent. Where a set cannot be
+written, each goes by itself: what PostgreSQL refuses for one, or cannot write of it now, is that one's alone.
 """
 
 from __future__ import annotations
@@ -13,16 +16,19 @@ from uuid import UUID
 
 from ferryman.agents import intake as agents
 from ferryman.agents.ends import Aftermath, Parties
-from ferryman.agents.model import Accepted, Answer, Failed, Order, Source
+from ferryman.agents.model import Accepted, Answer, Busy, Failed, Order, Source
 from ferryman.batches import rules
 from ferryman.batches.ends import conclude
 from ferryman.batches.model import Claimed, TaskEnd, Terms
 from ferryman.batches.states import FAILED
 from ferryman.batches.store import tasks
-from ferryman.kernel import errors, faults, telemetry
+from ferryman.kernel import errors, faults, outage, telemetry
 from ferryman.kernel.watchdog.look import Ground
 
 log = telemetry.logger("batches")
+
+# A head that somebody holds, a page that cannot be read: that is no try which failed, and it waits until the batch ends.
+NOT_NOW = Busy("database_unavailable", "It cannot be written now.")
 
 
 class Pass(NamedTuple):
@@ -35,23 +41,28 @@ class Pass(NamedTuple):
 async def dispatch(
     tx: Ground, parties: Parties, terms: Terms, *, after: Aftermath, room: int | None = None, careful: bool = False
 ) -> Pass:
-    """Send a set of tasks. `careful` asks for each turn by itself, where asking for all of them failed."""
+    """Send a set of tasks. `careful` sends each by itself, where sending all of them together failed."""
     room = min(room or terms.dispatch_concurrency, terms.dispatch_concurrency)
-    taken, found = await tasks.claim(tx, room=room, scan=terms.scan_limit)
-    if not taken:
-        return Pass(0, more=found > 0)
-    # Parents' heads as well: a dispatch that is refused may close its batch.
-    heads = {(each.tenant, each.agent_id) for each in taken}
-    heads |= {(each.tenant, each.parent_agent_id) for each in taken if each.parent_agent_id is not None}
-    await agents.hold(tx, heads)
-    orders = [_order(each) for each in taken]
+    taken, more = await _take(tx, terms, room=room, heads=not careful)
     if careful:
-        answers = [await _alone(tx, order, parties, after=after) for order in orders]
-    else:
-        answers = await agents.enqueue(tx, orders, parties, after=after)
-    faults.point("batch.dispatched")
-    await _note(tx, list(zip(taken, answers, strict=True)), parties, terms, after=after)
-    return Pass(len(taken), more=True)
+        for each in taken:
+            await _alone(tx, each, parties, terms, after=after)
+    elif taken:
+        answers = await _ask(tx, taken, parties, after=after)
+        await _note(tx, list(zip(taken, answers, strict=True)), parties, terms, after=after)
+    return Pass(len(taken), more=more)
+
+
+async def _take(tx: Ground, terms: Terms, *, room: int, heads: bool) -> tuple[list[Claimed], bool]:
+    """Take tasks, looking past those whose heads are busy; say whether any were found, held or not."""
+    taken: list[Claimed] = []
+    busy: set[tuple[str, str]] = set()
+    while True:
+        some, found, met = await tasks.claim(tx, room=room - len(taken), scan=terms.scan_limit, heads=heads, past=busy)
+        taken += some
+        if met <= busy or len(taken) >= room:
+            return taken, bool(taken or found or busy)
+        busy |= met
 
 
 def _order(task: Claimed) -> Order:
@@ -77,17 +88,41 @@ def _order(task: Claimed) -> Order:
     )
 
 
-async def _alone(tx: Ground, order: Order, parties: Parties, *, after: Aftermath) -> Answer:
-    """Ask for one turn; what goes wrong with it is its own answer."""
+async def _ask(tx: Ground, taken: Sequence[Claimed], parties: Parties, *, after: Aftermath) -> list[Answer]:
+    answers = await agents.enqueue(tx, [_order(each) for each in taken], parties, after=after)
+    faults.point("batch.dispatched")
+    return answers
+
+
+async def _alone(tx: Ground, task: Claimed, parties: Parties, terms: Terms, *, after: Aftermath) -> None:
+    """Send one task; what goes wrong with it is its own answer, and where not even that can be written it is put off."""
+    wrong = await _tried(tx, task, None, parties, terms, after=after)
+    if isinstance(wrong, Failed):
+        wrong = await _tried(tx, task, wrong, parties, terms, after=after)
+    if wrong is not None:
+        await _note(tx, [(task, NOT_NOW)], parties, terms, after=after)
+
+
+async def _tried(
+    tx: Ground, task: Claimed, answer: Answer | None, parties: Parties, terms: Terms, *, after: Aftermath
+) -> Answer | None:
+    """Note what became of a task, and ask first if that is not known; return what went wrong, if anything did."""
+    # Its parent's head as well: a dispatch that is refused may close its batch.
+    heads = {(task.tenant, agent) for agent in (task.agent_id, task.parent_agent_id) if agent is not None}
     try:
         async with tx.transaction():
-            [answer] = await agents.enqueue(tx, [order], parties, after=after)
-    except errors.DatabaseUnavailable:
-        raise
+            if not await agents.try_hold(tx, heads):
+                return NOT_NOW
+            if answer is None:
+                [answer] = await _ask(tx, [task], parties, after=after)
+            await _note(tx, [(task, answer)], parties, terms, after=after)
     except Exception as error:
-        log.exception("a task of a batch could not be dispatched", extra={"turn": str(order.turn)})
-        return Failed("internal_error", errors.said(error))
-    return answer
+        if outage.of_all(error):
+            raise
+        outage.tell(error)
+        log.exception("a task of a batch could not be dispatched", extra={"task": str(task.id)})
+        return NOT_NOW if outage.passes(error) else Failed("internal_error", errors.said(error))
+    return None
 
 
 async def _note(
@@ -109,7 +144,7 @@ async def _note(
                 epochs[task.id] = answer.epoch
         elif error is not None:
             never.append(TaskEnd(id=task.id, status=FAILED, error=error))
-        elif task.attempt_count > terms.retries:
+        elif task.attempt_count > terms.retries and answer is not NOT_NOW:
             never.append(TaskEnd(id=task.id, status=FAILED, error=rules.EXHAUSTED))
         else:
             later.append((task.id, rules.DISPATCH.delay(task.attempt_count), answer.code))

@@ -17,15 +17,17 @@ from ferryman.batches.ends import BatchEnds, cancel
 from ferryman.batches.store import batches
 from ferryman.batches.work.dispatch import Pass, dispatch
 from ferryman.batches.work.forks import PENDING
-from ferryman.kernel import errors, faults, telemetry
+from ferryman.kernel import faults, outage, retry, telemetry
 from ferryman.kernel.doorbell import Doorbell
+from ferryman.kernel.follow import within
 from ferryman.kernel.pool import Line
 
 log = telemetry.logger("batches")
 
 ORPHANED = "parent_ended"
 LIMIT = 200
-HELD_SECONDS = 0.02  # how long whoever holds a batch is left to be done with it
+# How long whoever holds a batch, or an agent, is left to be done with it; at first.
+HELD = retry.Backoff(base=timedelta(milliseconds=20), cap=timedelta(seconds=1))
 
 
 class BatchWorker:
@@ -81,15 +83,23 @@ class BatchWorker:
             if self._stopping:
                 await asyncio.Event().wait()  # no part of a worker ends by itself
             try:
-                await self._orphans()
-                while not self._stopping and (done := await self._pass()).more:
-                    await self._orphans()
-                    if not done.taken:
-                        await asyncio.sleep(HELD_SECONDS)
-            except errors.DatabaseUnavailable as error:
-                log.warning("the database is away: the watchdog goes on with batches", extra={"error": error.message})
-            except Exception:
+                await self._look()
+            except Exception as error:
+                if outage.of_all(error):
+                    log.warning("the database is away: the watchdog goes on with batches", extra={"error": str(error)})
+                    continue
+                outage.tell(error)
                 log.exception("a look at batches failed: the watchdog goes on with them")
+
+    async def _look(self) -> None:
+        """Send while there is something to send, and end orphans meanwhile."""
+        held = 0
+        await self._orphans()
+        while not self._stopping and (done := await self._pass()).more:
+            held = 0 if done.taken else held + 1
+            if held and await within(self._rung, HELD.delay(held).total_seconds()):
+                self._rung.clear()
+            await self._orphans()
 
     async def _pass(self) -> Pass:
         """Send one set; where that fails, a smaller one, each by itself."""
@@ -97,9 +107,9 @@ class BatchWorker:
         try:
             async with self._line.transaction() as tx:
                 done = await dispatch(tx, self._ends.parties, self._ends.terms, after=after)
-        except errors.DatabaseUnavailable:
-            raise
-        except Exception:
+        except Exception as error:
+            if outage.of_all(error):
+                raise
             log.exception("a set of tasks could not be dispatched: each is tried by itself")
             after = Aftermath()
             async with self._line.transaction() as tx:
@@ -116,9 +126,16 @@ class BatchWorker:
         if not turns and not everybody:
             return
         after = Aftermath()
-        async with self._line.transaction() as tx:
-            found = await batches.orphans(tx, LIMIT, turns=None if everybody else turns)
-            if found:
-                ids = [row["id"] for row in found]
-                await cancel(tx, ids, self._ends.parties, self._ends.terms, reason=ORPHANED, after=after)
+        try:
+            async with self._line.transaction() as tx:
+                found = await batches.orphans(tx, LIMIT, turns=None if everybody else turns)
+                if found:
+                    ids = [row["id"] for row in found]
+                    await cancel(tx, ids, self._ends.parties, self._ends.terms, reason=ORPHANED, after=after)
+        except Exception as error:
+            if outage.of_all(error):
+                raise
+            outage.tell(error)
+            log.exception("orphans could not be ended: the watchdog goes on with each by itself")
+            return
         after.ring(self._doorbell)

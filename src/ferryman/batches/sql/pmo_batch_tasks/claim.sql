@@ -1,9 +1,15 @@
 -- pending -> dispatched
 -- Fair: every tenant with tasks to send has its share, in each every batch, oldest first; so a flood of one starves nobody.
 -- A batch that somebody holds is passed over: its tasks are found by the next look. One of which nothing is due takes no
--- place in the scan.
+-- place in the scan. Alike a task whose agent's head somebody holds, or that of its batch's parent, who may be told of its end:
+-- those heads are named, and a further look is told to look past them. Without `heads` none is asked for.
 with recursive clock as materialized (
     select ferryman.clock() as now
+),
+known as materialized (
+    select given.tenant, given.agent_id
+    from unnest((select :busy_tenants::text[]), (select :busy_agents::text[])) as given (tenant, agent_id)
+    limit (select 1000000)
 ),
 tenants as (
     (select task.tenant
@@ -52,15 +58,16 @@ batches as (
     group by walked.tenant, walked.batch_id
 ),
 due as materialized (
-    select batches.tenant, batches.batch_id, batches.nth, task.id, task.place
+    select batches.tenant, batches.batch_id, batches.nth, task.id, task.agent_id, task.place
     from clock, batches
     cross join lateral (
-        select task.id, task.task_index, row_number() over (order by task.task_index) as place
+        select task.id, task.agent_id, task.task_index, row_number() over (order by task.task_index) as place
         from ferryman.pmo_batch_tasks as task
         where task.status = 'pending' and task.retryable
           and task.tenant = batches.tenant
           and task.batch_id = batches.batch_id
           and task.next_retry_at <= clock.now
+          and not exists (select from known where known.tenant = task.tenant and known.agent_id = task.agent_id)
         order by task.task_index
         -- Twice its share is enough: what small batches leave is taken by the next pass.
         limit (select 1 + 2 * :room::integer / (1 + count(*)) from batches)
@@ -68,7 +75,7 @@ due as materialized (
 ),
 -- One task of each batch, then a second of each; of those, one batch of each tenant, then a second of each.
 ranked as materialized (
-    select due.batch_id, due.id,
+    select due.tenant, due.batch_id, due.id, due.agent_id,
            row_number() over (order by due.share, due.tenant, due.id) as rank
     from (
         select due.*, row_number() over (partition by due.tenant order by due.place, due.nth) as share
@@ -86,6 +93,39 @@ held as materialized (
     order by batch.id
     for update skip locked
 ),
+wanted as materialized (
+    select ranked.tenant, ranked.agent_id
+    from ranked
+    join held on held.id = ranked.batch_id
+    where :heads::boolean
+    union
+    select held.tenant, held.parent_agent_id
+    from held
+    where :heads::boolean and held.parent_agent_id is not null
+),
+-- In the order of agent_state_head/lock.sql.
+heads as materialized (
+    select locked.*
+    from (select tenant, agent_id from wanted order by tenant, agent_id limit (select 1000000)) as wanted
+    cross join lateral (
+        select head.tenant, head.agent_id
+        from ferryman.agent_state_head as head
+        where head.tenant = wanted.tenant
+          and head.agent_id = wanted.agent_id
+        for update skip locked
+    ) as locked
+),
+busy as materialized (
+    select there.tenant, there.agent_id
+    from (select tenant, agent_id from wanted except select heads.tenant, heads.agent_id from heads) as wanted
+    cross join lateral (
+        select head.tenant, head.agent_id
+        from ferryman.agent_state_head as head
+        where head.tenant = wanted.tenant
+          and head.agent_id = wanted.agent_id
+        limit 1
+    ) as there
+),
 sent as (
     update ferryman.pmo_batch_tasks as task
     set status = 'dispatched', dispatched_at = clock.now, updated_at = clock.now, attempt_count = task.attempt_count + 1,
@@ -96,6 +136,8 @@ sent as (
       and task.status = 'pending'
       and task.retryable
       and task.next_retry_at <= clock.now
+      and not exists (select from busy
+                      where busy.tenant = task.tenant and busy.agent_id in (task.agent_id, held.parent_agent_id))
     returning task.id, task.batch_id, task.tenant, task.agent_id, task.agent_turn_id, task.attempt_count, task.context_box_id,
               task.output_box_id, task.task_index, held.parent_agent_id, held.parent_agent_turn_id, held.parent_step_id,
               held.parent_channel_id, held.recursion_depth, held.budget_id, held.traceparent
@@ -106,10 +148,12 @@ told as (
            jsonb_build_object('batch_id', sent.batch_id, 'agent_turn_id', sent.agent_turn_id, 'attempt', sent.attempt_count)
     from sent, clock
 )
--- One row at least: how many were found, also if all of them are of batches that somebody holds.
+-- One row at least: how many were found, also if all of them are of batches that somebody holds, and whose heads were busy.
 select sent.id, sent.batch_id, sent.tenant, sent.agent_id, sent.agent_turn_id, sent.attempt_count, sent.context_box_id,
        sent.output_box_id, sent.parent_agent_id, sent.parent_agent_turn_id, sent.parent_step_id, sent.parent_channel_id,
-       sent.recursion_depth, sent.budget_id, sent.traceparent, found.count as found
+       sent.recursion_depth, sent.budget_id, sent.traceparent, found.count as found,
+       array(select busy.tenant from busy order by busy.tenant, busy.agent_id) as busy_tenants,
+       array(select busy.agent_id from busy order by busy.tenant, busy.agent_id) as busy_agents
 from (select count(*)::integer as count from ranked) as found
 left join sent on true
 order by sent.batch_id, sent.task_index
