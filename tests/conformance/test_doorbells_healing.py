@@ -168,6 +168,48 @@ async def test_an_answer_of_nats_that_comes_too_late_makes_nobody_deaf(
     assert "nats: encountered error" not in caplog.text
 
 
+class Sending(NatsDoorbell):
+    """Says when the answer to a ring is waited for, and when it has come."""
+
+    def __init__(self, url: str, *, schema: str) -> None:
+        super().__init__(url, schema=schema)
+        self.flushing, self.went = asyncio.Event(), asyncio.Event()
+
+    async def _send(self, bundle: Bundle) -> None:
+        await super()._send(bundle)
+        self.went.set()
+
+    async def _connect(self) -> Client:
+        client = await super()._connect()
+        flush = client.flush
+
+        async def begin(timeout: int) -> None:
+            if self._client is client:
+                self.flushing.set()
+            await flush(timeout)
+
+        client.flush = begin  # type: ignore[method-assign]
+        return client
+
+
+@pytest.mark.contract("K2", "K24")
+async def test_a_ring_under_way_when_its_client_ends_by_itself_is_rung_again(
+    tmp_path: Path, schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doorbell_nats, "FLUSH_SECONDS", 10 * PATIENCE_SECONDS)
+    with NatsServer(tmp_path) as server:
+        bell = Sending(server.url, schema=schema)
+        async with opened(bell):
+            os.kill(server.pid, signal.SIGSTOP)
+            bell.ring("ready", ["during"])
+            await asyncio.wait_for(bell.flushing.wait(), PATIENCE_SECONDS)
+            assert bell._client is not None
+            await bell._client._close(Client.CLOSED)  # as it does at an error of the protocol
+            os.kill(server.pid, signal.SIGCONT)
+
+            await asyncio.wait_for(bell.went.wait(), PATIENCE_SECONDS)
+
+
 @pytest.mark.contract("K2", "K24")
 async def test_a_connection_that_has_become_deaf_is_made_anew(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doorbell_pg, "PROBE_SECONDS", 0.01)

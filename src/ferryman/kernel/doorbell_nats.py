@@ -108,6 +108,9 @@ class NatsDoorbell:
                 self._ended.set()
         if not flush.done():
             raise TimeoutError("NATS does not answer")
+        if flush.cancelled():
+            # Its connection has ended meanwhile; whoever sends is not cancelled with it, and keeps what it has to send.
+            raise ConnectionError("NATS has gone away")
         flush.result()
 
     def _flushed(self, flush: asyncio.Task[None]) -> None:
@@ -151,9 +154,11 @@ class NatsDoorbell:
             await self._ended.wait()
         finally:
             self._client = None
-            await client.close()
-            for flush in self._flushes:
-                flush.cancel()
+            try:
+                await client.close()
+            finally:
+                for flush in self._flushes:
+                    flush.cancel()
 
     async def _connect(self) -> Client:
         from nats.aio.client import Client
