@@ -175,6 +175,35 @@ async def test_a_rule_that_fails_as_a_whole_does_not_stop_the_others(ward: Datab
         await watchdog.tick(line, [broken])
 
 
+RAISE = "do $$ begin raise exception 'no' using errcode = '{code}'; end $$"
+
+
+@pytest.mark.contract("W23", "K24")
+@pytest.mark.parametrize(
+    ("code", "told", "counted"),
+    [
+        ("XX001", [("database", "ERROR"), ("watchdog", "ERROR")], 1),  # a damaged page
+        ("58030", [("watchdog", "ERROR")], 1),  # a disk that fails
+        ("55P03", [("watchdog", "WARNING")], 0),  # somebody holds it
+        ("57014", [("watchdog", "WARNING")], 0),  # it took too long
+    ],
+)
+async def test_a_look_that_fails_is_counted_unless_the_database_is_away_or_somebody_holds_what_is_looked_at(
+    line: Line, caplog: pytest.LogCaptureFixture, code: str, told: list[tuple[str, str]], counted: int
+) -> None:
+    async def find_badly(tx: Tx, _limit: int) -> Sequence[Row]:
+        return await tx.fetch(RAISE.format(code=code))
+
+    before = telemetry.SPOILED.of("bad")._value.get()
+
+    with caplog.at_level(logging.WARNING, logger="ferryman"):
+        await Watchdog(line, [replace(HEAL, name="bad", find=find_badly)]).tick()
+
+    said = [(record.name.removeprefix("ferryman."), record.levelname) for record in caplog.records]
+    assert said == told
+    assert telemetry.SPOILED.of("bad")._value.get() == before + counted
+
+
 @pytest.mark.contract("W23", "K10")
 async def test_what_shared_a_transaction_with_a_rule_that_failed_is_done_again_before_it_is_told(
     ward: Database, line: Line

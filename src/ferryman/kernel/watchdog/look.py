@@ -161,10 +161,12 @@ class Look:
             return
         if isinstance(error, OutOfTime):
             self._room = max(1, min(self._room, len(fit) or self._room) // 2)
-        if isinstance(error, errors.DatabaseUnavailable):
-            # No fault of the rule's: the round goes with the connection, and the next one comes in time.
-            log.warning("the rule %s lost the database: %s", self.rule.name, error, extra={"rule": self.rule.name})
+        away = isinstance(error, errors.DatabaseUnavailable) and outage.of_all(error)
+        if away or outage.locked(error):
+            # No fault of the rule's: the database is away, or somebody holds what is looked at; the next look comes in time.
+            log.warning("the rule %s cannot look now: %s", self.rule.name, error, extra={"rule": self.rule.name})
             return
+        outage.tell(error)
         telemetry.spoiled(self.rule.name)
         log.error("the rule %s failed: %s", self.rule.name, error, exc_info=error, extra={"rule": self.rule.name})
 
