@@ -183,7 +183,7 @@ class Sending(NatsDoorbell):
         client = await super()._connect()
         flush = client.flush
 
-        async def begin(timeout: int) -> None:
+        async def begin(timeout: int = 10) -> None:
             if self._client is client:
                 self.flushing.set()
             await flush(timeout)

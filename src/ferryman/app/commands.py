@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
 from ferryman.app.mappings import Mappings
-from ferryman.app.repeat import repeated
+from ferryman.app.repeat import apart, repeated
 from ferryman.commands.intake import read, send
 from ferryman.commands.intake import result as results
 from ferryman.commands.intake.read import Story
@@ -140,23 +140,15 @@ class Commands:
         )  # fmt: skip
 
     async def _send_set(self, line: Line, commands: list[NewCommand]) -> Sequence[Sent | Exception]:
-        try:
-            answers = await repeated(lambda: self._send_once(line, commands), self._patience)
-        except Exception as error:  # noqa: BLE001 - raised at its own caller
-            ours = isinstance(error, errors.FerrymanError) and not isinstance(error, errors.StatementRefused)
-            if ours or len(commands) == 1:
-                return [error] * len(commands)
-            # One of them is refused by PostgreSQL; the others must not suffer by their company.
-            return [each for command in commands for each in await self._send_set(line, [command])]
-        lanes = self._lanes(commands, answers)
-        if lanes:
-            self._doorbell.ring("ready", lanes)
-        return answers
+        return await apart([commands], partial(self._send_once, line), self._patience)
 
-    async def _send_once(self, line: Line, commands: list[NewCommand]) -> list[Sent | errors.CommandDuplicate]:
+    async def _send_once(self, line: Line, commands: Sequence[NewCommand]) -> Sequence[Sent | errors.CommandDuplicate]:
         async with line.transaction() as tx:
             answers = await send.send(tx, commands, self._options(commands), ends_after=self._ends_after)
         faults.point("command.committed")
+        lanes = self._lanes(commands, answers)
+        if lanes:
+            self._doorbell.ring("ready", lanes)
         return answers
 
     async def _send_lent(self, connection: object, command: NewCommand) -> Sent:

@@ -19,7 +19,7 @@ from itertools import takewhile
 from ferryman.app.flows import Flows
 from ferryman.app.lent import Lent
 from ferryman.app.repeat import repeated
-from ferryman.kernel import errors, faults, telemetry
+from ferryman.kernel import faults, outage, telemetry
 from ferryman.kernel.db import sqlstate
 from ferryman.kernel.doorbell import Doorbell, Inside
 from ferryman.kernel.gather import Gather, Ways
@@ -185,10 +185,9 @@ class Creates:
                 return await self._create_like(line, drafts[0], alike, patience)
             return await self._create_various(line, drafts, patience)
         except Exception as error:  # noqa: BLE001 - raised at its own caller
-            ours = isinstance(error, errors.FerrymanError) and not isinstance(error, errors.StatementRefused)
-            if ours or len(drafts) == 1:
+            if len(drafts) == 1 or not outage.of_one(error):
                 return [error] * len(drafts)
-            # One of them is refused by PostgreSQL; the others must not suffer by their company.
+            # One of them is refused by PostgreSQL, or cannot be written now; the others must not suffer by their company.
             return [each for draft in drafts for each in await self._create_set(line, [draft])]
 
     async def _create_like(self, line: Line, like: Draft, alike: Alike, patience: timedelta) -> Sequence[Created]:

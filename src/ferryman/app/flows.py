@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from uuid import UUID
 
-from ferryman.app.repeat import repeated
+from ferryman.app.repeat import apart, repeated
 from ferryman.kernel import errors, faults, telemetry
 from ferryman.kernel.db import Tx
 from ferryman.kernel.doorbell import Doorbell
@@ -93,16 +93,15 @@ class Flows:
         return await self._creates(draft)
 
     async def _create_set(self, drafts: list[Draft]) -> Sequence[Created | Exception]:
-        flowed = await repeated(lambda: self._store(drafts), self._patience)
-        self._tell(flowed)
-        return flowed.answers
+        return await apart([drafts], self._store, self._patience)
 
-    async def _store(self, drafts: list[Draft]) -> flow.Flowed:
+    async def _store(self, drafts: Sequence[Draft]) -> Sequence[flow.Answer]:
         faults.point("create.before")
         async with self._line.transaction() as tx:
             flowed = await flow.create(tx, drafts, ends_after=self._ends_after)
         faults.point("create.committed")
-        return flowed
+        self._tell(flowed)
+        return flowed.answers
 
     async def create_all(self, drafts: Sequence[Draft]) -> list[Created]:
         """Create many, all or none."""

@@ -71,6 +71,13 @@ def of_all(error: BaseException) -> bool:
     return passes(error) and not narrow(error)
 
 
+def of_one(error: BaseException) -> bool:
+    """Tell whether a failure may be that of one thing in a set, and does not pass in a moment: each should go by itself."""
+    if isinstance(error, errors.FerrymanError):
+        return isinstance(error, errors.StatementRefused) or (narrow(error) and not locked(error))
+    return isinstance(error, Exception)
+
+
 def locked(error: BaseException) -> bool:
     """Tell whether somebody else held what was wanted for longer than could be waited."""
     return isinstance(error, errors.DatabaseUnavailable) and error.locked

@@ -26,14 +26,14 @@ from datetime import timedelta
 from typing import NamedTuple
 from uuid import UUID
 
-from ferryman.kernel import errors, telemetry
+from ferryman.kernel import errors, outage, telemetry
 from ferryman.kernel.crew import Turned
 from ferryman.kernel.db import Tx
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.follow import within
 from ferryman.kernel.gather import Again, Gather
 from ferryman.kernel.lease import MARGIN
-from ferryman.kernel.patience import outlast
+from ferryman.kernel.patience import away, outlast
 from ferryman.kernel.pool import Line, spoken
 from ferryman.tasks import store
 from ferryman.tasks.model import Claimed, Outcome
@@ -65,6 +65,13 @@ class Hello(NamedTuple):
     host: str
     pid: int
     version: str
+
+
+class Told(NamedTuple):
+    """An outcome, and until when it is sent again while somebody holds what it has to write."""
+
+    outcome: Outcome
+    until: float
 
 
 class Elsewhere:
@@ -129,10 +136,11 @@ class Remotes:
         self._doorbell = doorbell
         self._session = session
         self.terms = terms
-        self._claims, self._settles = line(), line()
+        # What somebody holds is sent again, and nobody's outcome waits for another's.
+        self._claims, self._settles = line(), line().hurry()
         self._known: OrderedDict[UUID, Remote] = OrderedDict()
         self._desk = self._crew(UUID(int=0), (), (), tenant=None)
-        self._gather: Gather[Outcome, bool] = Gather(self._settle_set)
+        self._gather: Gather[Told, bool] = Gather(self._settle_set)
         self._words: Words | None = None
         self._hushes: Sequence[Callable[[], None]] = ()
 
@@ -285,7 +293,7 @@ class Remotes:
             raise errors.TaskNotFound(f"There is no task {id} for tenant {tenant}.", task_id=str(id))
         task, state, latest, held = found
         told = outcome(task)._replace(bore=True)  # an earlier try may have left children
-        if held and await self._gather(told):
+        if held and await self._gather(Told(told, time.monotonic() + self.terms.patience.total_seconds())):
             return told
         if not held:
             telemetry.fenced("task", "settle")
@@ -305,19 +313,27 @@ class Remotes:
             f"The task {id} is {said}, and not held by this claim any more.", id=str(id), state=said
         )
 
-    async def _settle_set(self, told: list[Outcome]) -> Sequence[bool | Exception]:
+    async def _settle_set(self, told: list[Told]) -> Sequence[bool | Exception]:
         async def turn() -> Turned[Claimed]:
             with spoken():
-                return await self._desk.turn(self._settles, told, 0)
+                return await self._desk.turn(self._settles, [each.outcome for each in told], 0)
 
         try:
-            turned = await outlast(turn, within=self.terms.patience)
-        except errors.StatementRefused as error:
+            turned = await outlast(turn, within=self.terms.patience, over=_away)
+        except Exception as error:
+            held = outage.locked(error)
             if len(told) == 1:
-                return [error]
-            # One of them is refused by PostgreSQL; the others must not suffer by their company.
-            return [each for outcome in told for each in await self._settle_set([outcome])]
-        return [Again() if each.id in turned.left else each.id not in turned.stale for each in told]
+                return [Again(error) if held and time.monotonic() < told[0].until else error]
+            if not held and not outage.of_one(error):
+                raise
+            # One of them is refused by PostgreSQL, or cannot be written now; the others must not suffer by their company.
+            alone: list[bool | Exception] = []
+            for each in told:
+                late = held and time.monotonic() >= each.until
+                alone += [error] if late else await self._settle_set([each])
+            return alone
+        ids = [each.outcome.id for each in told]
+        return [Again() if id in turned.left else id not in turned.stale for id in ids]
 
     # What it says meanwhile
 
@@ -357,6 +373,10 @@ class Remotes:
             await self._words.close()
         await self._claims.close()
         await self._settles.close()
+
+
+def _away(error: errors.FerrymanError) -> bool:
+    return away(error) and outage.of_all(error)
 
 
 async def _first(heard: asyncio.Event, unless: asyncio.Event, seconds: float) -> None:
