@@ -106,6 +106,11 @@ def build(url: str, history: History, *, doorbell: str, seed: int, pool: int) ->
     return app
 
 
+def _word(ctx: Context, key: str) -> str:
+    """Return what a task comes to: each claim another word, so that it shows whose was kept."""
+    return f"{key} of claim {ctx.task.epoch}"
+
+
 def _tasks(app: Ferryman, history: History) -> None:
     @app.task(backoff=0.05)
     async def job(ctx: Context, key: str, hold: float = 0.0) -> str:
@@ -113,7 +118,7 @@ def _tasks(app: Ferryman, history: History) -> None:
         history.write("start", **told, key=key)
         await asyncio.sleep(hold)
         history.write("effect", key=key, **told)
-        return key
+        return _word(ctx, key)
 
     @app.task(backoff=0.05)
     def plain(ctx: Context, key: str, hold: float = 0.0) -> str:
@@ -121,7 +126,7 @@ def _tasks(app: Ferryman, history: History) -> None:
         history.write("start", **told, key=key)
         time.sleep(hold)
         history.write("effect", key=key, **told)
-        return key
+        return _word(ctx, key)
 
     @app.task(backoff=0.05)
     async def shaky(ctx: Context, key: str) -> str:
@@ -130,14 +135,14 @@ def _tasks(app: Ferryman, history: History) -> None:
         if ctx.attempt == 1:
             raise ConnectionError("not yet")
         history.write("effect", key=key, **told)
-        return key
+        return _word(ctx, key)
 
     @app.task(backoff=0.05)
     async def tick(ctx: Context, key: str) -> str:
         told: dict[str, Any] = {"task": str(ctx.id), "epoch": ctx.task.epoch, "attempt": ctx.attempt}
         history.write("start", **told, key=key)
         history.write("effect", key=key, **told)
-        return key
+        return _word(ctx, key)
 
     @app.task(backoff=0.05)
     async def lag(ctx: Context, key: str, hold: float) -> str:
@@ -147,7 +152,7 @@ def _tasks(app: Ferryman, history: History) -> None:
         if ctx.task.epoch == 1:
             await asyncio.sleep(hold)
         history.write("effect", key=key, **told)
-        return key
+        return _word(ctx, key)
 
 
 def _hogs(app: Ferryman, history: History, *, pool: int) -> None:
@@ -165,7 +170,7 @@ def _hogs(app: Ferryman, history: History, *, pool: int) -> None:
             finally:
                 hogs.discard(key)
         history.write("effect", key=key, **told)
-        return key
+        return _word(ctx, key)
 
 
 def _voyages(app: Ferryman, history: History) -> None:

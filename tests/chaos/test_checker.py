@@ -277,6 +277,8 @@ PLANTS = [
     Plant("success_was_earned", "keeps 'another'", rows(
         f"update ferryman.tasks set result = '\"another\"' where id = {A_TASK}"
     )),
+    # Another claim settled it than the one that said this.
+    Plant("success_was_earned", " of claim ", rows(f"update ferryman.tasks set epoch = epoch + 1 where id = {A_TASK}")),
     Plant("success_was_earned", "without its effect", forget("effect")),
     Plant("own_rows_and_tasks_go_together", "the row is not there, the task is there", rows("delete from public.ledger")),
     Plant("own_rows_and_tasks_go_together", "the row is not there, the task is there", rows("delete from public.owed")),
@@ -286,6 +288,9 @@ PLANTS = [
         "update ferryman.task_steps set at = at + interval '1 h' where name = 'load'"
     )),
     Plant("steps_are_remembered", "its steps say", rows("delete from ferryman.task_steps where name = 'unload'")),
+    Plant("steps_are_remembered", "its steps say", rows(
+        "update ferryman.tasks set epoch = epoch + 1 where id in (select child from ferryman.task_steps)"
+    )),
     Plant("firings_follow_each_other", "and then at", rows(
         f"update ferryman.tasks set fire_time = fire_time + interval '1 ms' where id = {A_FIRING.format('desc')}"
     )),
