@@ -83,9 +83,6 @@ def barred(lines: Iterable[Line]) -> list[Span]:
             bars[line["child"]] = line["since"]
         elif line["what"] == "released" and line["child"] in bars:
             found.append((bars.pop(line["child"]), line["at"]))
-        elif line["what"] == "back":  # who held it is gone with the database
-            found += [(since, line["killed"]) for since in bars.values()]
-            bars.clear()
     return found
 
 

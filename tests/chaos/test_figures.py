@@ -36,14 +36,10 @@ STRUCK = [line("struck", 10.5, kind="freeze", child=1), line("thawed", 14.0, chi
 
 
 @pytest.mark.contract("R3")
-def test_a_table_is_locked_from_when_it_was_asked_for_until_it_is_let_go_or_the_database_dies() -> None:
+def test_a_table_is_locked_from_when_it_was_asked_for_until_it_is_let_go() -> None:
     bars = [line("struck", 2.0, kind="bar", child=8, since=1.0), line("struck", 4.0, kind="bar", child=9, since=3.5)]
 
     assert able.barred([*bars, line("released", 5.0, child=8), line("released", 5.5, child=7)]) == [(1.0, 5.0)]
-    assert able.barred([*bars, line("back", 7.0, killed=6.0), line("released", 8.0, child=9)]) == [
-        (1.0, 6.0),
-        (3.5, 6.0),
-    ]
 
 
 @pytest.mark.contract("R3")
