@@ -285,6 +285,7 @@ class Storm:
             fleet.finish(slot)  # so that all are born again without faults of their own
         over = time.monotonic()
         self.await_all(BIRTH_SECONDS)
+        self._told.write("restored")
         self.outcome.wrong += fleet.dismiss("producer", seconds=LEAVE_SECONDS * 2)
         self.outcome.wrong += fleet.errand("herald")
         self._await_quiet(over)
