@@ -179,6 +179,35 @@ def cancelled_unasked(scene: Scene) -> None:
     assert scene.one(f"select state from ferryman.tasks where id = '{task}'")["state"] == "cancelled"
 
 
+def in_vain(act: str, kind: str) -> Callable[[Scene], object]:
+    """Let a cancel have done nothing, and what it was about have ended an hour after its answer."""
+
+    def spoil(scene: Scene) -> None:
+        line = scene.line("ok", act=act)
+        line.update(dict.fromkeys(("cancelled", "stopped"), False))
+        id = line.get(kind) or scene.line("invoke", act=act)["arguments"]["task"]
+        scene.run(
+            "update ferryman.events set at = at + interval '1 h' where kind = %s and subject::text = %s and to_state = any(%s)",
+            kind, id, [end for domain in ends.DOMAINS for end in domain.ends],
+        )  # fmt: skip
+
+    return spoil
+
+
+def ignored(scene: Scene) -> None:
+    """Let a cancel have done nothing, and the task live on."""
+    scene.line("ok", act="cancel").update(cancelled=[])
+    scene.run("delete from ferryman.events where kind = 'task' and to_state = 'cancelled'")
+
+
+def outlived(parent: str, child: str) -> Callable[[Scene], object]:
+    """Let the log tell the ends of what was born of something after the end of that."""
+    return rows(
+        f"update ferryman.events set id = default where kind = '{child}' and to_state in ('succeeded', 'success', 'COMPLETED')"
+        f" and subject in (select child::uuid from ({ends.FAMILIES[parent, child]}) as family)"
+    )
+
+
 def mute(scene: Scene) -> None:
     """Let a schedule cease to fire long before it was ended."""
     scene.run("update ferryman.schedules set ended_at = ended_at + interval '5 s'")
@@ -248,6 +277,10 @@ PLANTS = [
         [end for domain in ends.DOMAINS for end in domain.ends],
     )) for name, kind in ends.ACKNOWLEDGED.items()),
     Plant("acknowledged_ended_once", "has 2 ends in the log", second_end(ends.DOMAINS[0])),
+    *(Plant("a_cancel_that_did_nothing_came_too_late", f"the {kind} ", in_vain(act, kind))
+      for act, (kind, _) in ends.CANCELS.items()),
+    Plant("a_cancel_that_did_nothing_came_too_late", "and it never ended", ignored),
+    *(Plant("nothing_outlives_what_bore_it", f"the {of} ", outlived(kind, of)) for kind, of in ends.FAMILIES),
     Plant("acknowledged_is_there", "acknowledged and gone", rows(f"delete from ferryman.tasks where id = {A_TASK}")),
     Plant("acknowledged_is_there", "and is other", rows(
         f"update ferryman.tasks set idempotency_key = 'other' where id = {A_TASK}"
