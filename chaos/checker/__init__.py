@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from chaos.checker import domains, ends, survivors, tasks, turns
+from chaos.checker import again, domains, ends, survivors, tasks, turns
 from chaos.checker.evidence import Evidence
 
 SHOWN = 6
@@ -17,6 +17,7 @@ CHECKS = (
     *tasks.CHECKS,
     *turns.CHECKS,
     *domains.CHECKS,
+    again.no_start_without_a_fault,
     survivors.who_lives_on_works_on,
 )
 # What can be asked where rows leave before a run is over: of the log, of the histories, and of the rows that are left.
@@ -31,6 +32,7 @@ WITHOUT_ROWS = (
     domains.nobody_was_refused_for_good,
     domains.the_products_own_invariants_hold,
     domains.nobody_left_a_trace_of_a_crash,
+    again.no_start_without_a_fault,
     survivors.who_lives_on_works_on,
 )
 

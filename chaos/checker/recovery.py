@@ -19,13 +19,11 @@ table of workers, so that it needs no word of a handler. Whether they were begun
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from chaos.checker import claims
-from chaos.checker.claims import Begun
 from chaos.checker.evidence import Deaths, Evidence
 
 Wait = tuple[str, float, float]  # of a task or a turn: from when to when
@@ -77,7 +75,7 @@ def recoveries(seen: Evidence) -> Recoveries:
     deaths = Deaths(seen.lines)
     of_turns, claimed = claims.turns(seen)
     over = {**claims.over(seen), **of_turns}
-    pairs = _pairs(claims.begun(seen, claimed))
+    pairs = claims.pairs(claims.begun(seen, claimed))
     spoke = {(first.subject, first.number) for first, _ in pairs}
     found.unbegun = sum(claim.lapsed and key not in spoke for key, claim in over.items())
     for first, again in pairs:
@@ -111,16 +109,4 @@ def windows(seen: Evidence) -> list[Wait]:
         death = deaths.after(run["pid"], born)
         if planned <= death < lost:  # else it lives, or stood still until its time was over
             found.append((run["task"], death, lost))
-    return found
-
-
-def _pairs(begun: Iterable[Begun]) -> list[tuple[Begun, Begun | None]]:
-    """Give the beginning in each claim, with the next beginning of the same."""
-    tries: dict[str, list[Begun]] = defaultdict(list)
-    for each in begun:
-        tries[each.subject].append(each)
-    found: list[tuple[Begun, Begun | None]] = []
-    for one_by_one in tries.values():
-        ordered = sorted(one_by_one, key=lambda one: one.number)
-        found += zip(ordered, [*ordered[1:], None], strict=True)
     return found

@@ -259,6 +259,22 @@ def delivered(what: str) -> Callable[[Scene], object]:
     )  # fmt: skip
 
 
+def lapsed(scene: Scene) -> None:
+    """Let a turn of a batch have been taken from its holder, for no reason, and been begun anew."""
+    turn = scene.line("stroke")["turn"]
+    scene.run(
+        "update ferryman.events set reason_code = %s"
+        " where kind = 'agent.state' and from_state = 'running' and subject::text = %s",
+        claims.LAPSED, turn,
+    )  # fmt: skip
+    scene.run(
+        "insert into ferryman.events (at, subject, tenant, kind, from_state, to_state, subject_name, reason_code)"
+        " select max(at), subject, 'default', kind, 'running', 'running', '', 'taken_over' from ferryman.events"
+        " where kind = 'agent.state' and subject::text = %s group by subject, kind", turn,
+    )  # fmt: skip
+    add("stroke", turn=turn, epoch=2)(scene)
+
+
 A_CHILD = "(select agent_turn_id from ferryman.pmo_batch_tasks where status = 'success' order by id limit 1)"
 TRACE = 'Traceback (most recent call last):\n  File "a.py", line 1, in work\n    go()\n'
 CHAIN = "\nThe above exception was the direct cause of the following exception:\n\n"
@@ -372,6 +388,12 @@ PLANTS = [
     )),
     Plant("children_deliver_what_their_claim_said", "and delivered", lambda scene: scene.lines.__setitem__(
         slice(None), [line for line in scene.lines if line["what"] != "stroke"]
+    )),
+    *(Plant("no_start_without_a_fault", f"{work}: ", again(what, epoch=2)) for what, work in claims.OF_TASKS.items()),
+    Plant("no_start_without_a_fault", "turns of batches: ", lapsed),
+    Plant("no_start_without_a_fault", "tasks: ", rows(  # a durable task that had parked
+        f"update ferryman.events set reason_message = '{claims.LAPSED}' where kind = 'task' and from_state = 'running'"
+        " and subject in (select id from ferryman.tasks where name = 'voyage' and state = 'succeeded')"
     )),
     Plant("who_lives_on_works_on", "worker-1.0001 was awake for 19.9 s and began nothing", idle),
     Plant("turns_are_delivered", "is still running", busy),
