@@ -13,7 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from chaos import terms
-from chaos.crew import BROKEN, DAWN
+from chaos.crew import BROKEN, DAWN, SLOW
 from ferryman import Ferryman
 from ferryman.kernel import errors, payload
 from ferryman.tasks.intake import create as births
@@ -98,7 +98,10 @@ async def turn(app: Ferryman, key: str, arguments: Arguments) -> Told:
 
 async def batch(app: Ferryman, key: str, arguments: Arguments) -> Told:
     """Fork a batch from outside."""
-    tasks = [{"target_strategy": "new", "target_ref": "oar", "instruction": str(n)} for n in range(arguments["count"])]
+    words = [
+        f"{n}{SLOW}{arguments['slow']}" if n == 0 and "slow" in arguments else str(n) for n in range(arguments["count"])
+    ]
+    tasks = [{"target_strategy": "new", "target_ref": "oar", "instruction": word} for word in words]
     handle = await app.batches.fork(tasks, id=UUID(arguments["batch"]), deadline_seconds=600)
     return {"batch": str(handle.id)}
 
@@ -172,8 +175,10 @@ SHARES = {
 }
 # Kinds that are one task by its name.
 NAMED = ("voyage", "lag")
-# How many leases the first try of a task that lags takes.
+# How many leases the first claim of a task that lags takes.
 LAG_OF_LEASE = 1.3
+# So many batches have a child of which the first claim takes as long: nobody could tell else whether turns are renewed.
+SLOW_BATCHES = 0.5
 
 
 def kind(act: str, arguments: Arguments) -> str:
@@ -220,7 +225,7 @@ def draw(  # noqa: PLR0911, C901 - one return for each act
             return chosen, {
                 "count": OARS,
                 "batch": str(UUID(int=dice.getrandbits(128), version=4)),
-                **_fate(dice, chosen),
+                **_fate(dice, chosen, lease),
             }
         case "recall":
             return "recall", {"after": round(dice.uniform(0.0, 0.5), 3)}
@@ -232,9 +237,11 @@ def draw(  # noqa: PLR0911, C901 - one return for each act
             return "one", {"name": "job", "more": {"hold": 0.3}}
 
 
-def _fate(dice: random.Random, act: str) -> Arguments:
-    """Say which child of a batch fails and what that means, or when it is cancelled."""
+def _fate(dice: random.Random, act: str, lease: float) -> Arguments:
+    """Say which child of a batch fails and what that means, when it is cancelled, or how long its first child takes."""
     match act:
+        case "batch" if dice.random() < SLOW_BATCHES:
+            return {"slow": lease * LAG_OF_LEASE}
         case "wreck":
             return {"breaks": dice.randrange(OARS), "fail_fast": dice.random() < 0.7}
         case "revoke":

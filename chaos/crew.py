@@ -31,6 +31,10 @@ from ferryman.testing import Doubled, Late, Lossy
 DAWN = datetime(2026, 1, 1, tzinfo=UTC)
 # What an oar is told that is to fail.
 BROKEN = "break"
+# Between the number of an oar and how many seconds its first claim is to take.
+SLOW = " slow "
+# Of so many windows the first page of one takes that many of its leases, when it is asked for the first time.
+SLOW_WINDOWS, SLOW_OF_LEASE = 4, 1.3
 # How long children of batches, and steps and capabilities of commands, take: long enough to be met by a death.
 STROKE_SECONDS = 0.7
 STEP_SECONDS = 0.2
@@ -106,6 +110,11 @@ def build(url: str, history: History, *, doorbell: str, seed: int, pool: int) ->
     return app
 
 
+def _word(ctx: Context, key: str) -> str:
+    """Return what a task comes to: each claim another word, so that it shows whose was kept."""
+    return f"{key} of claim {ctx.task.epoch}"
+
+
 def _tasks(app: Ferryman, history: History) -> None:
     @app.task(backoff=0.05)
     async def job(ctx: Context, key: str, hold: float = 0.0) -> str:
@@ -113,7 +122,7 @@ def _tasks(app: Ferryman, history: History) -> None:
         history.write("start", **told, key=key)
         await asyncio.sleep(hold)
         history.write("effect", key=key, **told)
-        return key
+        return _word(ctx, key)
 
     @app.task(backoff=0.05)
     def plain(ctx: Context, key: str, hold: float = 0.0) -> str:
@@ -121,7 +130,7 @@ def _tasks(app: Ferryman, history: History) -> None:
         history.write("start", **told, key=key)
         time.sleep(hold)
         history.write("effect", key=key, **told)
-        return key
+        return _word(ctx, key)
 
     @app.task(backoff=0.05)
     async def shaky(ctx: Context, key: str) -> str:
@@ -130,14 +139,14 @@ def _tasks(app: Ferryman, history: History) -> None:
         if ctx.attempt == 1:
             raise ConnectionError("not yet")
         history.write("effect", key=key, **told)
-        return key
+        return _word(ctx, key)
 
     @app.task(backoff=0.05)
     async def tick(ctx: Context, key: str) -> str:
         told: dict[str, Any] = {"task": str(ctx.id), "epoch": ctx.task.epoch, "attempt": ctx.attempt}
         history.write("start", **told, key=key)
         history.write("effect", key=key, **told)
-        return key
+        return _word(ctx, key)
 
     @app.task(backoff=0.05)
     async def lag(ctx: Context, key: str, hold: float) -> str:
@@ -147,7 +156,7 @@ def _tasks(app: Ferryman, history: History) -> None:
         if ctx.task.epoch == 1:
             await asyncio.sleep(hold)
         history.write("effect", key=key, **told)
-        return key
+        return _word(ctx, key)
 
 
 def _hogs(app: Ferryman, history: History, *, pool: int) -> None:
@@ -165,7 +174,7 @@ def _hogs(app: Ferryman, history: History, *, pool: int) -> None:
             finally:
                 hogs.discard(key)
         history.write("effect", key=key, **told)
-        return key
+        return _word(ctx, key)
 
 
 def _voyages(app: Ferryman, history: History) -> None:
@@ -211,7 +220,8 @@ def _agents(app: Ferryman, history: History) -> None:
         history.write("stroke", turn=str(turn.id), epoch=_claim(turn))
         if turn.instruction == BROKEN:  # at once, so that the others are under way
             raise RuntimeError("the oar broke")
-        await asyncio.sleep(STROKE_SECONDS)
+        _, _, slow = turn.instruction.partition(SLOW)
+        await asyncio.sleep(float(slow) if slow and _claim(turn) == 1 else STROKE_SECONDS)
         return {"summary": f"stroke {turn.instruction} of claim {_claim(turn)}"}
 
     @app.agent
@@ -262,6 +272,9 @@ def _ingestion(app: Ferryman, history: History) -> None:
         last = round((request.window.until - DAWN) / timedelta(minutes=1))
         at = first if request.position == "start" else int(request.position)
         history.write("asked", first=first, place=at)
+        if at == first and _is_slow(first // terms.RECORDS_OF_A_WINDOW, history):
+            lease = os.environ.get("FERRYMAN_INGEST__LEASE", "0s")
+            await asyncio.sleep(float(lease.removesuffix("s")) * SLOW_OF_LEASE)
         page = [{"id": n} for n in range(at, min(at + terms.PAGE, last))]
         after = at + terms.PAGE
         watermark = DAWN + timedelta(minutes=page[-1]["id"]) if page else None
@@ -270,6 +283,17 @@ def _ingestion(app: Ferryman, history: History) -> None:
         return Page(page, str(after) if more else None, more, watermark=watermark, size=len(page) * 10, stats=stats)
 
     app.source(depot, name=terms.SOURCE, sink=Cargo(), ordered=True, safety_lag=timedelta(0))
+
+
+def _is_slow(nth: int, history: History) -> bool:
+    """Say whether a window is to be slow: once only, whoever asks for it, or it would be begun for ever."""
+    if nth % SLOW_WINDOWS != SLOW_WINDOWS - 1:
+        return False
+    try:
+        history.path.with_name(f"slow-{nth}").touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
 
 
 def _quota() -> dict[str, str]:

@@ -40,6 +40,11 @@ TICKED = """
     select from ferryman.watchdog
     where ticked_at > clock_timestamp() - make_interval(secs => %s) and grace_until < clock_timestamp()
 """
+# What is late, in one row: that there is none is an answer, and no row is none.
+OVERDUE = """
+    select coalesce(json_agg(late), '[]') as late
+    from (select domain, id::text, state, rule, ends_by::text from ferryman.overdue limit 100) as late
+"""
 # All that waits to be begun, and what of it nobody has to wait for.
 LINE = "select count(*) as n, count(rank) as due from ferryman.tasks where state = 'ready'"
 # Everything that lives, by the checker's own reckoning.
@@ -124,9 +129,11 @@ class Lookout:
             self._unwatched = now
         if now < self._unwatched + self._lease * JUDGED_LEASES:
             return
-        rows = self._sea.ask("select domain, id::text, state, rule, ends_by::text from ferryman.overdue limit 100")
+        answer = self._sea.ask(OVERDUE)
+        if not answer:
+            return  # nobody could look
         excused = self._excused(now)
-        found = [row for row in rows if row["id"] not in excused]
+        found = [row for row in answer[0]["late"] if row["id"] not in excused]
         self.seen.looks += 1
         if found:
             self.seen.overdue += len(found)

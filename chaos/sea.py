@@ -82,12 +82,11 @@ class Sea:
             return []
 
     def kill(self) -> int:
-        """SIGKILL to the postmaster: its children notice and go."""
+        """SIGKILL to the postmaster: its children notice and go. Strangers hold nothing then, and are to be let go."""
         pid = int((self._data / "postmaster.pid").read_text(encoding="utf-8").split("\n", 1)[0])
         os.kill(pid, signal.SIGKILL)
         while Path(f"/proc/{pid}").exists():
             time.sleep(0.005)
-        self._held.clear()
         return pid
 
     def crash(self, dice: random.Random) -> int | None:

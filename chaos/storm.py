@@ -161,8 +161,7 @@ class Storm:
             case "hog":
                 return self._hog(fault)
             case "crash":
-                pid = self._sea.crash(self._dice)
-                return None if pid is None else {"child": pid}
+                return self._crash()
             case "outage":
                 return self._outage(fault)
             case "hush":
@@ -212,9 +211,17 @@ class Storm:
         made = self._sea.ask("select * from ferryman.create_tasks(%s)", Jsonb(rows))
         return {"made": len(made)} if made else None
 
+    def _crash(self) -> dict[str, Any] | None:
+        pid = self._sea.crash(self._dice)
+        if pid is None:
+            return None
+        self._release(float("inf"))  # strangers are thrown out with everybody
+        return {"child": pid}
+
     def _outage(self, fault: Fault) -> dict[str, Any]:
         pid = self._sea.kill()
         killed = time.monotonic()
+        self._release(float("inf"))  # what strangers held died with the database
         time.sleep(fault.seconds)
         self._sea.start()
         self._lookout.excuse()
@@ -278,6 +285,7 @@ class Storm:
             fleet.finish(slot)  # so that all are born again without faults of their own
         over = time.monotonic()
         self.await_all(BIRTH_SECONDS)
+        self._told.write("restored")
         self.outcome.wrong += fleet.dismiss("producer", seconds=LEAVE_SECONDS * 2)
         self.outcome.wrong += fleet.errand("herald")
         self._await_quiet(over)

@@ -8,21 +8,31 @@ from __future__ import annotations
 
 from collections import Counter
 
-from chaos.checker import domains, ends, survivors, tasks, turns
+from chaos.checker import again, domains, ends, survivors, tasks, turns
 from chaos.checker.evidence import Evidence
 
 SHOWN = 6
-CHECKS = (*ends.CHECKS, *tasks.CHECKS, *turns.CHECKS, *domains.CHECKS, survivors.who_lives_on_works_on)
+CHECKS = (
+    *ends.CHECKS,
+    *tasks.CHECKS,
+    *turns.CHECKS,
+    *domains.CHECKS,
+    again.no_start_without_a_fault,
+    survivors.who_lives_on_works_on,
+)
 # What can be asked where rows leave before a run is over: of the log, of the histories, and of the rows that are left.
 WITHOUT_ROWS = (
     ends.one_end_for_each_row,
     ends.acknowledged_ended_once,
     ends.nothing_lives_on,
+    ends.a_cancel_that_did_nothing_came_too_late,
+    ends.nothing_outlives_what_bore_it,
     tasks.the_log_is_read_whole,
     turns.one_holder_for_each_claim_of_a_turn,
     domains.nobody_was_refused_for_good,
     domains.the_products_own_invariants_hold,
     domains.nobody_left_a_trace_of_a_crash,
+    again.no_start_without_a_fault,
     survivors.who_lives_on_works_on,
 )
 

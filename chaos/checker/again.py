@@ -11,14 +11,16 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 from chaos import plan
+from chaos.checker import claims
 from chaos.checker.able import barred, locked
+from chaos.checker.cases import STEADY
 from chaos.checker.claims import Claim
-from chaos.checker.evidence import Deaths
+from chaos.checker.evidence import Deaths, Evidence
 
 Line = Mapping[str, Any]
 Span = tuple[float, float]
@@ -140,6 +142,27 @@ def causes(starts: Sequence[Line], past: Past) -> tuple[dict[str, int], list[str
             if cause == NOTHING:
                 unforced.append(f"{before['task']}: {_told(before)}, then {_told(after)}")
     return {cause: found[cause] for cause in CAUSES}, unforced
+
+
+def no_start_without_a_fault(seen: Evidence) -> Iterator[str]:
+    """Nothing was begun anew but by a fault that forced it: tasks, capabilities, steps of commands, tools and turns.
+
+    Of what fails a try or waits by itself (a durable task, a turn) only those claims are asked that ended by their lease.
+    """
+    lease = next(float(line["lease"]) for line in seen.of("clock"))
+    of_turns, claimed = claims.turns(seen)
+    over = {**claims.over(seen), **of_turns}
+    steady = {id for id, task in seen.tasks.items() if task["name"] in STEADY}
+    steady |= {line["task"] for line in seen.of(*(what for what in claims.OF_TASKS if what != "start"))}
+    past = Past(seen.lines, over, lease=lease)
+    for before, after in claims.pairs(claims.begun(seen, claimed)):
+        claim = over.get((before.subject, before.number))
+        if after is not None and (before.subject in steady or (claim is not None and claim.lapsed)):
+            first, then = (
+                {"task": one.subject, "epoch": one.number, "pid": one.pid, "at": one.at} for one in (before, after)
+            )
+            if past.cause(first, then) == NOTHING:
+                yield f"{before.work}: {before.subject}: {_told(first)}, then {_told(then)}"
 
 
 def _told(start: Line) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from chaos.checker.evidence import Evidence
@@ -101,3 +102,15 @@ def begun(seen: Evidence, claimed: dict[str, list[float]]) -> list[Begun]:
             continue
         found.setdefault((one.subject, one.number), one)
     return sorted(found.values(), key=lambda each: each.at)
+
+
+def pairs(begun: Iterable[Begun]) -> list[tuple[Begun, Begun | None]]:
+    """Give the beginning in each claim, with the next beginning of the same."""
+    tries: dict[str, list[Begun]] = defaultdict(list)
+    for each in begun:
+        tries[each.subject].append(each)
+    found: list[tuple[Begun, Begun | None]] = []
+    for one_by_one in tries.values():
+        ordered = sorted(one_by_one, key=lambda one: one.number)
+        found += zip(ordered, [*ordered[1:], None], strict=True)
+    return found

@@ -11,7 +11,8 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from chaos.checker.evidence import Evidence
+from chaos.checker import claims
+from chaos.checker.evidence import Evidence, Row
 
 TURN_ENDS = frozenset({"success", "failed", "canceled", "timeout", "partial"})
 WORK_ENDS = frozenset({"SUCCEEDED", "FAILED", "PARTIAL", "CANCELLED"})
@@ -44,6 +45,21 @@ DOMAINS = (
 
 # What producers are told of, and its name in the log.
 ACKNOWLEDGED = {"turn": "agent.task", "batch": "batch", "command": "command", "plan": "ingest_plan"}
+
+# Of an act that cancels: what it was to end, and what its answer says of that.
+CANCELS = {"cancel": ("task", "cancelled"), "revoke": ("batch", "stopped"), "recall": ("command", "stopped")}
+# By so much the clock of the database may have gone another way than that of the histories.
+ASTRAY_SECONDS = 0.25
+# What ends with its parent: it is stopped, or had come to its own end before.
+FAMILIES = {
+    ("task", "task"): "select task::text as parent, child::text from ferryman.task_steps where child is not null",
+    (
+        "command",
+        "async_task",
+    ): "select triggered_by_command_id::text as parent, id::text as child from ferryman.async_tasks",
+    ("batch", "batch.task"): "select batch_id::text as parent, id::text as child from ferryman.pmo_batch_tasks",
+}
+STOPPED = frozenset({"cancelled", "CANCELLED", "canceled"})
 
 
 def one_end_for_each_row(seen: Evidence) -> Iterator[str]:
@@ -95,6 +111,44 @@ def nothing_lives_on(seen: Evidence) -> Iterator[str]:
         )
 
 
+def a_cancel_that_did_nothing_came_too_late(seen: Evidence) -> Iterator[str]:
+    """Whoever asked to cancel something and was told that nothing was cancelled had asked for what had ended by then."""
+    ended, ahead = _ended(seen), claims.offset(seen)
+    asked = {line["key"]: line["arguments"].get("task") for line in seen.of("invoke") if line["act"] in CANCELS}
+    for line in seen.of("ok"):
+        kind, answer = CANCELS.get(line["act"], ("", ""))
+        if not kind or line[answer]:
+            continue
+        id = asked[line["key"]] or line[kind]
+        end = ended.get((kind, id))
+        if end is None or end["at"] - ahead > line["at"] + ASTRAY_SECONDS:
+            told = "never ended" if end is None else f"ended {end['at'] - ahead - line['at']:.1f} s later"
+            yield f"the {kind} {id} was to be cancelled, nothing was, and it {told}"
+
+
+def nothing_outlives_what_bore_it(seen: Evidence) -> Iterator[str]:
+    """What was born of a task, a command or a batch is stopped with it, unless it has come to its own end before."""
+    ended = _ended(seen)
+    for (kind, of), question in FAMILIES.items():
+        for row in seen.ask(question):
+            parent, child = ended.get((kind, row["parent"])), ended.get((of, row["child"]))
+            if parent and child and child["to_state"] not in STOPPED and child["id"] > parent["id"]:
+                yield (
+                    f"the {of} {row['child']} came to {child['to_state']} after the {kind} {row['parent']} was"
+                    f" {parent['to_state']}"
+                )
+
+
+def _ended(seen: Evidence) -> dict[tuple[str, str], Row]:
+    """Give the last word of the log about the end of each."""
+    ends = {domain.kind: domain.ends for domain in DOMAINS}
+    return {
+        (event["kind"], event["subject"]): event
+        for event in seen.events
+        if event["to_state"] in ends.get(event["kind"], ())
+    }
+
+
 def _rows(seen: Evidence, domain: Domain) -> dict[str, str | None]:
     found = seen.ask(f"select id::text, {domain.state} as state from ferryman.{domain.table} where {domain.which}")
     return {row["id"]: row["state"] for row in found}
@@ -105,4 +159,6 @@ CHECKS: tuple[Callable[[Evidence], Iterator[str]], ...] = (
     acknowledged_ended_once,
     nothing_is_gone,
     nothing_lives_on,
+    a_cancel_that_did_nothing_came_too_late,
+    nothing_outlives_what_bore_it,
 )

@@ -70,14 +70,14 @@ def measure(seen: Evidence, folder: Path, *, lease: float) -> Figures:
     # A retry that the handler asked for is no second start, nor is the replay of a durable handler that parked.
     plain = [line for line in starts if seen.tasks[line["task"]]["name"] in STEADY]
     started = Counter(line["task"] for line in plain)
-    could = Able(seen.lines)
-    found = recoveries(seen, lease=lease)
+    could = Able(seen.lines, lease=lease)
+    found = recoveries(seen)
     begun = [
         (work, max(could.waited(*wait, lease=lease, roles=able.WORKERS) for wait in waits))
         for work, waits in found.begun_judged
     ]
     held = lease * terms.INGEST_OF_LEASE  # so long are leases of windows
-    windows_lost, windows_judged = windows(seen, lease=held)
+    windows_lost = windows(seen)
     fenced = zombies.fenced(seen, lease=lease)
     lived = survivors.Fleet(seen.lines, lease=lease).judge()
     forced, unforced = again.causes(plain, again.Past(seen.lines, claims.over(seen), lease=lease))
@@ -96,7 +96,7 @@ def measure(seen: Evidence, folder: Path, *, lease: float) -> Figures:
         faults=_faults(seen, folder),
         faults_inside=_faults_inside(seen, folder),
         zombies_fenced=fenced,
-        taken_back=_spread(could.waited(*wait, lease=lease, roles=able.WATCHERS) for wait in found.taken_back_judged),
+        taken_back=_spread(could.waited(*wait, lease=lease, roles=able.WATCHERS) for wait in found.taken_back),
         recovery=_spread(waited for _, waited in begun),
         recovery_kinds={work: _spread(waited for kind, waited in begun if kind == work) for work in claims.WORK},
         recovery_fell=found.fell,
@@ -105,7 +105,7 @@ def measure(seen: Evidence, folder: Path, *, lease: float) -> Figures:
         recovery_work={work: sum(each.work == work for each in found.lost) for work in claims.WORK},
         recovery_unbegun=found.unbegun,
         recovery_left_out=dict(found.left_out),
-        windows=_spread(could.waited(*wait, lease=held, roles=able.WATCHERS) for wait in windows_judged),
+        windows=_spread(could.waited(*wait, lease=held, roles=able.WATCHERS) for wait in windows_lost),
         windows_by_the_clock=_spread(until - since for _, since, until in windows_lost),
         first_success=_first_successes(seen),
         first_end=_first_ends(seen, could),
@@ -186,7 +186,7 @@ def _first_ends(seen: Evidence, could: Able) -> Spread:
         since = min(_in_line(looks, back, killed), in_hand)
         if since < math.inf:
             # The clock stands still from the start on while nobody is awake: there is no lease to wait for.
-            judged = could.waited("", max(since, back), ended, lease=0.0, roles=able.WORKERS)
+            judged = could.awake(max(since, back), ended, roles=able.WORKERS)
             waits.append([judged, ended - back, ended - killed])
     return _worst(waits)
 

@@ -19,27 +19,17 @@ table of workers, so that it needs no word of a handler. Whether they were begun
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from chaos.checker import claims
-from chaos.checker.able import barred
-from chaos.checker.claims import Begun
 from chaos.checker.evidence import Deaths, Evidence
 
 Wait = tuple[str, float, float]  # of a task or a turn: from when to when
-Span = tuple[float, float]
 
 ARRIVED = "what its holder had sent before its death still arrived, or somebody cancelled it"
 ENDED = "it was cancelled before anybody began it anew"
-AWAY_BEFORE = (
-    "until it was taken back, or less than a lease before the death, the database was away or everybody relieved"
-)
-AWAY = "until it was begun anew, or less than a lease before the death, the database was away or everybody relieved"
-# PostgreSQL throws everybody out when a backend is killed, and is back within about so long.
-CRASH_SECONDS = 1.0
 LOST_RUNS = """
     select run.task_id::text as task, worker.pid, extract(epoch from worker.started_at)::float8 as born,
            extract(epoch from run.planned_at)::float8 as planned, extract(epoch from run.finished_at)::float8 as lost
@@ -68,11 +58,10 @@ class Judged(NamedTuple):
 
 @dataclass
 class Recoveries:
-    """The waits by the clock; which of them are judged; and how many are left out of what, and why."""
+    """The waits by the clock; those that are judged for what was begun anew; and how many are left out, and why."""
 
     taken_back: list[Wait] = field(default_factory=list)
     begun: list[Wait] = field(default_factory=list)
-    taken_back_judged: list[Wait] = field(default_factory=list)
     begun_judged: list[Judged] = field(default_factory=list)
     fell: int = 0  # so many of these have two waits
     lost: list[Lost] = field(default_factory=list)  # what was taken back
@@ -80,14 +69,13 @@ class Recoveries:
     left_out: Counter[str] = field(default_factory=Counter)
 
 
-def recoveries(seen: Evidence, *, lease: float) -> Recoveries:
+def recoveries(seen: Evidence) -> Recoveries:
     """Find what was in the hands of the dead, and what became of it."""
     found = Recoveries()
     deaths = Deaths(seen.lines)
     of_turns, claimed = claims.turns(seen)
     over = {**claims.over(seen), **of_turns}
-    away = _away(seen, lease)
-    pairs = _pairs(claims.begun(seen, claimed))
+    pairs = claims.pairs(claims.begun(seen, claimed))
     spoke = {(first.subject, first.number) for first, _ in pairs}
     found.unbegun = sum(claim.lapsed and key not in spoke for key, claim in over.items())
     for first, again in pairs:
@@ -105,53 +93,20 @@ def recoveries(seen: Evidence, *, lease: float) -> Recoveries:
             continue
         whole = subject, death, again.at
         found.begun.append(whole)
-        if _met(whole, away):
-            found.left_out[AWAY] += 1
-            continue
         fell = [over[key] for number in range(first.number + 1, again.number) if (key := (subject, number)) in over]
         found.fell += bool(fell)
         waits = [(subject, death, fell[0].since), (subject, fell[-1].since, whole[2])] if fell else [whole]
         found.begun_judged.append(Judged(first.work, waits))
-    found.taken_back_judged = [wait for wait in found.taken_back if not _met(wait, away)]
-    found.left_out[AWAY_BEFORE] += len(found.taken_back) - len(found.taken_back_judged)
     return found
 
 
-def windows(seen: Evidence, *, lease: float) -> tuple[list[Wait], list[Wait]]:
-    """Find how soon windows of ingestion were taken back whose executor was killed: by the clock, and those that are judged."""
-    ahead, away, deaths = claims.offset(seen), _away(seen, lease), Deaths(seen.lines)
+def windows(seen: Evidence) -> list[Wait]:
+    """Find how soon windows of ingestion were taken back whose executor was killed."""
+    ahead, deaths = claims.offset(seen), Deaths(seen.lines)
     found: list[Wait] = []
     for run in seen.ask(LOST_RUNS):
         born, planned, lost = (run[name] - ahead for name in ("born", "planned", "lost"))
         death = deaths.after(run["pid"], born)
         if planned <= death < lost:  # else it lives, or stood still until its time was over
             found.append((run["task"], death, lost))
-    return found, [wait for wait in found if not _met(wait, away)]
-
-
-def _pairs(begun: Iterable[Begun]) -> list[tuple[Begun, Begun | None]]:
-    """Give the beginning in each claim, with the next beginning of the same."""
-    tries: dict[str, list[Begun]] = defaultdict(list)
-    for each in begun:
-        tries[each.subject].append(each)
-    found: list[tuple[Begun, Begun | None]] = []
-    for one_by_one in tries.values():
-        ordered = sorted(one_by_one, key=lambda one: one.number)
-        found += zip(ordered, [*ordered[1:], None], strict=True)
     return found
-
-
-def _away(seen: Evidence, lease: float) -> list[Span]:
-    """Give when the database was away, a table locked (decision 16), or everybody relieved; and a lease after."""
-    found = barred(seen.lines)
-    found += [(float(line["killed"]), float(line["at"])) for line in seen.of("back")]
-    found += [(line["at"], line["at"] + CRASH_SECONDS) for line in seen.of("struck") if line["kind"] == "crash"]
-    found += [
-        (line["at"], line["at"]) for line in seen.of("relieved")
-    ]  # at the end of a run, by those who begin together
-    return [(begin, end + lease) for begin, end in found]
-
-
-def _met(wait: Wait, away: Sequence[Span]) -> bool:
-    _, death, until = wait
-    return any(begin < until and death < end for begin, end in away)

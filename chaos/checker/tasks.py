@@ -64,9 +64,7 @@ def what_was_asked_for_succeeded(seen: Evidence) -> Iterator[str]:
 
 def _may_be_cancelled(seen: Evidence) -> set[str]:
     """Give what producers asked to cancel, acknowledged or not, also with its command, and all that was born of it."""
-    children: dict[str, list[str]] = defaultdict(list)
-    for row in seen.ask("select task::text, child::text from ferryman.task_steps where child is not null"):
-        children[row["task"]].append(row["child"])
+    children = _children(seen)
     found = _of_recalled(seen)
     open_ = [line["arguments"]["task"] for line in seen.of("invoke", act="cancel")]
     while open_:
@@ -74,6 +72,14 @@ def _may_be_cancelled(seen: Evidence) -> set[str]:
         if task not in found:
             found.add(task)
             open_ += children[task]
+    return found
+
+
+def _children(seen: Evidence) -> dict[str, list[str]]:
+    """Give for each task what was born of it."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for row in seen.ask("select task::text, child::text from ferryman.task_steps where child is not null"):
+        found[row["task"]].append(row["child"])
     return found
 
 
@@ -125,10 +131,15 @@ def success_was_earned(seen: Evidence) -> Iterator[str]:
         key = row["payload"]["key"]
         if (id, row["epoch"]) not in done:
             yield f"{id} succeeded in epoch {row['epoch']}, and nobody came to its end in that"
-        if row["result"] != key:
-            yield f"{id} keeps {row['result']!r}, not {key!r}"
+        if row["result"] != _word(row):
+            yield f"{id} keeps {row['result']!r}, not {_word(row)!r}"
         if not effects[key]:
             yield f"{key} succeeded without its effect"
+
+
+def _word(row: Row) -> str:
+    """Return what a task comes to that was settled in its last claim."""
+    return f"{row['payload']['key']} of claim {row['epoch']}"
 
 
 def own_rows_and_tasks_go_together(seen: Evidence) -> Iterator[str]:
@@ -162,10 +173,11 @@ def steps_are_remembered(seen: Evidence) -> Iterator[str]:
             yield f"the step {row['name']} of {row['task']} keeps {row['result']!r}, which no run said"
         elif claimed[row["task"]][epoch : epoch + 1] and claimed[row["task"]][epoch] <= row["at"]:
             yield f"the step {row['name']} of {row['task']} was kept for claim {epoch} when the next had begun"
+    legs = {id: sorted(_word(seen.tasks[child]) for child in born) for id, born in _children(seen).items()}
     for id, task in seen.tasks.items():
         if task["name"] == "voyage" and task["state"] == "succeeded":
-            words, key = kept[id], task["payload"]["key"]
-            expected = [words.get("load"), words.get("cast-off"), f"{key}-0", f"{key}-1", words.get("unload")]
+            words = kept[id]
+            expected = [words.get("load"), words.get("cast-off"), *legs.get(id, ()), words.get("unload")]
             if task["result"] != expected:
                 yield f"{id} keeps {task['result']}, its steps say {expected}"
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import re
 import subprocess
 import sys
@@ -9,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from chaos import acts, plan
+from chaos import acts, crew, plan
+from chaos.history import History
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -58,3 +60,16 @@ def test_one_seed_draws_one_plan_and_every_kind_of_fault_is_in_it() -> None:
     # Whoever freezes for longer than its lease comes back as a zombie; whoever pauses does not.
     assert all(fault.seconds > plan.LEASE_SECONDS for fault in plan.draw(7, 600) if fault.kind == "freeze")
     assert all(fault.seconds < plan.LEASE_SECONDS for fault in plan.draw(7, 600) if fault.kind == "pause")
+
+
+@pytest.mark.contract("R3")
+def test_now_and_then_the_first_claim_of_a_turn_or_a_window_takes_longer_than_its_lease(tmp_path: Path) -> None:
+    dice = random.Random(7)
+    drawn = [acts.draw(dice, "batch", recent=[], windows=0, load=1.0, lease=2.0)[1] for _ in range(40)]
+    slow = [arguments["slow"] for arguments in drawn if "slow" in arguments]
+
+    assert 0 < len(slow) < len(drawn)
+    assert min(slow) > 2.0
+    told = History(tmp_path / "worker-0.0001.history")
+    first, again = ([nth for nth in range(8) if crew._is_slow(nth, told)] for _ in range(2))
+    assert (first, again) == ([3, 7], [])

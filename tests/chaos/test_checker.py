@@ -44,8 +44,13 @@ def rows(statement: str) -> Callable[[Scene], object]:
 
 
 def forget(what: str, **having: object) -> Callable[[Scene], object]:
-    """Spoil the histories: a line is not there."""
-    return lambda scene: scene.lines.remove(scene.line(what, **having))
+    """Spoil the histories: what a line says is not there, nor is it said by another claim of the same."""
+
+    def spoil(scene: Scene) -> None:
+        gone = scene.alike(scene.line(what, **having), **having)
+        scene.lines[:] = [line for line in scene.lines if line not in gone]
+
+    return spoil
 
 
 def add(what: str, **more: object) -> Callable[[Scene], object]:
@@ -174,6 +179,35 @@ def cancelled_unasked(scene: Scene) -> None:
     assert scene.one(f"select state from ferryman.tasks where id = '{task}'")["state"] == "cancelled"
 
 
+def in_vain(act: str, kind: str) -> Callable[[Scene], object]:
+    """Let a cancel have done nothing, and what it was about have ended an hour after its answer."""
+
+    def spoil(scene: Scene) -> None:
+        line = scene.line("ok", act=act)
+        line.update(dict.fromkeys(("cancelled", "stopped"), False))
+        id = line.get(kind) or scene.line("invoke", act=act)["arguments"]["task"]
+        scene.run(
+            "update ferryman.events set at = at + interval '1 h' where kind = %s and subject::text = %s and to_state = any(%s)",
+            kind, id, [end for domain in ends.DOMAINS for end in domain.ends],
+        )  # fmt: skip
+
+    return spoil
+
+
+def ignored(scene: Scene) -> None:
+    """Let a cancel have done nothing, and the task live on."""
+    scene.line("ok", act="cancel").update(cancelled=[])
+    scene.run("delete from ferryman.events where kind = 'task' and to_state = 'cancelled'")
+
+
+def outlived(parent: str, child: str) -> Callable[[Scene], object]:
+    """Let the log tell the ends of what was born of something after the end of that."""
+    return rows(
+        f"update ferryman.events set id = default where kind = '{child}' and to_state in ('succeeded', 'success', 'COMPLETED')"
+        f" and subject in (select child::uuid from ({ends.FAMILIES[parent, child]}) as family)"
+    )
+
+
 def mute(scene: Scene) -> None:
     """Let a schedule cease to fire long before it was ended."""
     scene.run("update ferryman.schedules set ended_at = ended_at + interval '5 s'")
@@ -225,6 +259,22 @@ def delivered(what: str) -> Callable[[Scene], object]:
     )  # fmt: skip
 
 
+def lapsed(scene: Scene) -> None:
+    """Let a turn of a batch have been taken from its holder, for no reason, and been begun anew."""
+    turn = scene.line("stroke")["turn"]
+    scene.run(
+        "update ferryman.events set reason_code = %s"
+        " where kind = 'agent.state' and from_state = 'running' and subject::text = %s",
+        claims.LAPSED, turn,
+    )  # fmt: skip
+    scene.run(
+        "insert into ferryman.events (at, subject, tenant, kind, from_state, to_state, subject_name, reason_code)"
+        " select max(at), subject, 'default', kind, 'running', 'running', '', 'taken_over' from ferryman.events"
+        " where kind = 'agent.state' and subject::text = %s group by subject, kind", turn,
+    )  # fmt: skip
+    add("stroke", turn=turn, epoch=2)(scene)
+
+
 A_CHILD = "(select agent_turn_id from ferryman.pmo_batch_tasks where status = 'success' order by id limit 1)"
 TRACE = 'Traceback (most recent call last):\n  File "a.py", line 1, in work\n    go()\n'
 CHAIN = "\nThe above exception was the direct cause of the following exception:\n\n"
@@ -243,6 +293,10 @@ PLANTS = [
         [end for domain in ends.DOMAINS for end in domain.ends],
     )) for name, kind in ends.ACKNOWLEDGED.items()),
     Plant("acknowledged_ended_once", "has 2 ends in the log", second_end(ends.DOMAINS[0])),
+    *(Plant("a_cancel_that_did_nothing_came_too_late", f"the {kind} ", in_vain(act, kind))
+      for act, (kind, _) in ends.CANCELS.items()),
+    Plant("a_cancel_that_did_nothing_came_too_late", "and it never ended", ignored),
+    *(Plant("nothing_outlives_what_bore_it", f"the {of} ", outlived(kind, of)) for kind, of in ends.FAMILIES),
     Plant("acknowledged_is_there", "acknowledged and gone", rows(f"delete from ferryman.tasks where id = {A_TASK}")),
     Plant("acknowledged_is_there", "and is other", rows(
         f"update ferryman.tasks set idempotency_key = 'other' where id = {A_TASK}"
@@ -264,7 +318,7 @@ PLANTS = [
         "update ferryman.tasks set state = 'succeeded' where state = 'cancelled'"
     )),
     Plant("each_claim_has_its_epoch", "has epoch 9", rows(f"update ferryman.tasks set epoch = 9 where id = {A_TASK}")),
-    *(Plant("one_holder_for_each_claim", "was started in epoch 1 by [1, ", again(what, pid=1)) for what in claims.OF_TASKS),
+    *(Plant("one_holder_for_each_claim", " by [1, ", again(what, pid=1)) for what in claims.OF_TASKS),
     *(Plant("one_holder_for_each_claim", "was started 2 times", again(what)) for what in claims.OF_TASKS),
     *(Plant("one_holder_for_each_claim", "which it never had", again(what, epoch=9)) for what in claims.OF_TASKS),
     *(Plant("success_was_earned", "nobody began it in that", forget(what)) for what in claims.OF_TASKS),
@@ -272,6 +326,8 @@ PLANTS = [
     Plant("success_was_earned", "keeps 'another'", rows(
         f"update ferryman.tasks set result = '\"another\"' where id = {A_TASK}"
     )),
+    # Another claim settled it than the one that said this.
+    Plant("success_was_earned", " of claim ", rows(f"update ferryman.tasks set epoch = epoch + 1 where id = {A_TASK}")),
     Plant("success_was_earned", "without its effect", forget("effect")),
     Plant("own_rows_and_tasks_go_together", "the row is not there, the task is there", rows("delete from public.ledger")),
     Plant("own_rows_and_tasks_go_together", "the row is not there, the task is there", rows("delete from public.owed")),
@@ -281,6 +337,9 @@ PLANTS = [
         "update ferryman.task_steps set at = at + interval '1 h' where name = 'load'"
     )),
     Plant("steps_are_remembered", "its steps say", rows("delete from ferryman.task_steps where name = 'unload'")),
+    Plant("steps_are_remembered", "its steps say", rows(
+        "update ferryman.tasks set epoch = epoch + 1 where id in (select child from ferryman.task_steps)"
+    )),
     Plant("firings_follow_each_other", "and then at", rows(
         f"update ferryman.tasks set fire_time = fire_time + interval '1 ms' where id = {A_FIRING.format('desc')}"
     )),
@@ -306,7 +365,9 @@ PLANTS = [
         "update ferryman.agent_inbox set turn_status = 'failed' where message_type = 'turn'"
     )),
     Plant("turns_are_delivered", "which no run of it said", forget("ran", step="look")),
-    Plant("turns_are_delivered", "which no run of it said", lambda scene: scene.line("ran", step="steer").update(epoch=9)),
+    Plant("turns_are_delivered", "which no run of it said", lambda scene: [
+        line.update(epoch=9) for line in scene.alike(scene.line("ran", step="steer"), step="steer")
+    ]),
     # Of what a step said in two runs one was kept; the other, of somebody whose time was over, was delivered.
     Plant("turns_are_delivered", "delivered", delivered("jsonb_set(content, '{3}', '\"steer 1 2.0\"')")),
     Plant("turns_are_delivered", "delivered", delivered("jsonb_set(content, '{1}', '\"knot 1 of claim 9\"')")),
@@ -327,6 +388,12 @@ PLANTS = [
     )),
     Plant("children_deliver_what_their_claim_said", "and delivered", lambda scene: scene.lines.__setitem__(
         slice(None), [line for line in scene.lines if line["what"] != "stroke"]
+    )),
+    *(Plant("no_start_without_a_fault", f"{work}: ", again(what, epoch=2)) for what, work in claims.OF_TASKS.items()),
+    Plant("no_start_without_a_fault", "turns of batches: ", lapsed),
+    Plant("no_start_without_a_fault", "tasks: ", rows(  # a durable task that had parked
+        f"update ferryman.events set reason_message = '{claims.LAPSED}' where kind = 'task' and from_state = 'running'"
+        " and subject in (select id from ferryman.tasks where name = 'voyage' and state = 'succeeded')"
     )),
     Plant("who_lives_on_works_on", "worker-1.0001 was awake for 19.9 s and began nothing", idle),
     Plant("turns_are_delivered", "is still running", busy),
@@ -429,6 +496,26 @@ def test_a_check_speaks_when_one_thing_is_spoilt(world: World, plant: Plant) -> 
         found = list(check(scene.seen()))
 
     assert any(plant.says in each for each in found), found
+
+
+@pytest.mark.contract("R3")
+@pytest.mark.parametrize(
+    ("what", "having", "check", "says"),
+    [
+        ("effect", {}, "success_was_earned", "without its effect"),
+        ("start", {}, "success_was_earned", "nobody began it in that"),
+        ("ran", {"step": "load"}, "steps_are_remembered", "which no run said"),
+    ],
+)
+def test_a_plant_is_heard_where_something_was_done_twice(
+    world: World, what: str, having: dict[str, str], check: str, says: str
+) -> None:
+    with world.scene() as scene:
+        scene.lines.insert(0, {**scene.line(what, **having), "epoch": 0})  # by a claim that came to nothing
+        forget(what, **having)(scene)
+        found = list(next(each for each in checker.CHECKS if each.__name__ == check)(scene.seen()))
+
+    assert any(says in each for each in found), found
 
 
 @pytest.mark.contract("R3")

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from chaos.lookout import JUDGED_LEASES, Lookout
+from chaos.lookout import JUDGED_LEASES, OVERDUE, Lookout
+from chaos.sea import Sea
 
 LEASE = 2.0
 
@@ -13,9 +14,13 @@ LEASE = 2.0
 class Late:
     """A database in which somebody watches, and two rows are late."""
 
+    answers = True
+
     def ask(self, question: str, *values: object) -> list[dict[str, Any]]:
+        if question != OVERDUE:
+            return [{"ticked": True}]
         told = {"domain": "tasks", "state": "running", "rule": "W13"}
-        return [{**told, "id": id, "ticked": True} for id in ("held", "free")] if "activity" not in question else []
+        return [{"late": [{**told, "id": id} for id in ("held", "free")]}] if self.answers else []
 
 
 class Fleet:
@@ -52,3 +57,29 @@ def test_what_a_stranger_holds_is_not_late_until_some_leases_after_it_was_let_go
     lookout.judge_rows(9)
     assert late(110.0 + JUDGED_LEASES * LEASE - 0.1) == 1
     assert late(110.0 + JUDGED_LEASES * LEASE) == 2
+
+
+@pytest.mark.contract("R3")
+def test_a_look_that_is_not_answered_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("chaos.lookout.time.monotonic", lambda: 100.0)
+    sea: Any = Late()
+    lookout = Lookout(sea, Fleet(), Told(), lease=LEASE, folder=tmp_path)  # type: ignore[arg-type]
+
+    sea.answers = False
+    lookout._look(110.0)
+    assert lookout.seen.looks == 0
+
+    sea.answers = True
+    lookout._look(111.0)
+    assert (lookout.seen.looks, lookout.seen.overdue) == (1, 2)
+
+
+@pytest.mark.contract("R3")
+async def test_that_nothing_is_late_is_an_answer(database_url: str) -> None:
+    sea = Sea(Path())
+    sea.url = database_url
+
+    assert sea.ask(OVERDUE) == [{"late": []}]
+
+    sea.url = f"{database_url}&port=1"
+    assert sea.ask(OVERDUE) == []

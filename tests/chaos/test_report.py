@@ -21,7 +21,7 @@ WILD: dict[str, Any] = {
     "taken_back_by_the_clock": (9, 2.0, 3.0, 3.0), "recoveries": 9, "recovery_p50": 2.0, "recovery_p99": 3.0,
     "recovery_worst": 3.0, "recovery_by_the_clock": (9, 2.0, 3.0, 3.0), "recovery_fell": 1,
     "recovery_kinds": {"tasks": (8, 2.0, 3.0, 3.0), "turns": (1, 5.0, 5.0, 5.0), "tools": (0, 0.0, 0.0, 0.0)},
-    "recovery_work": {"tasks": 8, "turns": 1}, "recovery_unbegun": 3, "recovery_left_out": {recovery.AWAY: 2},
+    "recovery_work": {"tasks": 8, "turns": 1}, "recovery_unbegun": 3, "recovery_left_out": {recovery.ARRIVED: 2},
     "windows": (9, 3.0, 4.0, 5.0), "windows_by_the_clock": (9, 3.0, 4.0, 5.0),
     "outages": 6, "first_success_worst": 5.0, "first_success_since_back": 6.0, "first_success_since_killed": 7.0,
     "first_ends": 6, "first_end_worst": 5.0, "first_end_since_back": 6.0, "first_end_since_killed": 7.0,

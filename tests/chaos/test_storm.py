@@ -9,7 +9,7 @@ import pytest
 
 from chaos import storm
 from chaos.fleet import Slot
-from chaos.history import History
+from chaos.history import History, read
 from chaos.lookout import Seen
 from chaos.plan import Fault
 
@@ -153,6 +153,52 @@ def test_a_kill_is_owed_only_while_none_has_met_anybody_and_not_for_ever(
     run._strike(kill(0.0))
     run.linger(0.0)
     assert (absent.killed, run.outcome.struck) == (0, [])
+
+
+class Held(Nobody):
+    """A database in which strangers hold rows, until it is killed or they are let go."""
+
+    def __init__(self) -> None:
+        self.strangers = [8, 9]
+
+    def kill(self) -> int:
+        return 99
+
+    def crash(self, _dice: object) -> int:
+        return 98
+
+    def release(self, now: float) -> list[int]:
+        gone, self.strangers = (self.strangers, []) if now == float("inf") else ([], self.strangers)
+        return gone
+
+
+class Judge(Nobody):
+    """Is told whose rows are judged again."""
+
+    def __init__(self) -> None:
+        self.again: list[int] = []
+
+    def judge_rows(self, stranger: int) -> None:
+        self.again.append(stranger)
+
+
+@pytest.mark.contract("R3")
+@pytest.mark.parametrize("kind", ["outage", "crash"])
+def test_strangers_hold_nothing_when_the_database_dies_and_their_rows_are_judged_again(
+    tmp_path: Path, kind: str
+) -> None:
+    nobody: Any = Nobody()
+    sea: Any = Held()
+    eyes: Any = Judge()
+    told = History(tmp_path / "storm.history")
+    run = storm.Storm(sea, nobody, nobody, told, eyes, seed=7, say=lambda _words: None)
+
+    run._strike(Fault(0.0, kind, 0.5, 0.0))
+
+    lines = list(read(told.path))
+    assert [line["child"] for line in lines if line["what"] == "released"] == eyes.again == [8, 9]
+    assert lines[-1]["what"] == "struck"
+    assert all(line["at"] <= lines[-1]["at"] for line in lines)
 
 
 class Eyes(Nobody):

@@ -80,6 +80,12 @@ class Scene:
             if line["what"] == what and all(line.get(key) == value for key, value in having.items())
         )  # fmt: skip
 
+    def alike(self, first: dict[str, Any], **having: object) -> Lines:
+        """Find all lines that say the same of the same: on a slow machine something may have been done in two claims."""
+        subject = next((name for name in ("key", "task", "turn") if name in first), "what")
+        same = {"what": first["what"], subject: first[subject], **having}
+        return [line for line in self.lines if all(line.get(key) == value for key, value in same.items())]
+
     def seen(self) -> Evidence:
         """Give all of it to the checker."""
         return Evidence(self.lines, self.connection, self.outputs)
