@@ -172,7 +172,7 @@ order by 1, 2
 
 async def found(db: Database, scene: Scene) -> list[tuple[Any, ...]]:
     async with db.session() as tx:
-        return [tuple(row) for row in await tx.fetch(FOUND, scene.webhook, HOLDER)]
+        return [tuple(row) for row in await tx.fetch(FOUND, scene.webhook, HOLDER)]  # type: ignore[arg-type]  # a record is a sequence
 
 
 async def judge(db: Database, scene: Scene, claimed: Sequence[UUID], *, pair: tuple[str, str], said: str) -> None:

@@ -143,7 +143,7 @@ where schedule.id = $1
 
 async def found(db: Database, schedule: ScheduleRecord) -> list[Any]:
     async with db.session() as tx:
-        return [tuple(row) for row in await tx.fetch(FOUND, schedule.id)]
+        return [tuple(row) for row in await tx.fetch(FOUND, schedule.id)]  # type: ignore[arg-type]  # a record is a sequence
 
 
 async def judge(

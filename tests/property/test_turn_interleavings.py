@@ -58,7 +58,8 @@ async def found(db: Database, scene: Scene) -> list[tuple[Any, ...]]:
     """Read what has become of each turn: its end was told to its parent as often, and every invariant holds."""
     async with db.session() as tx:
         assert await SOUND.broken(tx) == []
-        rows = [tuple(row) for row in await tx.fetch(FOUND, [taken.id for taken in scene.taken], HOLDER)]
+        told = await tx.fetch(FOUND, [taken.id for taken in scene.taken], HOLDER)
+    rows: list[tuple[Any, ...]] = [tuple(row) for row in told]  # type: ignore[arg-type]  # a record is a sequence
     assert all(row[:2] == ((0, 0) if row[2] is None else (1, 1)) for row in rows), rows
     return rows
 
