@@ -101,7 +101,7 @@ async def _claim(house: House, taken: Taken) -> bool:
 
 async def _release(house: House, taken: Taken) -> bool:
     async with house.db.transaction() as tx:
-        return len(await heads.release(tx, [taken.id], [taken.epoch], owner=OWNER)) == 1
+        return await heads.release(tx, [taken.id], [taken.epoch], owner=OWNER) == ({taken.id}, set())
 
 
 async def _renew(house: House, taken: Taken) -> bool:

@@ -13,7 +13,7 @@ from ferryman.agents.model import Accepted, Busy, Edge, Order, Rejected, Source
 from ferryman.agents.ports import TurnOwners
 from ferryman.agents.rules import reference
 from ferryman.agents.states import TurnStatus
-from ferryman.agents.store import inbox
+from ferryman.agents.store import heads, inbox
 from ferryman.kernel import ids
 from ferryman.kernel.pool import Database
 from tests.agents.house import OTHER, OWNER, TENANT, House
@@ -432,7 +432,7 @@ async def test_the_database_refuses_to_change_a_card(house: House) -> None:
 async def test_a_stale_holder_writes_nothing(house: House) -> None:
     taken = await house.begin()
     async with house.db.transaction() as tx:
-        assert await house_release(house, tx, taken) == [taken.id]
+        assert await heads.release(tx, [taken.id], [taken.epoch], owner=OWNER) == ({taken.id}, set())
     [successor] = await house.claim(owner=OTHER)
     before = await house.head()
 
@@ -441,7 +441,7 @@ async def test_a_stale_holder_writes_nothing(house: House) -> None:
     assert await house.settle(house.waits(taken, "c1")) == set()
     async with house.db.session() as tx:
         from ferryman.agents.model import Card, Step
-        from ferryman.agents.store import cards, heads, steps
+        from ferryman.agents.store import cards, steps
 
         note = Card(
             tenant=TENANT,
@@ -463,13 +463,6 @@ async def test_a_stale_holder_writes_nothing(house: House) -> None:
     assert await house.value("select count(*) from ferryman.agent_steps") == 0
     assert await house.settle(house.success(successor, owner=OTHER), owner=OTHER) == {taken.id}
     assert await house.broken() == []
-
-
-async def house_release(house: House, tx: object, taken: object) -> list[object]:
-    from ferryman.agents.store import heads
-
-    rows = await heads.release(tx, [taken.id], [taken.epoch], owner=OWNER)  # type: ignore[arg-type, attr-defined]
-    return [row["id"] for row in rows]
 
 
 @pytest.mark.contract("A13")

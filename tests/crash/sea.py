@@ -52,10 +52,20 @@ class Sea:
         await until(lambda: not Path(f"/proc/{pid}").exists(), "the end of the postmaster")
         self.kills += 1
 
-    def processes(self) -> list[int]:
-        """Name the processes of the server, the postmaster first."""
+    async def freeze(self) -> list[int]:
+        """Let every process of the server stand still; return them, the postmaster first.
+
+        It stops before its children are listed: then none is born, and one that ends is there until it is waited for.
+        """
         pid = int((Path(self._data) / "postmaster.pid").read_text(encoding="utf-8").split("\n", 1)[0])
+        os.kill(pid, signal.SIGSTOP)
+        stat = Path(f"/proc/{pid}/stat")
+        await until(
+            lambda: stat.read_text(encoding="utf-8").rpartition(")")[2].split()[0] == "T", "a postmaster that stands"
+        )
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split()
+        for child in map(int, children):
+            os.kill(child, signal.SIGSTOP)
         return [pid, *map(int, children)]
 
     def copy(self, place: Path) -> Path:

@@ -38,9 +38,9 @@ async def test_a_fleet_and_its_database_that_stood_still_together_go_on_where_th
     other = ship(sea.url).start()
     await other.seen("working")
 
-    everybody = [holder.pid, other.pid, *sea.processes()]
-    for pid in everybody:
-        os.kill(pid, signal.SIGSTOP)
+    for each in (holder, other):
+        os.kill(each.pid, signal.SIGSTOP)
+    everybody = [holder.pid, other.pid, *await sea.freeze()]
     await asyncio.sleep(LEASE_SECONDS * 1.5)  # every lease ends in it
     for pid in reversed(everybody):
         os.kill(pid, signal.SIGCONT)

@@ -1,37 +1,32 @@
 """What may become of those who meet: what becomes of them when they come one after another, in whichever order.
 
 Two have two such orders, and three have six. To let them act in turn takes longer than to walk one order of their statements,
-so orders are tried one by one, until those tried tell what was found; what none of them tells is wrong.
+so orders are tried one by one, until one of them tells what was found; what none of them tells is wrong. One order must tell
+all of it: a command that ended as in one beside a task of it that ended as in another is wrong too.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from itertools import permutations
-from typing import Any
 
 from tests.property.interleave import Program
 
-# Lays the scene, lets all act alone in this order, and returns what has become of each thing.
-Acting = Callable[[Sequence[Program]], Awaitable[Sequence[Any]]]
+# Lays the scene, lets all act alone in this order, and returns what has become of everything.
+Acting = Callable[[Sequence[Program]], Awaitable[Sequence[Hashable]]]
 
 
 class InTurn:
-    """What becomes of each thing when some act in turn."""
+    """What becomes of everything when some act in turn."""
 
     def __init__(self, programs: Sequence[Program], act: Acting) -> None:
         self._orders = permutations(programs)
         self._act = act
-        self.could: list[set[Any]] = []
+        self.could: set[tuple[Hashable, ...]] = set()
 
-    async def tells(self, found: Sequence[Any]) -> bool:
-        """Say whether each thing has become what it does in one of the orders."""
-        while not self._told(found):
+    async def tells(self, found: Sequence[Hashable]) -> bool:
+        """Say whether one of the orders leaves what was found."""
+        while tuple(found) not in self.could:
             order = next(self._orders, None)
             if order is None:
                 return False
-            became = await self._act(order)
-            known = self.could or [set() for _ in became]
-            self.could = [some | {each} for some, each in zip(known, became, strict=True)]
+            self.could.add(tuple(await self._act(order)))
         return True
-
-    def _told(self, found: Sequence[Any]) -> bool:
-        return bool(self.could) and all(each in some for each, some in zip(found, self.could, strict=True))

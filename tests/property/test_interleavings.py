@@ -2,7 +2,8 @@
 
 The actors want the same two tasks and name them in opposite orders. What each says it moved is compared with the log: as
 many events as there were movers, and each task has one history that leads from move to move. Three of those that can begin
-on one ground meet as well, and a claim that follows one of them while another goes on.
+on one ground meet as well, and a claim that follows one of them while another goes on. Whoever else was there, what somebody
+cancelled does not live on.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -385,6 +386,7 @@ def judge(
     assert sum(map(len, went.values())) == sum(map(len, movers)), went
     if ONCE.issuperset(names) and BEGINS[ground].issuperset(names):
         assert [len(went[task]) for task in tasks] == [1, 1], went
+    assert "cancel" not in names or all(row["state"] in TASK.terminal for row in found), found
     for row in found:
         ends = [state for state in row["went"] if state in TASK.terminal]
         assert ends == ([row["state"]] if row["state"] in TASK.terminal else []), row

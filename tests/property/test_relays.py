@@ -1,8 +1,13 @@
-"""R4 for deliveries: whoever claims, settles, expires, spreads, tries anew or removes, in every order of their statements."""
+"""R4 for deliveries: whoever claims, settles, expires, spreads, tries anew or removes, in every order of their statements.
+
+What becomes of the deliveries is what becomes of them when one comes after the other; and what was settled is delivered, unless
+somebody took it from its holder.
+"""
 
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
+from functools import partial
 from itertools import combinations_with_replacement, pairwise
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -12,10 +17,12 @@ import pytest
 from ferryman.kernel import ids, invariants
 from ferryman.kernel.pool import Database, Session
 from ferryman.relays.model import NewDelivery, Outcome
-from ferryman.relays.states import DEAD, DELIVERY, DISABLED, DeliveryState
+from ferryman.relays.states import DEAD, DELIVERED, DELIVERY, DISABLED, DeliveryState
 from ferryman.relays.store import deliveries, webhooks
 from ferryman.relays.watch import RELAY_INVARIANTS
-from tests.property.interleave import driving, orders, some
+from tests.property.interleave import Program, driving, orders, some
+from tests.property.oracle import InTurn
+from tests.property.stage import Stage, staging
 
 DAY, LEASE = timedelta(days=1), timedelta(seconds=15)
 HOLDER = UUID(int=1)
@@ -30,50 +37,60 @@ class Scene(NamedTuple):
     lapsed: UUID
     over: UUID
     dead: UUID
-    number: int
 
 
-async def claims(tx: Session, scene: Scene) -> list[UUID]:
+class Did(NamedTuple):
+    """What an act claimed, and whether it left something that another held; then it is done again, as a sender does."""
+
+    claimed: Sequence[UUID] = ()
+    left: bool = False
+
+
+NEW = 1_000_000  # the event that is spread
+
+
+async def claims(scene: Scene, tx: Session) -> Did:
     held = await webhooks.hold(tx, key_id="k", each=ROOM, limit=9)
     if not held:
-        return []
-    return [each.id for each in await deliveries.claim(tx, held, owner=ids.new_id(), each=ROOM, limit=9, lease=LEASE)]
+        return Did(left=True)
+    made = await deliveries.claim(tx, held, owner=ids.new_id(), each=ROOM, limit=9, lease=LEASE)
+    return Did([each.id for each in made])
 
 
-async def settles(tx: Session, scene: Scene) -> list[UUID]:
-    await deliveries.settle(tx, [Outcome(scene.lapsed, 1, "delivered", 200)], owner=HOLDER)
-    return []
+async def settles(scene: Scene, tx: Session) -> Did:
+    _, busy = await deliveries.settle(tx, [Outcome(scene.lapsed, 1, "delivered", 200)], owner=HOLDER)
+    return Did(left=bool(busy))
 
 
-async def expires(tx: Session, scene: Scene) -> list[UUID]:
+async def expires(scene: Scene, tx: Session) -> Did:
     found = [row["id"] for row in await deliveries.expired(tx, 9)]
     await deliveries.expire(tx, found)
-    return []
+    return Did()
 
 
-async def spreads(tx: Session, scene: Scene) -> list[UUID]:
-    new = NewDelivery(ids.new_id(), scene.webhook, scene.number, "default", "task", "{}")
+async def spreads(scene: Scene, tx: Session) -> Did:
+    new = NewDelivery(ids.new_id(), scene.webhook, NEW, "default", "task", "{}")
     await deliveries.create(tx, [new], ends_after=DAY)
-    return []
+    return Did()
 
 
-async def retries(tx: Session, scene: Scene) -> list[UUID]:
+async def retries(scene: Scene, tx: Session) -> Did:
     await deliveries.retry(tx, scene.dead, tenant="default", new_id=ids.new_id(), ends_after=DAY)
-    return []
+    return Did()
 
 
-async def removes(tx: Session, scene: Scene) -> list[UUID]:
+async def removes(scene: Scene, tx: Session) -> Did:
     await webhooks.disable(tx, scene.webhook, tenant="default", reason=None)
-    return []
+    return Did()
 
 
-ACTS: dict[str, Callable[[Session, Scene], Awaitable[list[UUID]]]] = {
+ACTS: dict[str, Callable[[Scene, Session], Awaitable[Did]]] = {
     "claim": claims, "settle": settles, "expire": expires, "spread": spreads, "retry": retries, "remove": removes,
 }  # fmt: skip
 
 
-async def scene(db: Database, number: int) -> Scene:
-    """Set up a webhook with its deliveries; those of earlier orders are out of the way."""
+async def lay(db: Database) -> Scene:
+    """Set up a webhook with its deliveries."""
     terms: dict[str, Any] = {
         "tenant": "default",
         "name": None,
@@ -82,12 +99,9 @@ async def scene(db: Database, number: int) -> Scene:
         "after_id": 0,
     }
     async with db.transaction() as tx:
-        for row in await tx.fetch("select id from ferryman.webhooks where state <> 'disabled'"):
-            await tx.fetch("update ferryman.webhook_deliveries set lease_owner = null, leased_until = null")
-            await webhooks.disable(tx, row["id"], tenant="default", reason=None)
         webhook, made = ids.new_id(), [ids.new_id() for _ in range(4)]
         await webhooks.create(tx, webhook, key_id="k", **terms)
-        new = [NewDelivery(id, webhook, -number * 10 - n, "default", "task", "{}") for n, id in enumerate(made)]
+        new = [NewDelivery(id, webhook, -n, "default", "task", "{}") for n, id in enumerate(made)]
         await deliveries.create(tx, new, ends_after=DAY)
         due, lapsed, over, dead = made
         await tx.fetch(
@@ -100,11 +114,7 @@ async def scene(db: Database, number: int) -> Scene:
         await tx.fetch(
             "update ferryman.webhook_deliveries set ends_at = ferryman.clock() - interval '1 s' where id = $1", over
         )
-    return Scene(webhook, due, lapsed, over, dead, number + 1_000_000)
-
-
-def acting(name: str, on: Scene) -> Callable[[Session], Awaitable[list[UUID]]]:
-    return lambda tx: ACTS[name](tx, on)
+    return Scene(webhook, due, lapsed, over, dead)
 
 
 @pytest.mark.contract("R4", "K10", "K4")
@@ -112,18 +122,60 @@ def acting(name: str, on: Scene) -> Callable[[Session], Awaitable[list[UUID]]]:
 async def test_whoever_meets_whom_a_delivery_has_one_holder_and_one_end(
     pair: tuple[str, str], db: Database, database_url: str
 ) -> None:
-    async with driving(database_url) as driver:
-        alone = [await driver.count(place, acting(name, await scene(db, place))) for place, name in enumerate(pair)]
-        for nth, order in enumerate(some(orders(*alone)), start=2):
-            set_up = await scene(db, nth)
-            one, other = await driver.run((acting(pair[0], set_up), acting(pair[1], set_up)), order)
+    async with staging(database_url) as stage, driving(database_url) as driver:
+        scene = await lay(db)
+        await stage.keep()
+        programs = [partial(ACTS[name], scene) for name in pair]
+        turns = InTurn(programs, partial(in_turn, db, stage, scene))
+        alone = []
+        for place, program in enumerate(programs):
+            await stage.reset()
+            alone.append(await driver.count(place, program))
+        for order in some(orders(*alone)):
+            await stage.reset()
+            did = await driver.run(programs, order)
+            did += await again(db, [program for program, each in zip(programs, did, strict=True) if each.left])
 
-            await judge(db, set_up, [*one, *other], pair=pair, said=f"{pair} in order {order}")
+            said = f"{pair} in order {order}"
+            await judge(db, scene, [id for each in did for id in each.claimed], pair=pair, said=said)
+            became = await found(db, scene)
+            assert await turns.tells(became), f"{said}: {became} is none of {turns.could}"
     async with db.session() as tx:
         assert await invariants.check(tx, RELAY_INVARIANTS) == []
 
 
-async def judge(db: Database, scene: Scene, claimed: list[UUID], *, pair: tuple[str, str], said: str) -> None:
+async def again(db: Database, programs: Sequence[Program]) -> tuple[Did, ...]:
+    """Let some act alone, one after another."""
+    did = []
+    for program in programs:
+        async with db.transaction() as tx:
+            did.append(await program(tx))
+    return tuple(did)
+
+
+async def in_turn(db: Database, stage: Stage, scene: Scene, programs: Sequence[Program]) -> list[tuple[Any, ...]]:
+    """Say what becomes of the deliveries when one comes after the other."""
+    await stage.reset()
+    await again(db, programs)
+    return await found(db, scene)
+
+
+FOUND = """
+select delivery.event_id, delivery.retry_of is not null as anew, delivery.state, delivery.attempts, delivery.epoch,
+       delivery.last_status, delivery.lease_owner = $2 as kept, webhook.state as webhook
+from ferryman.webhook_deliveries as delivery
+join ferryman.webhooks as webhook on webhook.id = delivery.webhook_id
+where webhook.id = $1
+order by 1, 2
+"""
+
+
+async def found(db: Database, scene: Scene) -> list[tuple[Any, ...]]:
+    async with db.session() as tx:
+        return [tuple(row) for row in await tx.fetch(FOUND, scene.webhook, HOLDER)]  # type: ignore[arg-type]  # a record is a sequence
+
+
+async def judge(db: Database, scene: Scene, claimed: Sequence[UUID], *, pair: tuple[str, str], said: str) -> None:
     """Nothing was claimed twice or beyond the room; each has one history; a removed webhook is owed nothing."""
     async with db.session() as tx:
         rows = await tx.fetch("select * from ferryman.webhook_deliveries where webhook_id = $1", scene.webhook)
@@ -140,7 +192,9 @@ async def judge(db: Database, scene: Scene, claimed: list[UUID], *, pair: tuple[
     assert scene.over not in claimed, said
     assert states[scene.dead] == DEAD, said
     assert sum(row["retry_of"] is not None for row in rows) <= 1, said
-    assert sum(row["event_id"] == scene.number for row in rows) <= 1, said
+    assert sum(row["event_id"] == NEW for row in rows) <= 1, said
+    if "settle" in pair and scene.lapsed not in claimed and "remove" not in pair:
+        assert states[scene.lapsed] == DELIVERED, said
     if "expire" in pair or "remove" in pair:
         assert states[scene.over] == DEAD, said
     if "remove" in pair:

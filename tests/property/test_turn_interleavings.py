@@ -2,253 +2,73 @@
 
 One end, no deadlock. The actors name the agents in opposite orders. The turns belong to a parent that is locked first, and
 wait for tools' tasks, which are locked last: an order of locks that is turned round anywhere shows as a deadlock here. What
-becomes of each turn is what becomes of it when one comes after the other: an end that all would have written is not lost
-between them.
+becomes of each turn, of its agent and of what waits there in line is what becomes of it when one comes after the other: an end,
+a suspension or a hand-back that all would have written is not lost between them.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
 from functools import partial
 from itertools import combinations, combinations_with_replacement
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from ferryman.agents import intake, rules, watch
 from ferryman.agents.ends import Aftermath, Parties
 from ferryman.agents.intake.delegate import DelegateEnds
-from ferryman.agents.intake.report import TOOL, ToolEnds, reference
-from ferryman.agents.model import Call, EndedTurn, NewAgent, Order, Report, Stop, Taken, Terms
+from ferryman.agents.intake.report import reference
+from ferryman.agents.model import Call, NewAgent, Order, Stop, Taken
 from ferryman.agents.ports import TurnOwners
-from ferryman.agents.states import TurnStatus
 from ferryman.agents.store import heads
 from ferryman.agents.work import settle as outcomes
 from ferryman.agents.work import stops
 from ferryman.kernel import ids, invariants
-from ferryman.kernel.db import Tx
-from ferryman.kernel.doorbell import NoDoorbell
 from ferryman.kernel.pool import Database, Session
-from ferryman.tasks.model import Claimed, Draft, NewTask, Outcome
-from ferryman.tasks.ports import Owners
-from ferryman.tasks.states import SUCCEEDED
 from ferryman.tasks.watch import TASK_INVARIANTS
-from ferryman.tasks.work.settle import settle as settle_tasks
 from tests.property.interleave import FEW_WALKS, MOST_OF_THREE, MOST_WALKS, Driver, Program, driving, walks
 from tests.property.oracle import InTurn
 from tests.property.stage import Sound, Stage, staging
+from tests.property.turns import HOLDER, SECOND, STATES, TASKS, TENANT, TERMS, Act, Scene, reports, set_scene
 
-SECOND = timedelta(seconds=1)
-TENANT = "default"
-HOLDER, NEWCOMERS = ids.boot_id(), (ids.boot_id(), ids.boot_id(), ids.boot_id())
 FEW, FEW_OF_ONE = 3, 7  # orders that are walked in the usual run: of each pair, of a pair that stands alone
 
-
-class Parents:
-    """The owner of turns: a row that is locked before any head, and counts the ends it was told."""
-
-    async def lock(self, tx: Tx, refs: Sequence[str]) -> None:
-        await tx.fetch("select from parents where ref = any($1) order by ref for update", list(refs))
-
-    async def settle(self, tx: Tx, ended: Sequence[EndedTurn]) -> None:
-        for each in ended:
-            await tx.fetch("update parents set told = told + 1 where ref = $1", each.callback_ref)
-
-
-TERMS = Terms()
-TASKS = Owners({TOOL: ToolEnds(Parties(TERMS))})
-PARTIES = Parties(TERMS, TurnOwners({"batch": Parents()}), TASKS)
-RULES = {rule.name: rule for rule in watch.rules(PARTIES, NoDoorbell(), sweep=SECOND)}
-
-
-class Scene(NamedTuple):
-    """Two agents in the middle of their turns."""
-
-    taken: list[Taken]
-    calls: list[str]
-    tasks: list[Claimed]
-
-
-# What it answers: whether it left something that another held; then it is done again, as a worker does.
-Act = Callable[[Session, Scene, int], Awaitable[bool | None]]
-# Of a turn: how many ends the log tells of, how often its parent was told, and how it ended.
-End = tuple[int, int, str | None]
-
-
-def ordered(things: Sequence[Any], place: int) -> list[Any]:
-    return list(things) if place == 0 else list(reversed(things))
-
-
-async def delivers(tx: Session, scene: Scene, place: int) -> bool:
-    ends = [rules.end_of(taken, TurnStatus.SUCCESS, "done", owner=HOLDER) for taken in scene.taken]
-    _, busy = await outcomes.settle(tx, ordered(ends, place), PARTIES, owner=HOLDER, after=Aftermath())
-    return bool(busy)
-
-
-async def suspends(tx: Session, scene: Scene, place: int) -> bool:
-    waiting = [rules.suspension_of(taken, [call_of(taken)[0]], owner=HOLDER) for taken in scene.taken]
-    _, busy = await outcomes.settle(tx, ordered(waiting, place), PARTIES, owner=HOLDER, after=Aftermath())
-    return bool(busy)
-
-
-async def hands_back(tx: Session, scene: Scene, place: int) -> None:
-    turns = ordered(scene.taken, place)
-    await heads.release(tx, [each.id for each in turns], [each.epoch for each in turns], owner=HOLDER)
-
-
-async def renews(tx: Session, scene: Scene, place: int) -> None:
-    turns = ordered(scene.taken, place)
-    given = [each.id for each in turns], [each.epoch for each in turns]
-    await heads.renew(tx, *given, owner=HOLDER, lease=TERMS.lease, margin=5 * SECOND)
-
-
-async def stops_them(tx: Session, scene: Scene, place: int) -> None:
-    asked = [
-        Stop(tenant=TENANT, agent_id=taken.agent_id, turn=taken.id, id=ids.new_id())
-        for taken in ordered(scene.taken, place)
-    ]
-    await intake.stop(tx, asked, after=Aftermath())
-    await stops.sweep(tx, PARTIES, after=Aftermath())
-
-
-async def enqueues(tx: Session, scene: Scene, place: int) -> None:
-    more = [
-        Order(tenant=TENANT, agent_id=taken.agent_id, turn=ids.new_id(), instruction="more")
-        for taken in ordered(scene.taken, place)
-    ]
-    await intake.enqueue(tx, more, PARTIES, after=Aftermath())
-
-
-async def claims(tx: Session, _scene: Scene, place: int) -> None:
-    await heads.claim(
-        tx, owner=NEWCOMERS[place], profiles=["writer"], targets=["default"], kinds=["batch"], room=10, terms=TERMS
-    )
-
-
-async def reports(tx: Session, scene: Scene, place: int) -> None:
-    said = [
-        Report(
-            tenant=TENANT, tool_call_id=str(call), id=ids.new_id(), card_id=ids.new_id(), content={"status": "success"}
-        )
-        for call in ordered(scene.calls, place)
-    ]
-    await intake.report(tx, said, PARTIES, after=Aftermath())
-
-
-async def tools_end(tx: Session, scene: Scene, place: int) -> None:
-    ended = [
-        Outcome(task.id, task.epoch, HOLDER, SUCCEEDED, result="1", callback=TOOL, callback_ref=task.callback_ref)
-        for task in scene.tasks
-    ]
-    await settle_tasks(tx, TASKS, ordered(ended, place))
-
-
-def by_rule(name: str) -> Act:
-    async def act(tx: Session, _scene: Scene, place: int) -> bool:
-        found = list(await RULES[name].find(tx, 10))
-        return bool(found) and await RULES[name].act(tx, ordered(found, place)) < len(found)
-
-    return act
-
-
-RUNNING: dict[str, Act] = {
-    "deliver": delivers, "suspend": suspends, "hand back": hands_back, "renew": renews, "stop": stops_them,
-    "reap": by_rule("W7"), "enqueue": enqueues, "take over": claims,
-}  # fmt: skip
-SUSPENDED: dict[str, Act] = {
-    "result": tools_end, "report": reports, "timeout": by_rule("W2"), "stop": stops_them, "resume": claims,
-    "enqueue": enqueues,
-}  # fmt: skip
-OVERRUN: dict[str, Act] = {
-    "resume": claims, "stop": stops_them, "late result": reports, "overrun": by_rule("A18"), "repair": by_rule("W4"),
-}  # fmt: skip
-STATES = {"running": RUNNING, "suspended": SUSPENDED, "overrun": OVERRUN}
-
-
-def call_of(taken: Taken) -> tuple[Call, str]:
-    name = f"call-{taken.id}"
-    task = Draft(
-        NewTask(
-            ids.new_id(), TENANT, "default", "tool", "{}", 0, 300_000, 3, None, None, None, None, None, None, TOOL,
-            reference(TENANT, taken.agent_id, name), None, None,
-        ),
-        frozenset(),
-    )  # fmt: skip
-    call = Call(tool_call_id=name, tool_name="tool", content={}, card_id=ids.new_id(), timeout=30 * SECOND, task=task)
-    return call, name
-
-
-async def set_scene(db: Database, state: str) -> Scene:
-    """Let two agents have their turns, as far as the state says, and let the time pass that makes every rule want them."""
-    names = [str(ids.new_id()) for _ in range(2)]
-    async with db.transaction() as tx:
-        await tx.fetch("update ferryman.clock_shift set shift = '0'")
-        for name in names:
-            await tx.fetch("insert into parents values ($1, 0)", name)
-        await intake.create(tx, [NewAgent(TENANT, name, "writer") for name in names])
-        asked = [
-            Order(
-                tenant=TENANT, agent_id=name, turn=ids.new_id(), instruction="x", callback="batch", callback_ref=name,
-                wall_time=timedelta(seconds=400),
-            )
-            for name in names
-        ]  # fmt: skip
-        await intake.enqueue(tx, asked, PARTIES, after=Aftermath())
-        taken = await heads.claim(
-            tx, owner=HOLDER, profiles=["writer"], targets=["default"], kinds=["batch"], room=10, terms=TERMS
-        )
-        calls: list[str] = []
-        tasks: list[Claimed] = []
-        if state in ("suspended", "overrun"):
-            made = [call_of(each) for each in taken]
-            calls = [name for _, name in made]
-            waiting = [
-                rules.suspension_of(each, [call], owner=HOLDER) for each, (call, _) in zip(taken, made, strict=True)
-            ]
-            await outcomes.settle(tx, waiting, PARTIES, owner=HOLDER, after=Aftermath())
-            tasks = await run_tools(tx)
-        if state == "overrun":
-            await tools_end(tx, Scene(taken, calls, tasks), 0)
-        passed = {"running": 310, "suspended": 31, "overrun": 401}[state]
-        await tx.fetch("update ferryman.clock_shift set shift = make_interval(secs => $1)", float(passed))
-    return Scene(taken, calls, tasks)
-
-
-async def run_tools(tx: Session) -> list[Claimed]:
-    from ferryman.tasks import store
-
-    claimed, _, _ = await store.turn(
-        tx, (), owner=HOLDER, lanes=[("default", TENANT, 10)], names=["tool"], kinds=[TOOL], lease=timedelta(hours=1),
-        margin=5 * SECOND,
-    )  # fmt: skip
-    return claimed
-
-
 SOUND = Sound([*watch.AGENT_INVARIANTS, *TASK_INVARIANTS])
-ENDS = """
+# How each turn has ended, if it has, and how its agent stands: with whom, with what in line, with which answers. Answers that
+# are through with the line are not counted: one that a rule brings to a turn which was stopped since it looked is put down
+# there, and does nothing.
+FOUND = """
 select (select count(*) from ferryman.events where subject = message.id and kind = 'agent.task') as ends,
-       (select told from parents where ref = message.agent_id) as told, message.turn_status as status
+       (select told from parents where ref = message.agent_id) as told, message.turn_status as status,
+       message.requeue_count as lost, head.status as head, head.ready_at is null as taken, head.lease_owner = $2 as kept,
+       head.active_agent_turn_id = message.id as active, head.waiting_tool_count as waits,
+       array(select concat_ws(' ', line.message_type, line.status) from ferryman.agent_inbox as line
+             where line.tenant = message.tenant and line.agent_id = message.agent_id
+               and (line.message_type in ('turn', 'stop') or line.status <> 'consumed') order by 1)::text as line,
+       array(select result.status from ferryman.turn_resume_ledger as result
+             where result.agent_turn_id = message.id order by 1)::text as results
 from unnest($1::uuid[]) with ordinality as taken (id, place)
 join ferryman.agent_inbox as message on message.id = taken.id
+join ferryman.agent_state_head as head on (head.tenant, head.agent_id) = (message.tenant, message.agent_id)
 order by taken.place
 """
 
 
-async def ends_of(db: Database, scene: Scene) -> list[End]:
-    """Read how each turn has ended, if it has: told to its parent as often, and every invariant holds."""
+async def found(db: Database, scene: Scene) -> list[tuple[Any, ...]]:
+    """Read what has become of each turn: its end was told to its parent as often, and every invariant holds."""
     async with db.session() as tx:
         assert await SOUND.broken(tx) == []
-        rows = await tx.fetch(ENDS, [taken.id for taken in scene.taken])
-    ends = [(row["ends"], row["told"], row["status"]) for row in rows]
-    assert all(end[:2] == ((0, 0) if end[2] is None else (1, 1)) for end in ends), ends
-    return ends
+        told = await tx.fetch(FOUND, [taken.id for taken in scene.taken], HOLDER)
+    rows: list[tuple[Any, ...]] = [tuple(row) for row in told]  # type: ignore[arg-type]  # a record is a sequence
+    assert all(row[:2] == ((0, 0) if row[2] is None else (1, 1)) for row in rows), rows
+    return rows
 
 
-async def in_turn(db: Database, stage: Stage, scene: Scene, programs: Sequence[Program]) -> list[End]:
+async def in_turn(db: Database, stage: Stage, scene: Scene, programs: Sequence[Program]) -> list[tuple[Any, ...]]:
     """Say what becomes of each turn when one comes after the other."""
     await stage.reset()
     await again(db, programs, [True] * len(programs))
-    return await ends_of(db, scene)
+    return await found(db, scene)
 
 
 async def again(db: Database, programs: Sequence[Program], left: Sequence[bool | None]) -> None:
@@ -289,15 +109,15 @@ async def keep_scene(db: Database, stage: Stage, state: str) -> Scene:
 async def meet(
     db: Database, driver: Driver, stage: Stage, scene: Scene, state: str, names: Sequence[str], *, few: int, most: int
 ) -> None:
-    """Let some act at once, and see that each turn ends as if one had come after the other."""
+    """Let some act at once, and see that each turn stands as if one had come after the other."""
     programs = at_once([STATES[state][name] for name in names], scene)
     turns = InTurn(programs, partial(in_turn, db, stage, scene))
     for walk in walks(f"{state}{names}", few=few, most=most):
         await stage.reset()
         try:
             await again(db, programs, await driver.walk(programs, walk))
-            ends = await ends_of(db, scene)
-            assert await turns.tells(ends), (ends, turns.could)
+            became = await found(db, scene)
+            assert await turns.tells(became), f"{became} is none of {turns.could}"
         except BaseException as error:
             error.add_note(f"{state}: {names} in the order {walk.path}")
             raise

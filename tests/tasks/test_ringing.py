@@ -1,11 +1,14 @@
 """A create takes its ring along, unless another create is doing so at this moment (K2)."""
 
 import asyncio
+import re
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import asyncpg
 import pytest
 
+import ferryman
 from ferryman.kernel import doorbell_pg
 from ferryman.kernel.doorbell import Inside
 from ferryman.kernel.doorbell_pg import PostgresDoorbell, channel
@@ -13,6 +16,14 @@ from ferryman.kernel.pool import Database
 from tests.conformance.ear import Ear
 from tests.tasks.conftest import MakeApp
 
+SOURCES = Path(ferryman.__file__).parent
+# What rings in the transaction that it is part of: creates, one at a time of all, and who was lent a caller's transaction.
+RINGS_INSIDE = {
+    "tasks/sql/tasks/create.sql",
+    "tasks/sql/tasks/create_alike.sql",
+    "tasks/sql/tasks/create_one.sql",
+    "kernel/sql/doorbell/ring_within.sql",
+}
 HOLD = "select pg_advisory_xact_lock(hashtextextended('ferryman.doorbell', 0))"
 
 
@@ -75,6 +86,16 @@ async def test_a_create_waits_for_no_other_to_ring(
     assert isinstance(app.doorbell, PostgresDoorbell)
     await app.doorbell.close()  # what it sends is heard before it knows that it was sent
     assert app.doorbell.sent == 1
+
+
+@pytest.mark.contract("K2")
+def test_nothing_that_claims_or_settles_rings_inside_of_its_transaction() -> None:
+    """Such a transaction takes a lock of the whole instance when it commits: no two could commit together."""
+    files = [file for file in SOURCES.rglob("*.sql") if "migrations" not in file.parts]
+    texts = {str(file.relative_to(SOURCES)): re.sub("--.*", "", file.read_text(encoding="utf-8")) for file in files}
+
+    assert len(texts) > 200
+    assert {name for name, text in texts.items() if re.search(r"\bnotify\b|pg_notify", text, re.I)} == RINGS_INSIDE
 
 
 async def test_a_create_for_later_rings_when_it_is_stored(make_app: MakeApp, database_url: str) -> None:

@@ -132,6 +132,17 @@ async def test_a_nats_server_answers_and_keeps_streams(tmp_path: Path) -> None:
     assert not process.is_running()
 
 
+def test_a_nats_server_that_is_started_again_keeps_an_address_that_nobody_is_given_meanwhile(tmp_path: Path) -> None:
+    given = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text(encoding="utf-8").split()[0])
+    with NatsServer(tmp_path) as server:
+        first = server.url
+        server.stop()
+        again = server.start()
+
+    assert again == first
+    assert int(first.rpartition(":")[2]) < given
+
+
 def test_a_killed_owner_takes_its_nats_server_with_it(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", OWNER, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
+import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -15,6 +18,7 @@ from urllib.parse import urlsplit
 
 START_TIMEOUT_SECONDS = 30.0
 _PATIENCE_SECONDS = 0.01
+PORTS = (10_000, 32_000)
 
 # The shell waits for the end of our side of the pipe, which comes however we die, and takes the server with it.
 _TETHER = '"$@" & server=$!; read -r _; kill "$server"; wait "$server"'
@@ -37,7 +41,7 @@ class NatsServer:
             shutil.rmtree(ports, ignore_errors=True)
             ports.mkdir(parents=True)
             # A second start keeps the address, so that clients can come back.
-            port = urlsplit(self.url).port or -1
+            port = urlsplit(self.url).port or _free()
             command = [_find(), "-a", "127.0.0.1", "-p", str(port), "-js", "-sd", str(self.directory / "store")]
             command += ["--ports_file_dir", str(ports), "-l", str(self.directory / "log")]
             self._tether = subprocess.Popen(
@@ -77,6 +81,18 @@ class NatsServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+
+def _free() -> int:
+    """Choose a port that is free, below those that the system gives to whoever asks for any.
+
+    From among those somebody may be given it between a stop and the next start.
+    """
+    while True:
+        port = random.randrange(*PORTS)
+        with socket.socket() as trial, suppress(OSError):
+            trial.bind(("127.0.0.1", port))
+            return port
 
 
 def _find() -> str:

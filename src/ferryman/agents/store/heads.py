@@ -147,9 +147,13 @@ async def renew(
 
 async def release(
     tx: Tx, ids: Sequence[UUID], epochs: Sequence[int], *, owner: UUID | None = None, lapsed: bool = False
-) -> list[Row]:
-    """Give up running turns for others to take over: the holder's own word, or the watchdog's about lapsed leases."""
-    return list(await many(tx, _RELEASE, ids=list(ids), epochs=list(epochs), owner=owner, lapsed=lapsed))
+) -> tuple[set[UUID], set[UUID]]:
+    """Give up running turns for others to take over: the holder's own word, or the watchdog's about lapsed leases.
+
+    The answer names those that were given up and those that were busy; the rest was stale.
+    """
+    rows = await many(tx, _RELEASE, ids=list(ids), epochs=list(epochs), owner=owner, lapsed=lapsed)
+    return {row["id"] for row in rows if row["moved"]}, {row["id"] for row in rows if not row["moved"]}
 
 
 async def reclaim(tx: Tx, *, owner: UUID, held: Collection[UUID]) -> list[tuple[UUID, int]]:

@@ -37,7 +37,8 @@ def take_over(parties: Parties, told: Told, *, sweep: timedelta) -> Rule:
         acted = len((await finish(tx, ends, parties, after=told.after))[0]) if ends else 0
         if free:
             epochs = [row["turn_epoch"] for row in free]
-            acted += len(await heads.release(tx, [row["id"] for row in free], epochs, lapsed=True))
+            moved, _ = await heads.release(tx, [row["id"] for row in free], epochs, lapsed=True)
+            acted += len(moved)
             told.after.targets.add("")
         return acted
 

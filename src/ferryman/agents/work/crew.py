@@ -129,15 +129,17 @@ class TurnCrew:
         """Do a turn, or as much of it as can be done now."""
         return await self._runs.run(item)
 
-    async def reclaim(self, line: Line, held: Collection[UUID]) -> int:
-        """Give up what is leased to this worker but not held by it."""
+    async def reclaim(self, line: Line, held: Collection[UUID]) -> int | None:
+        """Give up what is leased to this worker but not held by it; None while somebody writes some of it."""
         unknown = await heads.reclaim(line, owner=self._owner, held=held)
-        if unknown:
-            turns, epochs = zip(*unknown, strict=True)
-            self._runs.forget(turns)
-            await heads.release(line, turns, epochs, owner=self._owner)
+        if not unknown:
+            return 0
+        turns, epochs = zip(*unknown, strict=True)
+        self._runs.forget(turns)
+        moved, busy = await heads.release(line, turns, epochs, owner=self._owner)
+        if moved:
             self._doorbell.ring("agents")
-        return len(unknown)
+        return None if busy else len(moved)
 
     async def renew(self, line: Line, turns: Sequence[UUID], epochs: Sequence[int]) -> dict[UUID, bool]:
         """Renew leases; what is not in the answer was refused, and what is false is being written by somebody else."""

@@ -36,8 +36,10 @@ async def settle(
         busy |= left
     given_up = [each for each in outcomes if isinstance(each, Release)]
     if given_up:
-        rows = await heads.release(tx, [each.id for each in given_up], [each.epoch for each in given_up], owner=owner)
-        done |= {row["id"] for row in rows}
+        turns, epochs = [each.id for each in given_up], [each.epoch for each in given_up]
+        moved, left = await heads.release(tx, turns, epochs, owner=owner)
+        done |= moved
+        busy |= left
         after.targets.add("")
     faults.point("settle.inside")
     return done, busy

@@ -1,5 +1,6 @@
 -- A running turn is given up by its holder, or taken from one whose lease has passed; it stays running and waits for another.
 -- The epoch grows here, so that the holder before is fenced from this moment on, not only when somebody takes the turn.
+-- Nobody is waited for; what somebody else is writing is named, so that its holder brings it again.
 with clock as materialized (
     select ferryman.clock() as now
 ),
@@ -9,7 +10,7 @@ word as materialized (
     limit (select 1000000)
 ),
 held as materialized (
-    select head.id
+    select head.id, word.id as turn
     from clock, word
     join ferryman.agent_state_head as head on head.active_agent_turn_id = word.id
     where head.turn_epoch = word.epoch
@@ -52,5 +53,15 @@ told as (
            jsonb_build_object('channel', released.active_channel_id, 'turn_epoch', released.turn_epoch)
     from released, clock
 )
-select active_agent_turn_id as id, tenant, agent_id, turn_epoch
+select active_agent_turn_id as id, true as moved
 from released
+union all
+select word.id, false
+from clock, word
+join ferryman.agent_state_head as head on head.active_agent_turn_id = word.id
+where head.turn_epoch = word.epoch
+  and head.status = 'running'
+  and head.ready_at is null
+  and (:owner::uuid is null or head.lease_owner = :owner)
+  and (not :lapsed::boolean or head.leased_until <= clock.now)
+  and word.id not in (select held.turn from held)
