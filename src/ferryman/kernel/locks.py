@@ -2,7 +2,7 @@
 
 Somebody may hold a row for as long as he likes: a caller who cancels a task in a transaction of his own, and thinks. Who holds
 one for longer than SHORT has left something open, and what must be written there is sent again later. A set that met such a
-row is tried again in parts, and each of them waits for PART: many may meet the same one.
+row is tried again in parts, and each of them waits for PART: a set of 500 is halved nine times around one that is locked.
 """
 
 from __future__ import annotations
