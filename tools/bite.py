@@ -33,6 +33,7 @@ SOURCES = ROOT / "src" / "ferryman"
 MOVES = ["tests/sql/test_matrix.py", "tests/sql/test_guards.py", "tests/sql/test_sweeps.py", "tests/sql/test_races.py"]
 READS = ["tests/sql/test_reading.py"]
 LOCKS = ["tests/sql/test_lock_order.py"]
+WORDS = ["tests/tasks/test_words.py"]
 STEPS = ["tests/sql/test_steps.py"]
 RELAYS = [f"tests/sql/test_{name}.py" for name in ("relays", "deliveries", "relay_races", "set_back")]
 FLOWS = [
@@ -95,8 +96,9 @@ TESTS: dict[str, list[str]] = {
     "tasks/tasks/postpone": FLOWS,
     "tasks/tasks/retry": FLOWS,
     "tasks/tasks/lanes": READS,
-    "tasks/task_progress": READS,
-    "tasks/task_logs": READS,
+    "tasks/tasks/held": WORDS,
+    "tasks/task_progress": [*READS, *WORDS],
+    "tasks/task_logs": [*READS, *WORDS],
     "tasks/workers": READS,
     "tasks/task_steps": STEPS,
     "tasks/task_waits": [*STEPS, "tests/sql/test_matrix.py"],
@@ -341,6 +343,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "where key.limit_key is not null",
     ): "behind no key there is none; said so that the look ends",
     ("tasks/tasks/existing", "limit (select 1000000)"): _LOOKUP,
+    ("tasks/tasks/held", "limit (select 1000000)"): _LOOKUP,
     ("tasks/task_progress/report", "limit (select 1000000)"): _LOOKUP,
     ("tasks/task_progress/report", "order by word.id"): "a task has one holder, so no two sets share a row",
     (

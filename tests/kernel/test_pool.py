@@ -2,12 +2,13 @@
 
 import tracemalloc
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 
-from ferryman.kernel import errors
+from ferryman.kernel import errors, outage
 from ferryman.kernel.pool import Database, Line
 
 
@@ -218,3 +219,40 @@ async def test_an_answer_is_read_in_small_pieces(database_url: str, kind: type[D
         await held.close()
 
     assert peak - before < 64 * 1024
+
+
+@pytest.mark.contract("K24", "K25")
+@pytest.mark.parametrize("hurried", [False, True])
+@pytest.mark.parametrize("patience", [timedelta(seconds=1), timedelta(seconds=2)], ids=str)
+async def test_a_line_tells_a_lock_that_somebody_holds_from_a_database_that_is_slow(
+    db: Database, database_url: str, patience: timedelta, hurried: bool
+) -> None:
+    """One of them is a few rows', the other everybody's: what stands beside those rows goes on."""
+    line = Line(database_url, patience=patience)
+    if hurried:
+        line.hurry()
+    told: list[errors.DatabaseUnavailable] = []
+
+    async with db.transaction() as stranger:
+        await stranger.fetch("select from ferryman.watchdog for update")
+        for statement in ("select from ferryman.watchdog for update", "select pg_sleep(10)"):
+            with pytest.raises(errors.DatabaseUnavailable) as raised:
+                await line.fetch(statement)
+            told.append(raised.value)
+    await line.close()
+
+    assert [outage.locked(error) for error in told] == [True, False]
+    assert [outage.of_all(error) for error in told] == [False, True]
+
+
+@pytest.mark.contract("K24")
+async def test_a_line_gives_a_lock_less_time_than_a_statement_whatever_its_patience(database_url: str) -> None:
+    asked = "select setting::integer as ms from pg_settings where name in ('lock_timeout', 'statement_timeout') order by name"
+    for seconds in (1, 3.3, 5, 10, 60, 600):
+        for line in (
+            Line(database_url, patience=timedelta(seconds=seconds)),
+            Line(database_url, patience=timedelta(seconds=seconds)).hurry(),
+        ):
+            lock, statement = [row["ms"] for row in await line.fetch(asked)]
+            await line.close()
+            assert 0 < lock <= statement / 2

@@ -1,6 +1,7 @@
 """What handlers say: fenced, kept through an outage, and no word takes another with it (T18, K4, K25)."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -161,6 +162,86 @@ async def test_words_that_could_not_be_written_are_tried_again_by_themselves(db:
         while await kept(db) != ["mine"]:  # noqa: ASYNC110 - what is stored
             await asyncio.sleep(0.01)
     await said.close()
+
+
+@asynccontextmanager
+async def held(db: Database, task: Claimed) -> AsyncIterator[None]:
+    """Be somebody who cancels a task in a transaction of his own, and thinks."""
+    async with db.transaction() as stranger:
+        await stranger.fetch("select from ferryman.tasks where id = $1 for update", task.id)
+        yield
+
+
+@pytest.mark.contract("K25", "T18")
+async def test_the_words_of_a_task_that_somebody_holds_keep_no_other_back(db: Database) -> None:
+    bad, *good = [await planted(db) for _ in range(8)]
+    said = Words(db.session, NoDoorbell())
+
+    async with held(db, bad), asyncio.timeout(10):
+        for task in (bad, *good, bad):
+            said.say(task, "info", "first")
+            said.report(task, 1, None)
+        while len(await kept(db)) < len(good) or len(await progress(db)) < len(good):
+            await said.written()
+        for n in range(20):
+            said.say(bad, "info", f"held {n}")
+            said.say(good[0], "info", f"later {n}")
+            await said.written()
+            assert (await kept(db))[-1] == f"later {n}"
+    await said.close()
+
+    async with db.session() as tx:
+        lines = await tx.fetch("select message from ferryman.task_logs where task = $1 order by id", bad.id)
+    assert [line["message"] for line in lines] == ["first", "first", *(f"held {n}" for n in range(20))]
+    assert len(await kept(db)) == len(good) + 2 + 40
+    assert await progress(db) == {task.id: 1 for task in (bad, *good)}
+
+
+@pytest.mark.contract("K25", "T18")
+async def test_many_tasks_that_somebody_holds_keep_no_other_back(db: Database) -> None:
+    good, *bad = [await planted(db) for _ in range(60)]
+    said = Words(db.session, NoDoorbell())
+
+    async with contextlib.AsyncExitStack() as stack, asyncio.timeout(10):
+        stranger = await stack.enter_async_context(db.transaction())
+        await stranger.fetch("select from ferryman.tasks where id = any($1) for update", [task.id for task in bad])
+        for task in (*bad, good):
+            said.say(task, "info", "first")
+        while await kept(db) != ["first"]:
+            await said.written()
+        for n in range(5):
+            said.say(good, "info", str(n))
+            await said.written()
+            assert (await kept(db))[-1] == str(n)
+    await said.close()
+
+    assert len(await kept(db)) == 60 + 5
+
+
+@pytest.mark.contract("K25", "T18")
+async def test_a_held_task_that_says_too_much_takes_no_line_from_another(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(words, "LINES_MAX", 50)
+    monkeypatch.setattr(words, "HELD_MAX", 20, raising=False)
+    bad, good = await planted(db), await planted(db)
+    said = Words(db.session, NoDoorbell())
+
+    async with held(db, bad), asyncio.timeout(20):
+        said.say(bad, "info", "first")
+        said.say(good, "info", "first")
+        while await kept(db) != ["first"]:
+            await said.written()
+        for n in range(200):
+            said.say(bad, "info", str(n))
+        said.say(good, "info", "mine")
+        await said.written()
+        assert await kept(db) == ["first", "mine"]
+    await said.close()
+
+    assert await kept(db) == [
+        "first", "mine", "first", *(str(n) for n in range(20)), "too many lines at once: some are missing here",
+    ]  # fmt: skip
 
 
 @pytest.mark.contract("T18", "K18")

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ferryman.kernel import gather
 from ferryman.kernel.gather import Again, Gather, Ways
 
 pytestmark = pytest.mark.contract("P2")
@@ -199,6 +200,59 @@ async def test_what_cannot_be_written_is_told_once_and_put_off_for_ever_longer(
 
     assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0]
     assert [record.levelname for record in caplog.records if "coming back" in record.message] == ["WARNING"]
+
+
+@pytest.mark.contract("K25")
+async def test_what_could_not_be_written_is_tried_alone_and_after_those_who_come(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each set that it is part of may have to wait for it, and to be halved."""
+    monkeypatch.setattr(gather, "LATER_SECONDS", 0.0)
+    monkeypatch.setattr(gather, "SOON_SECONDS", 0.0)
+    sets: list[list[int]] = []
+    stuck, gone = {1, 2}, asyncio.Event()
+
+    async def send(things: list[int]) -> Sequence[int | Exception]:
+        sets.append(things)
+        await gone.wait()
+        return [Again(ValueError("a page")) if thing in stuck else thing for thing in things]
+
+    made = Gather(send)
+    late = [made.put(n) for n in (1, 2)]
+    await asyncio.sleep(0)
+    gone.set()
+    others = [await asyncio.gather(*(made.put(n) for n in (each, each + 1))) for each in range(3, 23, 2)]
+    stuck.clear()
+
+    assert await asyncio.gather(*late) == [1, 2]
+    assert [n for some in others for n in some] == [*range(3, 23)]
+    assert sets[0] == [1, 2]
+    assert [1] in sets
+    assert [2] in sets
+    assert all(not {1, 2}.intersection(some) for some in sets[1:] if len(some) > 1)
+    await made.drain()
+
+
+@pytest.mark.contract("K25")
+async def test_what_went_alone_and_could_not_be_written_comes_back_alone() -> None:
+    sets: list[list[int]] = []
+    stuck, gone = {1}, asyncio.Event()
+
+    async def send(things: list[int]) -> Sequence[int | Exception]:
+        sets.append(things)
+        await gone.wait()
+        return [Again(ValueError("a page")) if thing in stuck else thing for thing in things]
+
+    made = Gather(send)
+    late = asyncio.ensure_future(made(1))
+    await asyncio.sleep(0)
+    others = asyncio.gather(made.put(2), made.put(3))
+    gone.set()
+    await others
+    stuck.clear()
+    await late
+
+    assert sets == [[1], [2, 3], [1]]
 
 
 async def test_two_who_are_called_in_one_breath_do_not_both_go_alone(wire: Wire) -> None:

@@ -31,7 +31,7 @@ LATEST_SECONDS = 2.0
 class Again(Exception):
     """The answer for a thing that must go with a later set; the others of its set do not wait for it.
 
-    With a reason it is one that may last: it is told, and the thing is put off for longer.
+    With a reason it is one that may last: it is told, and the thing is put off for longer, and then goes alone.
     """
 
     def __init__(self, reason: Exception | None = None) -> None:
@@ -70,6 +70,7 @@ class Gather(Generic[Thing, Answer]):
         self._back: asyncio.Future[None] | None = None  # somebody waits until what went alone is back
         self._again: dict[asyncio.Future[Answer], asyncio.TimerHandle] = {}
         self._stuck: set[asyncio.Future[Answer]] = set()  # put off for a reason that may last
+        self._late: list[tuple[Thing, asyncio.Future[Answer], float]] = []  # of those, what is to be tried again
 
     def __call__(self, thing: Thing) -> Awaitable[Answer]:
         """Send one thing, with whatever else goes now; its answer is waited for at once."""
@@ -93,7 +94,9 @@ class Gather(Generic[Thing, Answer]):
                 self._back = None
             self._start()
         if isinstance(answer, Again):
-            return await self.put(thing)
+            future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+            self._send_later(thing, future, SOON_SECONDS, answer.reason)
+            return await future
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -114,29 +117,31 @@ class Gather(Generic[Thing, Answer]):
 
     def _wait(self, thing: Thing, future: asyncio.Future[Answer], pause: float) -> None:
         self._waiting.append((thing, future, pause))
-        if not self._alone:
-            self._start()
+        self._start()
 
     def _start(self) -> None:
-        if self._waiting and self._sender is None:
+        if (self._waiting or self._late) and self._sender is None and not self._alone:
             self._sender = asyncio.get_running_loop().create_task(self._run())
 
     async def _run(self) -> None:
         try:
-            while self._waiting:
+            while self._waiting or self._late:
                 batch, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
-                if self._revocable:
-                    batch = [each for each in batch if not each[1].done()]
-                if batch:
-                    self._under_way = True
-                    await self._flush(batch)
-                    self._under_way = False
+                await self._flush(batch)
+                # One at a time, and not in front of those who come: each may have to be waited for.
+                if self._late:
+                    await self._flush([self._late.pop(0)])
                 # Who has just been answered often comes again at once: one trip for all of them, not two for half each.
                 await asyncio.sleep(0)
         finally:
             self._sender, self._under_way = None, False
 
     async def _flush(self, batch: list[tuple[Thing, asyncio.Future[Answer], float]]) -> None:
+        if self._revocable:
+            batch = [each for each in batch if not each[1].done()]
+        if not batch:
+            return
+        self._under_way = True
         try:
             answers: Sequence[Answer | Exception] = await self._send([thing for thing, _, _ in batch])
         except Exception as error:  # noqa: BLE001 - told to every caller of the set
@@ -145,6 +150,7 @@ class Gather(Generic[Thing, Answer]):
             for _, future, _ in batch:
                 future.cancel()
             raise
+        self._under_way = False
         for (thing, future, pause), answer in zip(batch, answers, strict=True):
             if future.done():
                 continue  # the caller has gone away; what was written stays written
@@ -163,8 +169,13 @@ class Gather(Generic[Thing, Answer]):
 
         def send() -> None:
             del self._again[future]
-            if not future.done():
+            if future.done():
+                return
+            if reason is None:
                 self._wait(thing, future, min(2 * pause, most))
+            else:
+                self._late.append((thing, future, min(2 * pause, most)))
+                self._start()
 
         self._again[future] = asyncio.get_running_loop().call_later(pause, send)
 
@@ -182,7 +193,7 @@ class Gather(Generic[Thing, Answer]):
         for future, timer in again.items():
             timer.cancel()
             future.cancel()
-        waiting, self._waiting = self._waiting, []
+        waiting, self._waiting, self._late = [*self._waiting, *self._late], [], []
         for _, future, _ in waiting:
             future.cancel()
         if sender is not None:

@@ -43,7 +43,7 @@ class TurnWorker:
     ) -> None:
         """Work under the boot id of the process; `line` makes connections."""
         self._doorbell = doorbell
-        self._line = line()
+        self._line = line().hurry()
         self._scribe = Scribe(self._line, owner=boot_id)
         terms = parties.terms
         desk = Desk(

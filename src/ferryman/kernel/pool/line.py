@@ -2,9 +2,10 @@
 
 A connection whose packets are lost looks alive to both ends. So a statement that does not come back within the line's patience
 is given up together with the connection. The server is told to give up a little earlier: when the line tries again, what it
-tried before is over, done or not. Behind a pooler that takes no settings a lonely statement has no session to tell it in, and
-whoever gave it up would leave a server waiting, which does the work when nobody wants it any more: claims that nobody holds.
-There it stands in a transaction that is told.
+tried before is over, done or not. It waits for a lock for less than that, so that a row which somebody holds is told from a
+database that is away (kernel/outage.py). Behind a pooler that takes no settings a lonely statement has no session to tell it
+in, and whoever gave it up would leave a server waiting, which does the work when nobody wants it any more: claims that nobody
+holds. There it stands in a transaction that is told.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 
 import asyncpg
 
-from ferryman.kernel import errors, telemetry
+from ferryman.kernel import errors, locks, telemetry
 from ferryman.kernel.db import SCHEMA, Row
 from ferryman.kernel.pool.commits import commit_durably
 from ferryman.kernel.pool.reads import read_little
@@ -25,11 +26,11 @@ from ferryman.kernel.pool.said import readable, sentence, translated
 from ferryman.kernel.pool.session import Session
 from ferryman.kernel.pool.terms import (
     CONNECT_TIMEOUT_SECONDS,
-    LANE_LOCK_TIMEOUT,
     LINE_SETTINGS,
     PATIENCE,
     STATEMENTS_KEPT,
     STATEMENTS_KEPT_BY_A_POOLER,
+    bounds,
     within,
 )
 from ferryman.kernel.pool.turnstile import Turnstile
@@ -38,8 +39,6 @@ from ferryman.kernel.pool.turnstile import Turnstile
 # is asked for that, because statements that the driver lets go of by their age are cycles, which stay until all of a process
 # that lives long is searched for garbage (decision 44).
 PLANS_KEPT_SECONDS = 60.0
-# Of the patience of a line: what the server has for a statement.
-SERVER_SHARE = 0.8
 
 
 class Line:
@@ -57,8 +56,8 @@ class Line:
         self.url = url
         self.schema = schema
         self._patience = (patience or PATIENCE).total_seconds()
-        bound = {} if patience is None else {"statement_timeout": f"{self._patience * SERVER_SHARE * 1000:.0f}ms"}
-        self._settings = LINE_SETTINGS | bound | (settings or {})
+        self._short = bounds(patience, lock=locks.SHORT)["lock_timeout"]
+        self._settings = LINE_SETTINGS | bounds(patience) | (settings or {})
         self._connection: asyncpg.Connection[Any] | None = None
         self._session: Session | None = None
         self._plans_until = 0.0
@@ -68,8 +67,8 @@ class Line:
         self._lost: Callable[[], None] | None = None
 
     def hurry(self) -> Line:
-        """Wait for no lock for long; said before the line is used."""
-        self._settings = self._settings | {"lock_timeout": LANE_LOCK_TIMEOUT}
+        """Wait for no lock for long, because others stand behind; said before the line is used."""
+        self._settings = self._settings | {"lock_timeout": self._short}
         return self
 
     async def open(self) -> Session:

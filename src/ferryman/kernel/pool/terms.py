@@ -3,8 +3,15 @@
 from collections.abc import Mapping
 from datetime import timedelta
 
+from ferryman.kernel.locks import written
+
 CONNECT_TIMEOUT_SECONDS = 5.0
 PATIENCE = timedelta(seconds=60)  # with a statement of a caller, or of a part that has no hurry
+# Of the patience of a line: what the server has for a statement, and for each lock that it meets. A row that somebody holds is
+# told from a database that is slow by which of the two runs out, so the second is well below the first.
+SERVER_SHARE = 0.8
+LOCK_SHARE = 0.4
+LOCK = timedelta(seconds=10)  # at most
 
 STATEMENTS_KEPT = 100
 # Whoever refuses our settings is a pooler, and may give the next statement to another server, which knows of none.
@@ -20,18 +27,23 @@ LINE_SETTINGS = {
     "plan_cache_mode": "force_generic_plan",
     "jit": "off",
     "idle_in_transaction_session_timeout": "2s",
-    "lock_timeout": "10s",
+    "lock_timeout": written(LOCK),
     "tcp_keepalives_idle": "5",
     "tcp_keepalives_interval": "2",
     "tcp_keepalives_count": "3",
     "tcp_user_timeout": "10000",
 }
-# A lane has all that ended, and all that could be claimed, behind it. Who holds a row for longer than this has left something
-# open: what must be written there is sent again later.
-LANE_LOCK_TIMEOUT = "500ms"
 # What bounds a transaction. A pooler that refuses all of the above takes these at the beginning of each one; a statement that
 # stands alone has them where it is a line's, which sends it again, and not in the pool, whose callers each wait for their own.
 WITHIN = ("idle_in_transaction_session_timeout", "lock_timeout", "statement_timeout")
+
+
+def bounds(patience: timedelta | None, *, lock: timedelta = LOCK) -> dict[str, str]:
+    """Return the settings by which the server gives up a statement within a patience, and earlier where it waits for a lock."""
+    if patience is None:
+        return {"lock_timeout": written(lock)}
+    lock = min(lock, patience * LOCK_SHARE)
+    return {"lock_timeout": written(lock), "statement_timeout": written(patience * SERVER_SHARE)}
 
 
 def within(settings: Mapping[str, str]) -> str:
@@ -43,6 +55,6 @@ def within(settings: Mapping[str, str]) -> str:
 POOL_SETTINGS = {
     "application_name": "ferryman",
     "jit": "off",
-    "lock_timeout": "10s",
+    "lock_timeout": written(LOCK),
     "idle_in_transaction_session_timeout": "60s",
 }

@@ -29,7 +29,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from ferryman.kernel import db, retry, telemetry
+from ferryman.kernel import db, locks, retry, telemetry
 from ferryman.kernel.db import Tx
 from ferryman.kernel.timed import timed
 from ferryman.kernel.watchdog.look import Ground, Look, OutOfTime
@@ -61,7 +61,7 @@ LATE_INTERVALS = 2
 
 # For the watchdog's own line: a statement that hangs on one finding fails by itself, inside the rule's time budget, so that
 # the set can be halved.
-SETTINGS = {"statement_timeout": "4s", "lock_timeout": "500ms"}
+SETTINGS = {"statement_timeout": "4s", "lock_timeout": locks.written(locks.SHORT)}
 PATIENCE = timedelta(seconds=5)
 
 AWAY = retry.Backoff(base=timedelta(milliseconds=200), cap=timedelta(seconds=5), jitter=0.5)

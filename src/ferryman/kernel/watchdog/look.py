@@ -19,7 +19,7 @@ from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from typing import Any, Protocol
 
-from ferryman.kernel import errors, faults, outage, retry, telemetry
+from ferryman.kernel import errors, faults, locks, outage, retry, telemetry
 from ferryman.kernel.db import Tx
 from ferryman.kernel.watchdog.rule import Outcome, Rule
 
@@ -32,8 +32,6 @@ SOON = (0.1, 0.5)
 ASIDE = retry.Backoff(base=timedelta(seconds=5), cap=timedelta(minutes=5))
 # What is busy is free again when somebody commits, as a rule in milliseconds.
 BUSY = retry.Backoff(base=timedelta(seconds=1), cap=timedelta(seconds=5))
-# How long the parts of a set that failed wait for locks. Nine times a set of 500 is halved around one that is locked.
-PART_LOCK_TIMEOUT = "100ms"
 
 
 class Ground(Tx, Protocol):
@@ -109,7 +107,7 @@ class Look:
                     acted += await self.rule.act(tx, part)
             except Exception as error:  # noqa: BLE001 - halved until the one bad finding stands alone
                 # Fails if the connection is gone, which is no finding's fault.
-                await tx.fetch("select set_config('lock_timeout', $1, true)", PART_LOCK_TIMEOUT)
+                await locks.hurry(tx, locks.PART)
                 half = len(part) // 2
                 if half:
                     parts += [part[half:], part[:half]]

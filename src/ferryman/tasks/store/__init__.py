@@ -30,7 +30,7 @@ from ferryman.tasks.store.reads import (
     record,
 )
 from ferryman.tasks.store.retention import forget, walk
-from ferryman.tasks.store.words import Line, Report, append_log, progress, read_log, report
+from ferryman.tasks.store.words import Line, Report, append_log, held, progress, read_log, report
 
 __all__ = [
     "Line",
@@ -52,6 +52,7 @@ __all__ = [
     "finished",
     "forget",
     "get",
+    "held",
     "lanes",
     "lapsed",
     "leave",

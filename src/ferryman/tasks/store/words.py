@@ -14,6 +14,7 @@ _REPORT = load("ferryman.tasks", "task_progress/report")
 _PROGRESS = load("ferryman.tasks", "task_progress/read")
 _APPEND_LOG = load("ferryman.tasks", "task_logs/append")
 _READ_LOG = load("ferryman.tasks", "task_logs/read")
+_HELD = load("ferryman.tasks", "tasks/held")
 
 
 async def report(tx: Tx, words: Sequence[Report]) -> set[UUID]:
@@ -33,6 +34,11 @@ async def append_log(tx: Tx, lines: Sequence[Line]) -> int:
     ids, epochs, attempts, levels, messages = (list(column) for column in zip(*lines, strict=True))
     rows = await many(tx, _APPEND_LOG, ids=ids, epochs=epochs, attempts=attempts, levels=levels, messages=messages)
     return len(rows)
+
+
+async def held(tx: Tx, ids: Collection[UUID]) -> set[UUID]:
+    """Find the tasks that somebody else holds."""
+    return {row["id"] for row in await many(tx, _HELD, ids=list(ids))}
 
 
 async def read_log(tx: Tx, task: UUID, *, tenant: str, after: int, limit: int) -> Sequence[Row]:

@@ -20,7 +20,7 @@ from datetime import timedelta
 from typing import NamedTuple
 from uuid import UUID
 
-from ferryman.kernel import errors, faults, ids, retry, telemetry
+from ferryman.kernel import errors, faults, ids, locks, retry, telemetry
 from ferryman.kernel.db import Row, Tx, sqlstate
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.pool import Line
@@ -37,9 +37,8 @@ log = telemetry.logger("schedules")
 
 SET = 100
 TASKS = 500
-# How long a firing waits for what an open transaction holds: a key, a child of what it cancels.
-PATIENCE = "set local lock_timeout = '500ms'"
-# What PostgreSQL says where that was not long enough: one lock by itself, or many that took too long together.
+# What PostgreSQL says where an open transaction holds what a firing wants, a key or a child of what it cancels, for longer than
+# it waits: for one lock by itself, or for many that took too long together.
 CONTENDED = frozenset({"55P03", "57014"})
 CANCEL = "cancel_previous"
 OVERTAKEN = "its schedule fired again"
@@ -149,7 +148,7 @@ class Scheduler:
         """Wait for nobody for long from here on, in this transaction."""
         if not self._hurried:
             self._hurried = True
-            await tx.fetch(PATIENCE)
+            await locks.hurry(tx)
 
     async def _look(
         self, tx: Tx, due: Sequence[Row], advances: list[Advance], firings: list[NewFiring]

@@ -10,17 +10,17 @@ than SOON: the database may be away, or the pool in the hands of others.
 
 When the database is away a set is put back and tried again with backoff; if it went away in the middle, lines that it has
 written already stand there twice. A set that PostgreSQL refuses is halved until the bad word stands alone. Tasks whose words
-cannot be written now, as those at a damaged page, are found in the same way; their words wait, and no other does. At the end
-of the worker what has not been written after CLOSING is given up, and that is logged.
+cannot be written now, because somebody holds their rows in an open transaction or a page of theirs is damaged, are put aside:
+what they say, up to HELD_MAX lines more of each, is tried again with backoff, apart from what all others say and after it. At
+the end of the worker what has not been written after CLOSING is given up, and that is logged.
 """
 
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TypeVar
 from uuid import UUID
@@ -34,14 +34,60 @@ from ferryman.tasks.model import Claimed
 
 log = logging.getLogger("ferryman.tasks")
 
-# What would refuse any other set as well: halving would only ask more often.
-NOT_THE_WORDS = (errors.DatabaseUnavailable, errors.DatabaseRefused, errors.DatabaseNotMigrated, errors.NotOpen)
-
 LINES_MAX = 10_000
+HELD_MAX = 1_000
 SOON = 1.0  # seconds
 CLOSING = 5.0  # seconds
 
 Word = TypeVar("Word", store.Line, store.Report)
+# By claim, not by task: a holder that lost its claim must not hide the word of the next one.
+Progress = dict[tuple[UUID, int], store.Report]
+
+
+class Said:
+    """What waits to be written: of everybody, or of one task that was put aside."""
+
+    def __init__(self, most: int) -> None:
+        """Keep so many lines; a flood beyond all measure is cut off, and says so."""
+        self.most = most
+        self.lines: list[store.Line] = []
+        self.progress: Progress = {}
+
+    def __bool__(self) -> bool:
+        """Whether there is anything."""
+        return bool(self.lines or self.progress)
+
+    def add(self, line: store.Line) -> None:
+        """Take a line."""
+        if len(self.lines) < self.most:
+            self.lines.append(line)
+        elif len(self.lines) == self.most:
+            self.lines.append((*line[:3], "warning", "too many lines at once: some are missing here"))
+
+    def take(self) -> tuple[list[store.Line], Progress]:
+        """Take all of it out."""
+        lines, self.lines = self.lines, []
+        progress, self.progress = self.progress, {}
+        return lines, progress
+
+    def put_back(self, lines: list[store.Line], progress: Progress) -> None:
+        """Put what was taken out in front of what was said meanwhile."""
+        later, self.lines = self.lines, lines
+        self.progress = progress | self.progress
+        for line in later:
+            self.add(line)
+
+    def part(self, tasks: set[UUID]) -> dict[UUID, Said]:
+        """Take out what some tasks said, each by itself."""
+        lines, progress = self.take()
+        parts = {task: Said(HELD_MAX) for task in tasks}
+        for line in lines:
+            parts.get(line[0], self).lines.append(line)
+        for claim, word in progress.items():
+            parts.get(claim[0], self).progress[claim] = word
+        for each in parts.values():
+            each.most += len(each.lines)
+        return parts
 
 
 class Words:
@@ -53,14 +99,13 @@ class Words:
         self._doorbell = doorbell
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
-        # By claim, not by task: a holder that lost its claim must not hide the word of the next one.
-        self._progress: dict[tuple[UUID, int], store.Report] = {}
-        self._lines: list[store.Line] = []
+        self._said = Said(LINES_MAX)
+        self._aside: dict[UUID, Said] = {}  # of tasks whose words cannot be written now
+        self._due = False  # those aside are to be tried again
+        self._left = 0  # how often in a row some were left there
+        self._again: asyncio.TimerHandle | None = None
         self._waiting: list[asyncio.Future[None]] = []
         self._writer: asyncio.Task[None] | None = None
-        self._stuck: set[UUID] = set()  # tasks whose words cannot be written now
-        self._left = 0  # how often in a row some were
-        self._again: asyncio.TimerHandle | None = None
         self._closed = False
 
     def report(self, task: Claimed, percent: int, message: str | None) -> None:
@@ -68,31 +113,24 @@ class Words:
         with self._lock:
             if self._closed:
                 return
-            self._progress[task.id, task.epoch] = (task.id, task.epoch, percent, message)
+            said = self._aside.get(task.id, self._said)
+            said.progress[task.id, task.epoch] = (task.id, task.epoch, percent, message)
             self._loop.call_soon_threadsafe(self._begin)
 
     def say(self, task: Claimed, level: str, message: str) -> None:
-        """Take a line of a task's log; a flood beyond all measure is cut off, and says so."""
+        """Take a line of a task's log."""
         with self._lock:
             if self._closed:
                 return
-            self._add((task.id, task.epoch, task.attempt, level, message))
+            self._aside.get(task.id, self._said).add((task.id, task.epoch, task.attempt, level, message))
             self._loop.call_soon_threadsafe(self._begin)
-
-    def _add(self, line: store.Line) -> None:
-        if len(self._lines) < LINES_MAX:
-            self._lines.append(line)
-        elif len(self._lines) == LINES_MAX:
-            self._lines.append((*line[:3], "warning", "too many lines at once: some are missing here"))
 
     def _begin(self) -> None:
         if self._writer is None and self._owes():
             self._writer = self._loop.create_task(self._write())
 
     def _owes(self) -> bool:
-        with self._lock:
-            said = itertools.chain(self._lines, self._progress.values())
-            return bool(self._waiting) or any(word[0] not in self._stuck for word in said)
+        return bool(self._waiting or self._due or self._said)
 
     async def written(self) -> None:
         """Wait until all that has been said so far is written, for SOON at most."""
@@ -121,11 +159,27 @@ class Words:
             self._writer = None
 
     async def _flush(self) -> None:
-        """Write one set; what could not be sent is put back."""
+        """Write one set, and then what was put aside and is to be tried again."""
         waiting, self._waiting = self._waiting, []
-        lines, progress = self._take()
         try:
-            stuck: set[UUID] = set()
+            stuck = await self._empty(self._said)
+            with self._lock:
+                self._aside |= self._said.part(stuck)
+            for done in waiting:
+                done.set_result(None)
+            waiting = []
+        finally:
+            self._waiting[:0] = waiting
+        if self._due:
+            await self._try_aside()
+        self._come_back()
+
+    async def _empty(self, said: Said) -> set[UUID]:
+        """Write what was said; answer with the tasks whose words cannot be written now. What could not be sent stays."""
+        with self._lock:
+            lines, progress = said.take()
+        stuck: set[UUID] = set()
+        try:
             if lines:
                 stuck |= await self._send(lines, self._append)
                 lines = [line for line in lines if line[0] in stuck]
@@ -133,29 +187,31 @@ class Words:
                 late = await self._send(sorted(progress.values(), key=lambda word: word[0].int), self._report)
                 progress = {claim: word for claim, word in progress.items() if claim[0] in late}
                 stuck |= late
-            self._leave(stuck)
-            for done in waiting:
-                done.set_result(None)
-            waiting = []
         finally:
-            self._put_back(lines, progress)
-            self._waiting[:0] = waiting
+            with self._lock:
+                said.put_back(lines, progress)
+        return stuck
 
-    def _take(self) -> tuple[list[store.Line], dict[tuple[UUID, int], store.Report]]:
-        with self._lock:
-            stuck = self._stuck
-            lines = [line for line in self._lines if line[0] not in stuck]
-            progress = {claim: word for claim, word in self._progress.items() if claim[0] not in stuck}
-            self._lines = [line for line in self._lines if line[0] in stuck]
-            self._progress = {claim: word for claim, word in self._progress.items() if claim[0] in stuck}
-        return lines, progress
+    # What is put aside
 
-    def _leave(self, tasks: set[UUID]) -> None:
-        """Let the words of tasks wait for a while that grows."""
-        if not tasks and not self._stuck:
+    async def _try_aside(self) -> None:
+        """Try again what was put aside, of each task by itself; who is let go speaks with the others again."""
+        held = await self._held(self._aside)
+        for task in [each for each in self._aside if each not in held]:
+            if await self._empty(self._aside[task]):
+                continue
+            with self._lock:
+                lines, progress = self._aside.pop(task).take()
+                self._said.progress |= progress
+                for line in lines:
+                    self._said.add(line)
+        self._due = False
+
+    def _come_back(self) -> None:
+        """Try again after a while that grows."""
+        if not self._aside:
             self._left = 0
-        self._stuck |= tasks
-        if tasks and self._again is None:
+        elif self._again is None:
             self._left += 1
             self._again = self._loop.call_later(RECONNECT.delay(self._left).total_seconds(), self._try_again)
 
@@ -163,15 +219,20 @@ class Words:
         if self._again is not None:
             self._again.cancel()
             self._again = None
-        self._stuck = set()
+        self._due = bool(self._aside)
         self._begin()
 
-    def _put_back(self, lines: list[store.Line], progress: dict[tuple[UUID, int], store.Report]) -> None:
-        with self._lock:
-            self._progress = progress | self._progress
-            later, self._lines = self._lines, lines
-            for line in later:
-                self._add(line)
+    async def _held(self, tasks: Collection[UUID]) -> set[UUID]:
+        """Find whom somebody else holds: nobody else need wait for them."""
+        try:
+            async with self._session() as tx:
+                return await store.held(tx, tasks)
+        except errors.FerrymanError as error:
+            if not outage.narrow(error):
+                raise
+            return set()  # some cannot be asked for either: each is tried by itself
+
+    # Sending
 
     async def _send(self, words: Sequence[Word], write: Callable[[Sequence[Word]], Awaitable[None]]) -> set[UUID]:
         """Write a set of words; what PostgreSQL refuses is found by halving, and left out (K25).
@@ -180,7 +241,8 @@ class Words:
         """
         try:
             await write(words)
-        except NOT_THE_WORDS as error:
+        except errors.FerrymanError as error:
+            # A word is refused in PostgreSQL's own words. Ours are about the database: any other set would meet the same.
             if not outage.narrow(error):
                 raise
             return await self._send_apart(words, write, error)
@@ -196,16 +258,17 @@ class Words:
     async def _send_apart(
         self, words: Sequence[Word], write: Callable[[Sequence[Word]], Awaitable[None]], error: errors.FerrymanError
     ) -> set[UUID]:
-        """Halve a set by its tasks: what one of them says stays in order."""
-        tasks = list(dict.fromkeys(word[0] for word in words))
-        if len(tasks) == 1:
-            if self._left == 0:
-                told = {"task": str(tasks[0]), "reason": error.message}
-                log.warning("what a handler says cannot be written now; coming back", extra=told)
-            return set(tasks)
-        half = set(tasks[: len(tasks) // 2])
-        first = await self._send([word for word in words if word[0] in half], write)
-        return first | await self._send([word for word in words if word[0] not in half], write)
+        """Send what each task says by itself, in its order; not what belongs to a task that somebody holds."""
+        by_task: dict[UUID, list[Word]] = {}
+        for word in words:
+            by_task.setdefault(word[0], []).append(word)
+        stuck = {*by_task} if len(by_task) == 1 else await self._held(by_task)
+        if stuck and self._left == 0:
+            told = {"task": str(min(stuck)), "tasks": len(stuck), "reason": error.message}
+            log.warning("what a handler says cannot be written now; coming back", extra=told)
+        for task in [each for each in by_task if each not in stuck]:
+            stuck |= await self._send(by_task[task], write)
+        return stuck
 
     async def _append(self, lines: Sequence[store.Line]) -> None:
         async with self._session() as tx:
@@ -232,6 +295,10 @@ class Words:
             await asyncio.wait([writer])
         if self._again is not None:
             self._again.cancel()
-        if self._lines or self._progress:
-            lost = {"lines": len(self._lines), "progress": len(self._progress)}
+        left = [each for each in (self._said, *self._aside.values()) if each]
+        if left:
+            lost = {
+                "lines": sum(len(each.lines) for each in left),
+                "progress": sum(len(each.progress) for each in left),
+            }
             log.error("what handlers said is lost: it could not be written in time", extra=lost)

@@ -86,7 +86,7 @@ class Worker:
         self._doorbell = doorbell
         self._terms = terms
         self._words = Words(session, doorbell)
-        self._lines = [line() for _ in range(3)] + [line().hurry() for _ in range(terms.lanes)]
+        self._lines = [line(), *(line().hurry() for _ in range(2 + terms.lanes))]
         self._scribe = Scribe(
             self._lines[1], doorbell,
             owner=self.boot_id, ends_after=terms.ends_after, flows=self._lines[2], looks=looks,
