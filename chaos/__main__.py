@@ -74,7 +74,7 @@ def _read(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--pooler", action="store_true", help="through PgBouncer in transaction mode, which must be installed"
     )
-    parser.add_argument("--soak", action="store_true", help="mild faults, half the load; nothing may grow")
+    parser.add_argument("--soak", action="store_true", help="mild faults, producers at half the pace; nothing may grow")
     parser.add_argument(
         "--retention",
         type=float,

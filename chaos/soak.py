@@ -1,4 +1,4 @@
-"""Whether anything grows in a long run at half load with mild faults: memory, descriptors, connections, dead rows, tables.
+"""Whether anything grows in a long run at half the pace with mild faults: memory, descriptors, connections, dead rows, tables.
 
 Each process is looked at in regular intervals, from a fifth of the run after its birth on; through what was seen of each that
 lived long enough a line is fitted: the median of the slopes between all pairs of looks (Theil and Sen), which a death, a cut or
