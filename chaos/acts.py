@@ -172,6 +172,8 @@ SHARES = {
 }
 # Kinds that are one task by its name.
 NAMED = ("voyage", "lag")
+# How long a task of a set takes at most. Starts per task grow with the time that tasks are in hand (docs/reliability.md).
+SHORT_SECONDS = 0.06
 # How many leases the first try of a task that lags takes.
 LAG_OF_LEASE = 1.3
 
@@ -199,7 +201,7 @@ def draw(  # noqa: PLR0911, C901 - one return for each act
             return "jobs", {
                 "name": "job",
                 "count": dice.randint(4, 30),
-                "more": {"hold": round(dice.random() * 0.1, 3)},
+                "more": {"hold": round(dice.random() * SHORT_SECONDS, 3)},
             }
         case "one":
             name = dice.choice(("job", "plain", "shaky"))
