@@ -149,7 +149,7 @@ def _run(asked: argparse.Namespace, place: Path) -> tuple[report.Found, list[str
         if gauge is not None:
             found |= {"soak": gauge.told(), "spared": survivors.fleet(seen).pause(soak.SPARED)._asdict()}
             return found, [*wrong, *gauge.unseen()]
-        return found, [*wrong, *cases.missing(measured.cases, short=seconds < SHORT_SECONDS)]
+        return found, [*wrong, *cases.missing(measured.cases, minutes=asked.minutes, short=seconds < SHORT_SECONDS)]
     finally:
         bell.stop()
         pooler.stop()

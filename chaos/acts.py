@@ -163,11 +163,11 @@ SHARES = {
     "voyage": 6,
     "command": 4,
     "turn": 4,
-    "batch": 3,
+    "batch": 5,
     "wreck": 2,
     "revoke": 2,
     "recall": 1,
-    "window": 12,  # of one producer alone, who asks for all: a third of them come to anything
+    "window": 16,  # of one producer alone, who asks for all: a third of them come to anything
     "lag": 6,
 }
 # Kinds that are one task by its name.

@@ -35,8 +35,6 @@ LOST = (
     "the_log_is_read_whole",
 )
 TWICE = ("one_row_for_each_key", "one_end_for_each_row", "own_rows_and_tasks_go_together")
-# The bars are for a run of some minutes; a shorter one has its share of them.
-WHOLE_MINUTES = 5.0
 # After the database is back: the first answer to a producer, and the first task that a worker ends.
 FIRST_SECONDS = 5.0
 
@@ -175,7 +173,7 @@ def _none(what: str, count: int, of: int, named: str) -> Aim:
 
 
 def _wild(found: Found) -> list[Aim]:
-    share = min(1.0, found["minutes"] / WHOLE_MINUTES)
+    share = min(1.0, found["minutes"] / terms.WHOLE_MINUTES)
     faults, zombies, soonest = round(1000 * share), round(200 * share), found["lease"] + 1
     held = found["lease"] * terms.INGEST_OF_LEASE
     return [
