@@ -147,7 +147,11 @@ def _run(asked: argparse.Namespace, place: Path) -> tuple[report.Found, list[str
         if late.overdue:
             wrong.append(f"{late.overdue} rows were overdue during the run: {dict(late.late)}")
         if gauge is not None:
-            found |= {"soak": gauge.told(), "spared": survivors.fleet(seen).pause(soak.SPARED)._asdict()}
+            found |= {
+                "soak": gauge.told(),
+                "levels": gauge.levels(),
+                "spared": survivors.fleet(seen).pause(soak.SPARED)._asdict(),
+            }
             return found, [*wrong, *gauge.unseen()]
         return found, [*wrong, *cases.missing(measured.cases, minutes=asked.minutes, short=seconds < SHORT_SECONDS)]
     finally:

@@ -38,6 +38,11 @@ TWICE = ("one_row_for_each_key", "one_end_for_each_row", "own_rows_and_tasks_go_
 # After the database is back: the first answer to a producer, and the first task that a worker ends.
 FIRST_SECONDS = 5.0
 
+# How a soak names what has a level and not only a slope.
+HIGH = {
+    "dead rows": "dead rows in the middle of the run, the highest share of {} tables",
+    "oldest transaction": "oldest transaction of ours at a look",
+}
 # Of fewer there is no p99.
 HUNDRED = 100
 
@@ -142,6 +147,15 @@ def _mild(found: Found) -> list[Aim]:
         )
         for kind, each in found["soak"].items()
     ]
+    high = [
+        Aim(
+            HIGH[kind].format(each["judged"]),
+            f"≤ {_sized(kind, each['bar'])}",
+            f"{_sized(kind, each['value'])} ({each['who']}, of {each['looks']} looks)",
+            each["value"] <= each["bar"],
+        )
+        for kind, each in found["levels"].items()
+    ]
     paused = found["spared"]
     spared = Aim(
         "longest time in which the worker that is spared began nothing",
@@ -149,15 +163,17 @@ def _mild(found: Found) -> list[Aim]:
         f"{paused['seconds']:.1f} s, and began {paused['begun']:,} in all",
         paused["begun"] > 0 and paused["seconds"] <= LONG_SECONDS,
     )
-    return [*_kept(found), spared, *grew]
+    return [*_kept(found), spared, *high, *grew]
 
 
 def _sized(kind: str, value: float) -> str:
     match kind:
         case "memory" | "bytes":
             return f"{value / (1 << 20):.1f} MiB"
-        case "dead share":
+        case "dead share" | "dead rows":
             return f"{value * 100:.1f} %"
+        case "oldest transaction":
+            return f"{value:.1f} s"
         case _:
             return f"{value:,.1f}"
 

@@ -18,7 +18,7 @@ from chaos.checker.evidence import Evidence
 from chaos.checker.recovery import Lost
 from chaos.checker.zombies import Still, thawed
 
-# So often each must occur in a whole run. The rarest are expected there twelve times: luck alone fails one in a hundred at most.
+# So often each must occur in a whole run. The rarest are expected there twelve times: luck alone fails one run of a hundred.
 OFTEN = 3
 # What even a run of seconds meets, however busy the machine is.
 SURE = ("a life had a doorbell that fails", "the database was killed", "a worker was killed")
