@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TextIO
 from chaos import terms
 from chaos.checker.again import NOTHING
 from chaos.checker.figures import Figures
-from chaos.checker.survivors import LONG_SECONDS
+from chaos.checker.survivors import BESIDE, LONG_SECONDS
 from chaos.lookout import Seen
 from chaos.soak import FALLING
 from chaos.storm import QUIET_SECONDS, Outcome
@@ -126,6 +126,8 @@ def found(
         "looks": late.looks,
         "idle": figures.idle,
         "idle_could": figures.idle_could,
+        "alone": figures.alone,
+        "alone_short": counted["who_is_left_alone_does_all_its_part"],
         "quiet_seconds": round(outcome.quiet_seconds, 1),
         "cases": figures.cases,
     }
@@ -163,7 +165,13 @@ def _mild(found: Found) -> list[Aim]:
         f"{paused['seconds']:.1f} s, and began {paused['begun']:,} in all",
         paused["begun"] > 0 and paused["seconds"] <= LONG_SECONDS,
     )
-    return [*_kept(found), spared, *high, *grew]
+    beside = Aim(
+        "what it began in a second awake, beside its peers",
+        f"≥ {BESIDE:.0%}",
+        f"{paused['beside']:.0%}",
+        paused["beside"] >= BESIDE,
+    )
+    return [*_kept(found), spared, beside, *high, *grew]
 
 
 def _sized(kind: str, value: float) -> str:
@@ -208,6 +216,12 @@ def _wild(found: Found) -> list[Aim]:
             found["idle"],
             found["idle_could"],
             "lives long enough",
+        ),
+        Aim(
+            "survivors that were left alone, and what one of them did not do: tasks, turns, windows, firings, leases",
+            "0",
+            f"{found['alone_short']:,} of {' and '.join(f'{count} {role}s' for role, count in found['alone'].items())}",
+            found["alone_short"] == 0 and all(found["alone"].values()),
         ),
         Aim(
             "faults",

@@ -8,11 +8,18 @@ from __future__ import annotations
 
 from collections import Counter
 
-from chaos.checker import domains, ends, survivors, tasks, turns
+from chaos.checker import alone, domains, ends, survivors, tasks, turns
 from chaos.checker.evidence import Evidence
 
 SHOWN = 6
-CHECKS = (*ends.CHECKS, *tasks.CHECKS, *turns.CHECKS, *domains.CHECKS, survivors.who_lives_on_works_on)
+CHECKS = (
+    *ends.CHECKS,
+    *tasks.CHECKS,
+    *turns.CHECKS,
+    *domains.CHECKS,
+    survivors.who_lives_on_works_on,
+    alone.who_is_left_alone_does_all_its_part,
+)
 # What can be asked where rows leave before a run is over: of the log, of the histories, and of the rows that are left.
 WITHOUT_ROWS = (
     ends.one_end_for_each_row,
