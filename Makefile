@@ -63,7 +63,7 @@ orders: $(READY) ## Every pair of moves in all orders of their statements; tells
 chaos: $(READY) ## Everything at once, while the world breaks (ARGS="--seed 7 --minutes 3")
 	@$(BIN)/python -m chaos $(ARGS)
 
-soak: $(READY) ## An hour at half load with mild faults: nothing may grow (ARGS="--minutes 2")
+soak: $(READY) ## An hour at half the pace with mild faults: nothing may grow (ARGS="--minutes 2")
 	@$(BIN)/python -m chaos --soak --minutes 60 $(ARGS)
 
 nightly: ## All of these one after another, and what became of each (ARGS=--soak: with the hour)

@@ -74,7 +74,7 @@ def _read(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--pooler", action="store_true", help="through PgBouncer in transaction mode, which must be installed"
     )
-    parser.add_argument("--soak", action="store_true", help="mild faults, half the load; nothing may grow")
+    parser.add_argument("--soak", action="store_true", help="mild faults, producers at half the pace; nothing may grow")
     parser.add_argument(
         "--retention",
         type=float,
@@ -132,7 +132,10 @@ def _run(asked: argparse.Namespace, place: Path) -> tuple[report.Found, list[str
             run.outcome.wrong += fleet.errand("founder")
             run.await_all(storm.BIRTH_SECONDS)
             run.rage(faults, seconds, gauge)
-            run.linger(2 * (survivors.BUSY_LEASES * asked.lease + survivors.LOOKS * MEASURE_SECONDS))
+            run.linger(
+                2 * (survivors.BUSY_LEASES * asked.lease + survivors.LOOKS * MEASURE_SECONDS),
+                alone=None if asked.soak or seconds < SHORT_SECONDS else asked.lease,
+            )
             run.settle()
         finally:
             fleet.end()
@@ -147,13 +150,17 @@ def _run(asked: argparse.Namespace, place: Path) -> tuple[report.Found, list[str
         if late.overdue:
             wrong.append(f"{late.overdue} rows were overdue during the run: {dict(late.late)}")
         if gauge is not None:
-            found |= {"soak": gauge.told(), "spared": survivors.fleet(seen).pause(soak.SPARED)._asdict()}
+            found |= {"soak": gauge.told(), "levels": gauge.levels(), "spared": _spared(survivors.fleet(seen))}
             return found, [*wrong, *gauge.unseen()]
-        return found, [*wrong, *cases.missing(measured.cases, short=seconds < SHORT_SECONDS)]
+        return found, [*wrong, *cases.missing(measured.cases, minutes=asked.minutes, short=seconds < SHORT_SECONDS)]
     finally:
         bell.stop()
         pooler.stop()
         sea.end()
+
+
+def _spared(lived: survivors.Fleet) -> dict[str, float]:
+    return {**lived.pause(soak.SPARED)._asdict(), "beside": lived.beside(soak.SPARED)}
 
 
 if __name__ == "__main__":

@@ -166,15 +166,17 @@ SHARES = {
     "voyage": 6,
     "command": 4,
     "turn": 4,
-    "batch": 3,
+    "batch": 5,
     "wreck": 2,
     "revoke": 2,
     "recall": 1,
-    "window": 12,  # of one producer alone, who asks for all: a third of them come to anything
+    "window": 16,  # of one producer alone, who asks for all: a third of them come to anything
     "lag": 6,
 }
 # Kinds that are one task by its name.
 NAMED = ("voyage", "lag")
+# How long a task of a set takes at most. Starts per task grow with the time that tasks are in hand (docs/reliability.md).
+SHORT_SECONDS = 0.06
 # How many leases the first claim of a task that lags takes.
 LAG_OF_LEASE = 1.3
 # So many batches have a child of which the first claim takes as long: nobody could tell else whether turns are renewed.
@@ -204,7 +206,7 @@ def draw(  # noqa: PLR0911, C901 - one return for each act
             return "jobs", {
                 "name": "job",
                 "count": dice.randint(4, 30),
-                "more": {"hold": round(dice.random() * 0.1, 3)},
+                "more": {"hold": round(dice.random() * SHORT_SECONDS, 3)},
             }
         case "one":
             name = dice.choice(("job", "plain", "shaky"))

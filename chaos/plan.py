@@ -22,7 +22,7 @@ RATES = {
     "watch": 8.0,  # SIGKILL or SIGSTOP to a process that only watches and fires
     "cut": 36.0,  # connections of the product are ended, one or all
     "hold": 6.0,  # somebody else's transaction stays open, with a lock on rows of ours
-    "grip": 3.0,  # the same for what others must lock: parents, heads of agents, batches, commands, windows, schedules
+    "grip": 4.0,  # the same for what others must lock: parents, heads of agents, batches, commands, windows, schedules
     "bar": 2.0,  # somebody else has a whole table to himself
     "hog": 6.0,  # handlers take every connection of their worker's pool
     "crash": 1.2,  # SIGKILL to one backend: PostgreSQL throws everybody out and recovers

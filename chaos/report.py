@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TextIO
 from chaos import terms
 from chaos.checker.again import NOTHING
 from chaos.checker.figures import Figures
-from chaos.checker.survivors import LONG_SECONDS
+from chaos.checker.survivors import BESIDE, LONG_SECONDS
 from chaos.lookout import Seen
 from chaos.soak import FALLING
 from chaos.storm import QUIET_SECONDS, Outcome
@@ -35,10 +35,16 @@ LOST = (
     "the_log_is_read_whole",
 )
 TWICE = ("one_row_for_each_key", "one_end_for_each_row", "own_rows_and_tasks_go_together")
-# The bars are for a run of some minutes; a shorter one has its share of them.
-WHOLE_MINUTES = 5.0
 # After the database is back: the first answer to a producer, and the first task that a worker ends.
 FIRST_SECONDS = 5.0
+
+# How a soak names what has a level and not only a slope.
+HIGH = {
+    "dead rows": "dead rows in the middle of the run, the highest share of {} tables",
+    "oldest transaction": "oldest transaction of ours at a look",
+}
+# Of fewer there is no p99.
+HUNDRED = 100
 
 
 class Aim(NamedTuple):
@@ -120,6 +126,8 @@ def found(
         "looks": late.looks,
         "idle": figures.idle,
         "idle_could": figures.idle_could,
+        "alone": figures.alone,
+        "alone_short": counted["who_is_left_alone_does_all_its_part"],
         "quiet_seconds": round(outcome.quiet_seconds, 1),
         "cases": figures.cases,
     }
@@ -141,6 +149,15 @@ def _mild(found: Found) -> list[Aim]:
         )
         for kind, each in found["soak"].items()
     ]
+    high = [
+        Aim(
+            HIGH[kind].format(each["judged"]),
+            f"≤ {_sized(kind, each['bar'])}",
+            f"{_sized(kind, each['value'])} ({each['who']}, of {each['looks']} looks)",
+            each["value"] <= each["bar"],
+        )
+        for kind, each in found["levels"].items()
+    ]
     paused = found["spared"]
     spared = Aim(
         "longest time in which the worker that is spared began nothing",
@@ -148,15 +165,23 @@ def _mild(found: Found) -> list[Aim]:
         f"{paused['seconds']:.1f} s, and began {paused['begun']:,} in all",
         paused["begun"] > 0 and paused["seconds"] <= LONG_SECONDS,
     )
-    return [*_kept(found), spared, *grew]
+    beside = Aim(
+        "what it began in a second awake, beside its peers",
+        f"≥ {BESIDE:.0%}",
+        f"{paused['beside']:.0%}",
+        paused["beside"] >= BESIDE,
+    )
+    return [*_kept(found), spared, beside, *high, *grew]
 
 
 def _sized(kind: str, value: float) -> str:
     match kind:
         case "memory" | "bytes":
             return f"{value / (1 << 20):.1f} MiB"
-        case "dead share":
+        case "dead share" | "dead rows":
             return f"{value * 100:.1f} %"
+        case "oldest transaction":
+            return f"{value:.1f} s"
         case _:
             return f"{value:,.1f}"
 
@@ -175,9 +200,8 @@ def _none(what: str, count: int, of: int, named: str) -> Aim:
 
 
 def _wild(found: Found) -> list[Aim]:
-    share = min(1.0, found["minutes"] / WHOLE_MINUTES)
+    share = min(1.0, found["minutes"] / terms.WHOLE_MINUTES)
     faults, zombies, soonest = round(1000 * share), round(200 * share), found["lease"] + 1
-    held = found["lease"] * terms.INGEST_OF_LEASE
     return [
         *_kept(found),
         Aim(
@@ -192,6 +216,12 @@ def _wild(found: Found) -> list[Aim]:
             found["idle"],
             found["idle_could"],
             "lives long enough",
+        ),
+        Aim(
+            "survivors that were left alone, and what one of them did not do: tasks, turns, windows, firings, leases",
+            "0",
+            f"{found['alone_short']:,} of {' and '.join(f'{count} {role}s' for role, count in found['alone'].items())}",
+            found["alone_short"] == 0 and all(found["alone"].values()),
         ),
         Aim(
             "faults",
@@ -237,12 +267,7 @@ def _wild(found: Found) -> list[Aim]:
             Aim(f"left out of what is judged: {why}", "", f"{count:,}")
             for why, count in found["recovery_left_out"].items()
         ),
-        Aim(
-            f"windows of a killed executor taken back, p99 (lease {held:g} s)",
-            f"≤ {held + 1:g} s",
-            _clocked(found["windows"]),
-            found["windows"][0] > 0 and found["windows"][2] <= held + 1,
-        ),
+        *_windows(found["windows"], found["lease"] * terms.INGEST_OF_LEASE),
         Aim("by the clock, likewise", "", _clocked(found["windows_by_the_clock"])),
         Aim(
             "first success after the database was killed",
@@ -279,6 +304,22 @@ def _each_kind(found: Found) -> list[Aim]:
         ),
         Aim("the worst of each kind, of how many that are judged", "", ", ".join(told)),
     ]
+
+
+def _windows(spread: Sequence[float], lease: float) -> list[Aim]:
+    """Of fewer than a hundred the p99 is the worst: they are judged by that, with the bar that the worst of others has."""
+    count, _, slow, worst = spread
+    latest = 2 * lease + 1
+    judged = Aim(
+        f"windows of a killed executor taken back, worst (lease {lease:g} s)",
+        f"≤ {latest:g} s",
+        _clocked(spread),
+        count > 0 and worst <= latest,
+    )
+    soonest = Aim(
+        "windows of a killed executor taken back, p99", f"≤ {lease + 1:g} s", f"{slow:.2f} s", slow <= lease + 1
+    )
+    return [judged, soonest] if count >= HUNDRED else [judged]
 
 
 def _clocked(spread: Sequence[float]) -> str:

@@ -40,6 +40,8 @@ def live(role: str, life: Life, told: History, *, url: str, seed: int, folder: P
             asyncio.run(follow(app, told))
         case "founder":
             asyncio.run(begin_schedules(app))
+        case "caller":
+            asyncio.run(call(app, told, seed=seed, nth=next_window(folder)))
         case "herald":
             asyncio.run(end_schedules(app))
         case "auditor":
@@ -241,6 +243,22 @@ async def begin_schedules(app: Ferryman) -> None:
     """Let a task be born every second, also for those seconds in which nobody could."""
     async with app:
         await app.schedules.create("tick", {"key": "tick"}, every=1, catch_up="all", max_retries=terms.RETRIES)
+
+
+async def call(app: Ferryman, told: History, *, seed: int, nth: int) -> None:
+    """Ask for the next window, a turn and some tasks: something of each for whoever is left alone."""
+    dice, memory = random.Random(f"{seed} caller {os.getpid()}"), Memory(told, 0.0, seed)
+    async with app:
+        for kind in ("window", "turn", "jobs"):
+            act, arguments = acts.draw(dice, kind, recent=[], windows=nth, load=1.0, lease=0.0)
+            await act_until_done(app, memory, f"{told.path.stem}:{os.getpid()}:{kind}", act, arguments)
+
+
+def next_window(folder: Path) -> int:
+    """Say which window comes after those that were answered; who asks for it too is told that it is there."""
+    files = [file for name in ("producer-0", "caller") for file in folder.glob(f"{name}.*.history")]
+    lines = [line for file in files for line in history.read(file) if line["what"] == "ok" and line["act"] == "window"]
+    return max((line["nth"] for line in lines), default=-1) + 1
 
 
 async def end_schedules(app: Ferryman) -> None:

@@ -1,4 +1,4 @@
-"""Whether anything grows in a long run at half load with mild faults: memory, descriptors, connections, dead rows, tables.
+"""Whether anything grows in a long run at half the pace with mild faults: memory, descriptors, connections, dead rows, tables.
 
 Each process is looked at in regular intervals, from a fifth of the run after its birth on; through what was seen of each that
 lived long enough a line is fitted: the median of the slopes between all pairs of looks (Theil and Sen), which a death, a cut or
@@ -10,9 +10,14 @@ Connections are counted for each process that lives: a worker dies every minute,
 Which of a hundred are there at a look would decide about a slope of four.
 
 What has ended is kept for weeks, so rows grow with the run, and dead rows and bytes with them. Level must be what of the rows
-is dead, and how many bytes a row takes, by table: a table whose rows stay and whose bytes grow is what that finds. Where what
-has ended leaves after a minute or some (`--retention`) the bytes themselves must be level, by table, from when as many leave as
-come and vacuum has been there. The log is kept for a day at least, and the moves of cursors for ever (KEPT).
+is dead, and how many bytes a row takes, by table: a table whose rows stay and whose bytes grow is what that finds. But where
+nobody can vacuum, every row that comes leaves as many dead behind, and both are as level as can be. So how much of a table is
+dead in the middle of the run has a bar of its own, by table (LEVELS), and so has the oldest transaction of ours at any look:
+one that stays open is what keeps vacuum from the dead.
+
+Where what has ended leaves after a minute or some (`--retention`) the bytes themselves must be level, by table, from when as
+many leave as come and vacuum has been there. The log is kept for a day at least, and the moves of cursors for ever: of these
+nothing dies, and they would thin out the dead of others (KEPT).
 
 Work that gets slower shows in none of these, nor in the line: producers wait while it is long. So the tasks that ended between
 two looks are counted, by the log, from which nothing leaves, and how many a second they were may not fall. That is seen when
@@ -20,6 +25,8 @@ work has become slower than the load, and not before.
 
 In a run of minutes the hour's slope is what noise makes of it: the allocator takes its arenas, the first vacuums come, pools
 fill up to what is wanted at once. So a run that is shorter than an hour may grow by as much as an hour may, and by its pools.
+Where rows are few beside those that die between two visits of vacuum, in a run of minutes or where rows leave, the share of the
+dead goes up and down by that: as much it may rise, and as high it may be.
 """
 
 from __future__ import annotations
@@ -36,6 +43,7 @@ from chaos.fleet import Fleet
 from chaos.sea import Sea
 
 LOOKS = 60
+ENOUGH = LOOKS // 3  # looks at one thing, to judge it
 WARM = 0.2  # of a run
 SPARED = "worker-0"
 HOUR = 3600.0
@@ -49,6 +57,12 @@ BARS = {
     "bytes": 0.1,
     "tasks ended a second": 0.25,
 }
+# How much of a table may be dead in the middle of the run, and how old a transaction of ours may be, in seconds. Vacuum comes
+# at 5 % of tasks and at 20 % of other tables, which is a sixth of all; if it removes nothing, half or more is dead, for no row
+# ends without an update. Nothing of ours may be idle in a transaction for more than seconds.
+LEVELS = {"dead rows": 0.2, "oldest transaction": 30.0}
+# What a row makes dead at most while it lives and when it leaves: it is claimed, settled and removed.
+DEAD_OF_A_ROW = 3
 OF_MIDDLE = ("bytes a row", "bytes", "tasks ended a second")
 # What may not fall: of these the slope is how fast they do.
 FALLING = ("tasks ended a second",)
@@ -56,7 +70,11 @@ FALLING = ("tasks ended a second",)
 FILLS = {"descriptors": 10.0, "connections": 10.0}
 # Of smaller tables a page more or less would decide.
 TABLE_LEAST = 1 << 20
-CONNECTIONS = "select count(*) as n from pg_stat_activity where application_name like 'ferryman%%'"
+CONNECTIONS = """
+    select count(*) as n, coalesce(max(extract(epoch from clock_timestamp() - xact_start)), 0)::float8 as oldest
+    from pg_stat_activity
+    where application_name like 'ferryman%%'
+"""
 ENDED = """
     select count(*) filter (where kind = 'task' and to_state = 'succeeded')::float8 as n, coalesce(max(id), %s) as last
     from ferryman.events
@@ -80,6 +98,8 @@ WANTED = (
     ("connections", "a process"),
     ("dead share", "database"),
     ("tasks ended a second", "workers"),
+    ("dead rows", "tasks"),
+    ("oldest transaction", "all"),
     ("bytes a row", "tasks"),
 )
 WANTED_OF_LEAVING = (*WANTED[:-1], ("bytes", "tasks"))
@@ -111,6 +131,7 @@ class Gauge:
         self._seconds = seconds
         self._every = seconds / LOOKS
         self._leaves = retention is not None
+        self._visit = visit(seconds, retention)
         # Until the first have left, retention has gone its round, and vacuum has been there twice.
         self._warm = seconds * WARM if retention is None else max(seconds * WARM, retention + 3 * VISIT_SECONDS)
         self._next = time.monotonic() + self._warm
@@ -129,6 +150,7 @@ class Gauge:
                     self.seen[kind, f"{slot.name}.{slot.nth}"].append((now, value))
         for row in self._sea.ask(CONNECTIONS):
             self.seen["connections", "a process"].append((now, row["n"] / max(1, len(living))))
+            self.seen["oldest transaction", "all"].append((now, row["oldest"]))
         self._look_at_work(now)
         self._look_at_tables(now)
 
@@ -154,12 +176,16 @@ class Gauge:
         if not counted:
             return
         rows = {row["name"]: row["n"] for row in counted}
-        dead = sum(table["dead"] for table in tables)
-        self.seen["dead share", "database"].append((now, dead / max(1.0, dead + sum(rows.values()))))
-        for table in tables:
+        dying = [table for table in tables if not table["name"].startswith(KEPT)]
+        dead = sum(table["dead"] for table in dying)
+        whole = dead + sum(rows[table["name"]] for table in dying)
+        self.seen["dead share", "database"].append((now, dead / max(1.0, whole)))
+        for table in dying:
+            if table["bytes"] >= TABLE_LEAST:
+                share = table["dead"] / max(1.0, table["dead"] + rows[table["name"]])
+                self.seen["dead rows", table["name"]].append((now, share))
+        for table in dying if self._leaves else tables:
             name = table["name"]
-            if self._leaves and name.startswith(KEPT):
-                continue
             # Apart: vacuum gives room back to rows of any kind, and to an index only page by page.
             for who, size in ((name, table["bytes"]), (f"{name} by its indexes", table["indexes"])):
                 if size < TABLE_LEAST:
@@ -172,14 +198,41 @@ class Gauge:
     def growths(self) -> Iterator[Growth]:
         """Say of each thing that was looked at long enough how it grew."""
         for (kind, who), points in self.seen.items():
-            if len(points) >= LOOKS // 3:
+            if kind in BARS and len(points) >= ENOUGH:
                 middle = statistics.median(value for _, value in points)
                 risen = -slope(points) if kind in FALLING else slope(points)
-                yield Growth(kind, who, middle, risen, bar(kind, middle, self._seconds))
+                yield Growth(kind, who, middle, risen, self._bar(kind, middle))
+
+    def _bar(self, kind: str, middle: float) -> float:
+        """Return how fast a thing may grow, for an hour; what an hour may grow by, a shorter run may, and by its pools."""
+        least = BARS[kind] * (middle if kind in OF_MIDDLE else 1.0)
+        if kind == "dead share" and (self._leaves or self._seconds < HOUR):
+            least += self._visit
+        return least if self._seconds >= HOUR else (least + FILLS.get(kind, 0.0)) * HOUR / self._seconds
+
+    def levels(self) -> dict[str, Any]:
+        """Return what was highest of each kind that has a level, beside its bar: by its middle, a transaction by its worst."""
+        found: dict[str, Any] = {}
+        for kind, least in LEVELS.items():
+            judged = {
+                who: [value for _, value in points]
+                for (each, who), points in self.seen.items()
+                if each == kind and len(points) >= ENOUGH
+            }
+            heights = {
+                who: statistics.median(values) if kind == "dead rows" else max(values) for who, values in judged.items()
+            }
+            if heights:
+                worst = max(heights, key=lambda who: heights[who])
+                bar = max(least, self._visit) if kind == "dead rows" else least
+                found[kind] = {
+                    "who": worst, "value": heights[worst], "bar": bar, "judged": len(heights), "looks": len(judged[worst]),
+                }  # fmt: skip
+        return found
 
     def unseen(self) -> list[str]:
         """Name what should have been looked at and was not."""
-        judged = {(each.kind, each.who.partition(".")[0]) for each in self.growths()}
+        judged = {(kind, who.partition(".")[0]) for (kind, who), points in self.seen.items() if len(points) >= ENOUGH}
         wanted = WANTED_OF_LEAVING if self._leaves else WANTED
         return [
             f"the {kind} of {who} was not looked at long enough" for kind, who in wanted if (kind, who) not in judged
@@ -209,10 +262,10 @@ def slope(points: Points) -> float:
     )
 
 
-def bar(kind: str, middle: float, seconds: float) -> float:
-    """Return how fast a thing may grow, for an hour; what an hour may grow by, a shorter run may, and by its pools."""
-    least = BARS[kind] * (middle if kind in OF_MIDDLE else 1.0)
-    return least if seconds >= HOUR else (least + FILLS.get(kind, 0.0)) * HOUR / seconds
+def visit(seconds: float, retention: float | None) -> float:
+    """Return which share of a table may die between two visits of vacuum: beside the rows of the middle, or those not left."""
+    dead = VISIT_SECONDS * DEAD_OF_A_ROW
+    return dead / (dead + (seconds * (1 + WARM) / 2 if retention is None else retention))
 
 
 def _sizes(pid: int) -> dict[str, float]:

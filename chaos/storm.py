@@ -14,6 +14,7 @@ from typing import Any
 import psycopg
 from psycopg.types.json import Jsonb
 
+from chaos.alone import Alone
 from chaos.bell import Bell
 from chaos.fleet import Fleet, Slot
 from chaos.history import History
@@ -242,10 +243,11 @@ class Storm:
 
     # The end of it
 
-    def linger(self, seconds: float) -> None:
+    def linger(self, seconds: float, *, alone: float | None = None) -> None:
         """Strike nobody for a while, once a kill that is owed is done: who has survived must go on, and nothing may be late.
 
-        Long enough that one that stands idle is told, and that somebody has looked for what is late.
+        Long enough that one that stands idle is told, and that somebody has looked for what is late. Then some are left alone,
+        if it is said by which lease.
         """
         self._say("no more strikes: those who have survived are watched before they are relieved")
         self._release(float("inf"))
@@ -263,6 +265,15 @@ class Storm:
             if len(self._fleet.unexpected) >= HOPELESS:
                 return
             time.sleep(TICK_SECONDS)
+        if alone is not None:
+            self._leave_alone(alone)
+
+    def _leave_alone(self, lease: float) -> None:
+        """Let some of those who have survived show one by one that every part of them goes on."""
+        self._say("some who have survived are left alone, one after another: everybody else stands still")
+        self.await_all(BIRTH_SECONDS)
+        one_by_one = Alone(self._sea, self._fleet, self._told, lease=lease, step=self._step)
+        self.outcome.wrong += one_by_one.each()
 
     def _thaw_all(self) -> None:
         for slot in self._fleet.slots:

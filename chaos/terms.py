@@ -54,6 +54,8 @@ def told(lease: float) -> str:
     )
 
 
+# Bars are for a run of some minutes; a shorter one has its share of them.
+WHOLE_MINUTES = 5.0
 # Where this file is, producers wait.
 CROWDED = "crowded"
 SOURCE = "depot"

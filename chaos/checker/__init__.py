@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from chaos.checker import again, domains, ends, survivors, tasks, turns
+from chaos.checker import again, alone, domains, ends, survivors, tasks, turns
 from chaos.checker.evidence import Evidence
 
 SHOWN = 6
@@ -19,6 +19,7 @@ CHECKS = (
     *domains.CHECKS,
     again.no_start_without_a_fault,
     survivors.who_lives_on_works_on,
+    alone.who_is_left_alone_does_all_its_part,
 )
 # What can be asked where rows leave before a run is over: of the log, of the histories, and of the rows that are left.
 WITHOUT_ROWS = (

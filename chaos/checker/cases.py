@@ -12,11 +12,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from uuid import UUID
 
+from chaos import terms
 from chaos.checker import claims
 from chaos.checker.evidence import Evidence
 from chaos.checker.recovery import Lost
 from chaos.checker.zombies import Still, thawed
 
+# So often each must occur in a whole run. The rarest are expected there twelve times: luck alone fails one run of a hundred.
+OFTEN = 3
 # What even a run of seconds meets, however busy the machine is.
 SURE = ("a life had a doorbell that fails", "the database was killed", "a worker was killed")
 # Doorbells that lose nothing.
@@ -160,10 +163,11 @@ def _made_by_a_wrong_clock(seen: Evidence) -> int:
     return sum(abs((UUID(task).int >> 80) / 1000 - at) > FAR_SECONDS for task, at in born.items())
 
 
-def missing(found: Mapping[str, int], *, short: bool) -> list[str]:
-    """Name the cases that did not occur often enough; a short run cannot meet them all."""
+def missing(found: Mapping[str, int], *, minutes: float, short: bool) -> list[str]:
+    """Name the cases that did not occur often enough for so many minutes; a short run cannot meet them all."""
+    least = max(1, int(OFTEN * min(1.0, minutes / terms.WHOLE_MINUTES)))
     return [
         f"never, or too seldom: {case} ({count})"
         for case, count in found.items()
-        if count < (1 if short else 3) and (case in SURE or not short)
+        if count < least and (case in SURE or not short)
     ]

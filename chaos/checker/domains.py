@@ -26,6 +26,8 @@ TRACE = "Traceback (most recent call last)"
 CHAINED = ("The above exception was", "During handling of the above exception")
 # That the database is away is the plan's doing, and may be told at length.
 FORESEEN = "ferryman.kernel.errors.DatabaseUnavailable"
+# Who stood still while another was left alone may have done so for longer than a look of a watchdog may take.
+ALONE, OUT_OF_TIME = "alone", "ferryman.kernel.watchdog.look.OutOfTime"
 LEFT_LYING = ("exception was never retrieved", "was never awaited", "Fatal Python error", "Exception ignored in")
 
 
@@ -139,9 +141,11 @@ def the_products_own_invariants_hold(seen: Evidence) -> Iterator[str]:
 
 def nobody_left_a_trace_of_a_crash(seen: Evidence) -> Iterator[str]:
     """What the processes said has no trace of an error that nobody had foreseen."""
+    stopped = {line["name"] for line in seen.of("struck") if line.get("by") == ALONE}
     for who, said in seen.outputs.items():
         for trace in traces(said):
-            yield f"{who} said: {trace}"
+            if who not in stopped or not trace.startswith(OUT_OF_TIME):
+                yield f"{who} said: {trace}"
 
 
 def traces(said: str) -> Iterator[str]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from chaos import terms
-from chaos.checker import able, again, claims, survivors, zombies
+from chaos.checker import able, again, alone, claims, survivors, zombies
 from chaos.checker.able import Able
 from chaos.checker.cases import STEADY, cases
 from chaos.checker.evidence import Evidence
@@ -56,6 +56,7 @@ class Figures:
     )
     idle: int  # lives that were awake and began nothing though there was work
     idle_could: int  # lives of which that would have been told
+    alone: dict[str, int]  # who was left alone, by what its part is
     cases: dict[str, int]
 
     @property
@@ -111,6 +112,7 @@ def measure(seen: Evidence, folder: Path, *, lease: float) -> Figures:
         first_end=_first_ends(seen, could),
         idle=len(lived.idle),
         idle_could=lived.could,
+        alone=alone.left(seen),
         cases=cases(seen, _inside(folder), zombies=fenced, lost=found.lost),
     )
 

@@ -10,12 +10,15 @@ nobody is told.
 
 Where lines are short, as in a soak, it is enough that it began nothing for a minute in which others began a thousand.
 
-Judged is who takes tasks. Whether turns and windows are taken by all who could is not known from a line of tasks.
+The one that is spared in a soak is judged by its pace as well: it must begin a quarter of what its peers do in a second awake.
+
+Judged is who takes tasks. Whether one takes turns and windows, fires and watches, is seen where it is left alone (alone.py).
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -37,6 +40,8 @@ OTHERS = 100
 # Or so long, while others began so many.
 LONG_SECONDS = 60.0
 MANY = 1000
+# Which share of what others begin the one must begin that is spared: it has all that it ever opened, and they are young.
+BESIDE = 0.25
 # PostgreSQL throws everybody out when a backend is killed, and is back within about so long; as all do when all are cut.
 CRASH_SECONDS = 1.0
 FEW = 3
@@ -121,6 +126,19 @@ class Fleet:
             for begin, end in self._parts([life.since, *life.begun, life.until], least=longest):
                 longest = max(longest, life.awake(begin, end))
         return Pause(longest, sum(len(life.begun) for life in own))
+
+    def beside(self, name: str) -> float:
+        """Say how many tasks the lives of one name began in a second awake, as a share of what others did."""
+        begun: dict[str, int] = defaultdict(int)
+        awake: dict[str, float] = defaultdict(float)
+        for life in self.lives:
+            who = life.who.partition(".")[0]
+            begun[who] += len(life.begun)
+            awake[who] += life.awake(life.since, life.until)
+        paces = {who: begun[who] / seconds for who, seconds in awake.items() if seconds > 0}
+        own, others = paces.pop(name, 0.0), list(paces.values())
+        mean = sum(others) / max(1, len(others))
+        return own / mean if mean else float(own > 0)
 
     def _idle(self, life: Life, moments: Sequence[float]) -> Iterator[Idle]:
         """Give what speaks against a worker between each two of these moments, in which it began nothing."""

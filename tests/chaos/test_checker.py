@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from chaos import checker
-from chaos.checker import batches, claims, domains, ends
+from chaos.checker import alone, batches, claims, domains, ends
 from ferryman.testing import Cluster
 from tests.chaos.world import Scene, World, made
 
@@ -244,6 +244,34 @@ def idle(scene: Scene) -> None:
         ]
 
 
+def left_alone(role: str, *ceased: str, reaped: bool = True, fired: bool = True) -> Callable[[Scene], object]:
+    """Let one have been left alone from the first firing on, with something of each to do, and not have done some of it."""
+
+    def spoil(scene: Scene) -> None:
+        first = scene.one("select min(fire_time) as at from ferryman.tasks where schedule is not null")[
+            "at"
+        ].timestamp()
+        clock = scene.line("clock")
+        since = first - 0.001 - (clock["wall"] - clock["at"])
+        scene.lines[:] = [line for line in scene.lines if line["what"] not in ceased]
+        pid = scene.line("born")["pid"]
+        for what in {"start", "sails", "asked"} - set(ceased):
+            scene.lines.append({**scene.line(what), "at": since + 1.0})
+        alone = {"name": f"{role}-9.0001", "role": role, "since": since, "held": 1, "pid": 1}
+        scene.lines.append({"what": "alone", "at": since + 60.0, "who": "storm", "child": pid, **alone})
+        if reaped:
+            scene.run(
+                "insert into ferryman.events (at, subject, tenant, kind, from_state, to_state, subject_name, reason_message)"
+                f" select {{0}}, id, 'default', 'task', 'ready', 'running', name, null from ferryman.tasks where id = {A_TASK}"
+                f" union all select {{0}}, id, 'default', 'task', 'running', 'ready', name, 'lease_expired' from ferryman.tasks"
+                f" where id = {A_TASK}".format(f"to_timestamp({first + 5.0})")
+            )
+        if not fired:
+            scene.run("update ferryman.events set at = at + interval '1 h' where kind = 'task' and from_state is null")
+
+    return spoil
+
+
 def of_a_turn(change: str) -> Callable[[Scene], object]:
     """Spoil what the log says of the turn that an agent was asked for."""
     return lambda scene: scene.run(
@@ -275,6 +303,7 @@ def lapsed(scene: Scene) -> None:
     add("stroke", turn=turn, epoch=2)(scene)
 
 
+ALONE = "who_is_left_alone_does_all_its_part"
 A_CHILD = "(select agent_turn_id from ferryman.pmo_batch_tasks where status = 'success' order by id limit 1)"
 TRACE = 'Traceback (most recent call last):\n  File "a.py", line 1, in work\n    go()\n'
 CHAIN = "\nThe above exception was the direct cause of the following exception:\n\n"
@@ -396,6 +425,11 @@ PLANTS = [
         " and subject in (select id from ferryman.tasks where name = 'voyage' and state = 'succeeded')"
     )),
     Plant("who_lives_on_works_on", "worker-1.0001 was awake for 19.9 s and began nothing", idle),
+    Plant(ALONE, "and began no task", left_alone("worker", *claims.OF_TASKS)),
+    Plant(ALONE, "and took no turn", left_alone("worker", *claims.OF_TURNS)),
+    Plant(ALONE, "and took no window", left_alone("worker", "asked")),
+    Plant(ALONE, "and fired nothing", left_alone("dog", fired=False)),
+    Plant(ALONE, "and took nothing back", left_alone("dog", reaped=False)),
     Plant("turns_are_delivered", "is still running", busy),
     Plant("batches_are_whole", "was acknowledged and is gone", rows("delete from ferryman.pmo_batches")),
     Plant("batches_are_whole", "was to have 3 tasks", rows("delete from ferryman.pmo_batch_tasks where task_index = 2")),
@@ -528,6 +562,16 @@ def test_a_child_that_was_stopped_is_no_failure_of_its_batch(world: World) -> No
 
 
 @pytest.mark.contract("R3")
+@pytest.mark.parametrize(("role", "ceased"), [("worker", ()), ("dog", ("start", "sails", "asked"))])
+def test_one_who_does_all_its_part_alone_is_not_told(world: World, role: str, ceased: tuple[str, ...]) -> None:
+    with world.scene() as scene:
+        left_alone(role, *ceased)(scene)
+
+        assert list(alone.who_is_left_alone_does_all_its_part(scene.seen())) == []
+        assert alone.left(scene.seen())[role] == 1
+
+
+@pytest.mark.contract("R3")
 def test_every_check_has_been_seen_to_speak() -> None:
     assert {plant.check for plant in PLANTS} == set(checker.names())
 
@@ -537,6 +581,17 @@ def test_the_checker_knows_every_table_whose_rows_end() -> None:
     lifecycles = {page.stem for page in (ROOT / "docs" / "machines").glob("*.md")}
 
     assert lifecycles - APART == {domain.table for domain in ends.DOMAINS}
+
+
+@pytest.mark.contract("R3")
+def test_who_stood_still_for_another_may_have_used_up_its_time_and_nobody_else(world: World) -> None:
+    stopped = {"what": "struck", "kind": "freeze", "name": "worker-0.0001", "child": 1, "by": "alone"}
+    with world.scene() as scene:
+        say(f"{TRACE}ferryman.kernel.watchdog.look.OutOfTime: W7 used up its 10 s\n")(scene)
+        assert len(list(domains.nobody_left_a_trace_of_a_crash(scene.seen()))) == 1
+
+        scene.lines.append({**stopped, "at": scene.lines[-1]["at"], "who": "storm", "pid": 1})
+        assert list(domains.nobody_left_a_trace_of_a_crash(scene.seen())) == []
 
 
 def test_that_the_database_is_away_may_be_told_at_length() -> None:

@@ -667,17 +667,23 @@ def test_an_outage_after_which_nobody_was_answered_is_the_worst_of_all() -> None
 
 @pytest.mark.contract("R3")
 @pytest.mark.parametrize(
-    ("short", "counts", "told"),
+    ("minutes", "short", "counts", "told"),
     [
-        (False, {"a batch was cancelled": 2, "the database was killed": 3}, ["a batch was cancelled (2)"]),
-        (False, {"a batch was cancelled": 3, "the database was killed": 3}, []),
-        (True, {"a batch was cancelled": 0, "the database was killed": 0}, ["the database was killed (0)"]),
-        (True, {"a batch was cancelled": 0, "the database was killed": 1}, []),
-        (True, {"a worker was killed": 0}, ["a worker was killed (0)"]),
+        (5.0, False, {"a batch was cancelled": 2, "the database was killed": 3}, ["a batch was cancelled (2)"]),
+        (5.0, False, {"a batch was cancelled": 3, "the database was killed": 3}, []),
+        (60.0, False, {"a batch was cancelled": 3}, []),
+        # A shorter run has its share to reach, and something of each.
+        (4.0, False, {"a batch was cancelled": 2, "a command was cancelled": 1}, ["a command was cancelled (1)"]),
+        (3.0, False, {"a batch was cancelled": 1, "a command was cancelled": 0}, ["a command was cancelled (0)"]),
+        (0.2, True, {"a batch was cancelled": 0, "the database was killed": 0}, ["the database was killed (0)"]),
+        (0.2, True, {"a batch was cancelled": 0, "the database was killed": 1}, []),
+        (0.2, True, {"a worker was killed": 0}, ["a worker was killed (0)"]),
     ],
 )
-def test_a_run_that_met_a_case_too_seldom_is_told_so(short: bool, counts: dict[str, int], told: list[str]) -> None:
-    assert cases.missing(counts, short=short) == [f"never, or too seldom: {case}" for case in told]
+def test_a_run_that_met_a_case_too_seldom_for_its_length_is_told_so(
+    minutes: float, short: bool, counts: dict[str, int], told: list[str]
+) -> None:
+    assert cases.missing(counts, minutes=minutes, short=short) == [f"never, or too seldom: {case}" for case in told]
 
 
 @pytest.mark.contract("R3")
@@ -686,4 +692,4 @@ def test_what_even_a_short_run_must_meet_is_counted() -> None:
     with_all = cases.cases(nothing, (), zombies=0)
 
     assert set(cases.SURE) <= set(with_all)
-    assert len(cases.missing(with_all, short=False)) == len(with_all)
+    assert len(cases.missing(with_all, minutes=5.0, short=False)) == len(with_all)

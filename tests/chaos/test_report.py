@@ -25,7 +25,7 @@ WILD: dict[str, Any] = {
     "windows": (9, 3.0, 4.0, 5.0), "windows_by_the_clock": (9, 3.0, 4.0, 5.0),
     "outages": 6, "first_success_worst": 5.0, "first_success_since_back": 6.0, "first_success_since_killed": 7.0,
     "first_ends": 6, "first_end_worst": 5.0, "first_end_since_back": 6.0, "first_end_since_killed": 7.0,
-    "idle": 0, "idle_could": 9,
+    "idle": 0, "idle_could": 9, "alone": {"worker": 2, "dog": 1}, "alone_short": 0,
 }  # fmt: skip
 
 
@@ -42,6 +42,8 @@ WILD: dict[str, Any] = {
         ({"started_again": {again.NOTHING: 1}}, "starts that no fault forced"),
         ({"idle": 1}, "workers that lived on and began nothing"),
         ({"idle_could": 0}, "workers that lived on and began nothing"),
+        ({"alone_short": 1}, "survivors that were left alone"),
+        ({"alone": {"worker": 2, "dog": 0}}, "survivors that were left alone"),
         ({"faults": 999}, "faults"),
         ({"zombies_fenced": 199}, "zombies fenced"),
         ({"taken_back_p99": 3.01}, "work of a killed worker taken back"),
@@ -53,7 +55,12 @@ WILD: dict[str, Any] = {
             {"recovery_kinds": {"tasks": (0, 0.0, 0.0, 0.0)}},
             "worst of any kind of work (≤ 5 s): nothing was begun anew",
         ),
-        ({"windows": (9, 3.0, 4.01, 4.01)}, "windows of a killed executor"),
+        # Of nine the p99 is the worst, and the worst has two leases and a second.
+        ({"windows": (9, 3.0, 7.0, 7.0)}, None),
+        ({"windows": (9, 3.0, 7.01, 7.01)}, "windows of a killed executor taken back, worst"),
+        ({"windows": (99, 3.0, 4.01, 4.01)}, None),
+        ({"windows": (100, 3.0, 4.0, 7.0)}, None),
+        ({"windows": (100, 3.0, 4.01, 7.0)}, "windows of a killed executor taken back, p99"),
         ({"windows": (0, 0.0, 0.0, 0.0)}, "windows of a killed executor"),
         ({"first_success_worst": 5.01}, "first success"),
         ({"outages": 0, "first_success_worst": 0.0}, "first success"),
@@ -114,7 +121,8 @@ SOAK: dict[str, Any] = {
     "seed": 7, "lease": 2.0, "minutes": 60.0, "pooler": False, "wall_seconds": 3700, "python": "3.11", "cores": 2,
     "load": [1.0, 1.0, 1.0], "lost": 0, "second_ends": 0, "tasks": 9, "turns": 1, "batches": 1, "commands": 1, "records": 1,
     "acknowledged": 9, "quiet_seconds": 3.0, "overdue": 0, "looks": 100, "soak": {"memory": GROWTH},
-    "spared": {"seconds": 2.0, "begun": 900},
+    "levels": {},
+    "spared": {"seconds": 2.0, "begun": 900, "beside": 0.9},
 }  # fmt: skip
 
 
@@ -139,7 +147,10 @@ def test_a_soak_has_a_place_of_its_own_on_the_page(tmp_path: Path) -> None:
     assert not report.short(SOAK)
     assert "| 2.0 s, and began 900 in all |" in text
     for paused in ({"seconds": 60.1, "begun": 900}, {"seconds": 0.0, "begun": 0}):
-        assert ["the worker that is spared" in each for each in report.short({**SOAK, "spared": paused})] == [True]
+        short = report.short({**SOAK, "spared": {**paused, "beside": 0.25}})
+        assert ["the worker that is spared" in each for each in short] == [True]
+    slow = report.short({**SOAK, "spared": {"seconds": 2.0, "begun": 900, "beside": 0.24}})
+    assert ["beside its peers (≥ 25%): 24%" in each for each in slow] == [True]
     page.write_text("nothing", encoding="utf-8")
     with pytest.raises(ValueError, match="no place for this"):
         report.write(page, SOAK)

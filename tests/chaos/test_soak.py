@@ -19,7 +19,7 @@ TIMES = [HOUR * 0.2 + n * 60.0 for n in range(48)]  # the looks of an hour, afte
 
 LEVEL = {
     "memory": 60 * MIB, "descriptors": 36.0, "connections": 12.0, "dead share": 0.1, "bytes a row": 900.0, "bytes": 40 * MIB,
-    "tasks ended a second": 240.0,
+    "tasks ended a second": 240.0, "dead rows": 0.1, "oldest transaction": 0.5,
 }  # fmt: skip
 
 
@@ -36,7 +36,9 @@ def gauge(seconds: float = HOUR, *, retention: float | None = None) -> soak.Gaug
 def grown(made: soak.Gauge) -> list[str]:
     """What fails a soak."""
     kept = {"lost": 0, "acknowledged": 9, "second_ends": 0, "tasks": 9, "overdue": 0, "looks": 9}
-    return report.short({**kept, "spared": {"seconds": 2.0, "begun": 9}, "soak": made.told()})
+    return report.short(
+        {**kept, "spared": {"seconds": 2.0, "begun": 9, "beside": 1.0}, "soak": made.told(), "levels": made.levels()}
+    )
 
 
 def grow(made: soak.Gauge, kind: str, an_hour: float) -> None:
@@ -86,6 +88,47 @@ def test_a_run_of_minutes_may_grow_by_what_an_hour_may_and_no_more() -> None:
     assert len(grown(fast)) == 1
 
 
+def level(made: soak.Gauge, kind: str, who: str, value: float, *, of: int = 48) -> None:
+    """Let one thing be at a height all the time, or at some of the looks."""
+    made.seen[kind, who] = [(at, value if n < of else 0.0) for n, at in enumerate(TIMES)]
+
+
+@pytest.mark.contract("R3")
+def test_rows_of_which_many_are_dead_fail_a_soak_also_where_they_grow_no_more_than_others() -> None:
+    swept, unswept = gauge(), gauge()
+    level(swept, "dead rows", "tasks", 0.2)
+    level(unswept, "dead rows", "tasks", 0.6)
+    level(unswept, "dead share", "database", 0.6)
+
+    assert grown(swept) == []
+    assert ["dead rows in the middle" in each and "60.0 % (tasks, of 48 looks)" in each for each in grown(unswept)] == [
+        True
+    ]
+
+
+@pytest.mark.contract("R3")
+@pytest.mark.parametrize(
+    ("seconds", "retention", "least"),
+    [(HOUR, None, 0.2), (1200.0, None, 0.2), (240.0, None, 0.56), (1200.0, 60.0, 0.75)],
+)
+def test_where_rows_are_few_beside_what_dies_between_two_vacuums_more_of_them_may_be_dead(
+    seconds: float, retention: float | None, least: float
+) -> None:
+    made = gauge(seconds, retention=retention)
+
+    assert made.levels()["dead rows"]["bar"] == pytest.approx(least, abs=0.01)
+
+
+@pytest.mark.contract("R3")
+def test_a_transaction_of_ours_that_stays_open_fails_a_soak_by_one_look() -> None:
+    short, long = gauge(), gauge()
+    level(short, "oldest transaction", "all", 29.0)
+    level(long, "oldest transaction", "all", 31.0, of=1)
+
+    assert grown(short) == []
+    assert ["oldest transaction of ours" in each and "31.0 s" in each for each in grown(long)] == [True]
+
+
 @pytest.mark.contract("R3")
 def test_where_rows_leave_the_bytes_of_a_table_must_be_level() -> None:
     slow, fast = gauge(retention=60.0), gauge(retention=60.0)
@@ -97,7 +140,7 @@ def test_where_rows_leave_the_bytes_of_a_table_must_be_level() -> None:
 
 
 @pytest.mark.contract("R3")
-@pytest.mark.parametrize("kind", soak.BARS)
+@pytest.mark.parametrize("kind", [*soak.BARS, *soak.LEVELS])
 def test_what_was_not_looked_at_long_enough_fails_a_soak(kind: str) -> None:
     made = gauge(retention=60.0 if kind == "bytes" else None)
     [key] = [each for each in made.seen if each[0] == kind]
@@ -187,6 +230,36 @@ async def test_a_table_whose_rows_stay_and_whose_bytes_grow_is_seen(database_url
     assert max(sizes[:4]) == pytest.approx(min(sizes[:4]), rel=0.05)
     assert sizes[4] == pytest.approx(2 * sizes[3], rel=0.05)
     assert len(made.seen["dead share", "database"]) == len(made.seen["connections", "a process"]) == 5
+
+
+@pytest.mark.contract("R3")
+@pytest.mark.parametrize("retention", [None, 60.0])
+async def test_the_dead_of_a_table_are_not_thinned_out_by_the_log_and_who_keeps_them_is_seen(
+    database_url: str, tmp_path: Path, retention: float | None
+) -> None:
+    sea, nobody = Sea(tmp_path), Nobody()
+    sea.url = database_url
+    made = soak.Gauge(sea, nobody, HOUR, retention=retention)  # type: ignore[arg-type]
+    with (
+        psycopg.connect(database_url, autocommit=True) as connection,
+        psycopg.connect(database_url, application_name="ferryman idle") as open_for_ever,
+    ):
+        connection.execute("create table ferryman.kept (n integer, words text) with (autovacuum_enabled = false)")
+        connection.execute("insert into ferryman.kept select n, repeat('x', 100) from generate_series(1, 10000) as n")
+        connection.execute("create table ferryman.events_of_a_day as select n from generate_series(1, 90000) as n")
+        open_for_ever.execute("select pg_current_xact_id()")
+        connection.execute("update ferryman.kept set n = n + 1")
+        connection.execute("vacuum ferryman.kept")
+        [(since,)] = connection.execute(
+            "select extract(epoch from clock_timestamp() - xact_start)::float8 from pg_stat_activity"
+            " where application_name = 'ferryman idle'"
+        ).fetchall()
+        made.look(made._next)
+
+    assert [value for _, value in made.seen["dead rows", "kept"]] == [pytest.approx(0.5, rel=0.05)]
+    assert [value for _, value in made.seen["dead share", "database"]] == [pytest.approx(0.5, rel=0.05)]
+    assert [value >= since for _, value in made.seen["oldest transaction", "all"]] == [True]
+    assert {who for kind, who in made.seen if kind == "dead rows"} == {"kept"}
 
 
 @pytest.mark.contract("R3")

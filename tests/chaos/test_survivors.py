@@ -128,6 +128,18 @@ def test_the_longest_pause_of_a_worker_is_that_in_which_it_was_awake_and_the_dat
 
 
 @pytest.mark.contract("R3")
+def test_what_one_begins_is_put_beside_what_its_peers_begin_in_a_second_awake() -> None:
+    slow = starts(3, 0.0, 30.0, every=0.5)
+
+    assert fleet(OTHERS, born(3), slow).beside("worker-3") == pytest.approx(0.2, rel=0.01)
+    # It stood still for half of the time, and began as many in the other half as its peers do.
+    asleep = [*starts(3, 0.0, 15.0), *still(3, 15.0, 30.0)]
+    assert fleet(OTHERS, born(3), asleep).beside("worker-3") == pytest.approx(1.0, rel=0.01)
+    assert fleet(OTHERS).beside("worker-3") == 0.0
+    assert fleet(born(3), slow).beside("worker-3") == 1.0
+
+
+@pytest.mark.contract("R3")
 def test_a_worker_has_as_much_time_as_its_handlers_may_take() -> None:
     given = [*OTHERS, *born(3), *starts(3, 0.0, 10.0), *DEATH, *looks(60), line("audited", 30.0)]
     lines = sorted(given, key=lambda each: float(each["at"]))
