@@ -16,10 +16,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from chaos import checker, crew, plan, report, soak, storm, terms
+from chaos import anew, checker, crew, plan, report, soak, storm, terms
 from chaos.bell import Bell
 from chaos.checker import cases, figures, survivors
-from chaos.checker.evidence import Evidence, overheard
+from chaos.checker.evidence import Connection, Evidence, overheard
 from chaos.fleet import Fleet
 from chaos.history import History, gather
 from chaos.lookout import MEASURE_SECONDS, Lookout
@@ -144,13 +144,13 @@ def _run(asked: argparse.Namespace, place: Path) -> tuple[report.Found, list[str
             seen = Evidence(gather(folder), connection, overheard(folder))
             wrong, counted = checker.check(seen, rows_leave=asked.retention is not None)
             measured = figures.measure(seen, folder, lease=asked.lease)
-        late = lookout.seen
-        found = report.found(asked, run.outcome, late, measured, counted=counted, seconds=time.monotonic() - began)
+            mild = {} if gauge is None else _mild(gauge, seen, connection, rows_leave=asked.retention is not None)
+        late, lasted = lookout.seen, time.monotonic() - began
+        found = report.found(asked, run.outcome, late, measured, counted=counted, seconds=lasted) | mild
         wrong = [*run.outcome.wrong, *wrong]
         if late.overdue:
             wrong.append(f"{late.overdue} rows were overdue during the run: {dict(late.late)}")
         if gauge is not None:
-            found |= {"soak": gauge.told(), "levels": gauge.levels(), "spared": _spared(survivors.fleet(seen))}
             return found, [*wrong, *gauge.unseen()]
         return found, [*wrong, *cases.missing(measured.cases, minutes=asked.minutes, short=seconds < SHORT_SECONDS)]
     finally:
@@ -159,8 +159,16 @@ def _run(asked: argparse.Namespace, place: Path) -> tuple[report.Found, list[str
         sea.end()
 
 
-def _spared(lived: survivors.Fleet) -> dict[str, float]:
-    return {**lived.pause(soak.SPARED)._asdict(), "beside": lived.beside(soak.SPARED)}
+def _mild(gauge: soak.Gauge, seen: Evidence, connection: Connection, *, rows_leave: bool) -> report.Found:
+    """Put together what only a soak tells."""
+    lived = survivors.fleet(seen)
+    return {
+        "soak": gauge.told(),
+        "levels": gauge.levels(),
+        # Where rows leave, what is left of a table says nothing of the room that it needs.
+        "wide": {} if rows_leave else anew.told(anew.widths(connection)),
+        "spared": {**lived.pause(soak.SPARED)._asdict(), "beside": lived.beside(soak.SPARED)},
+    }
 
 
 if __name__ == "__main__":

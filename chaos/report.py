@@ -158,6 +158,15 @@ def _mild(found: Found) -> list[Aim]:
         )
         for kind, each in found["levels"].items()
     ]
+    wide = [
+        Aim(
+            f"bytes of {kind}, times what they are written anew, most of {each['judged']}",
+            f"≤ {each['bar']:g}",
+            f"{each['times']:.2f} ({each['name']}, {_sized('bytes', each['bytes'])})",
+            each["times"] <= each["bar"],
+        )
+        for kind, each in found["wide"].items()
+    ]
     paused = found["spared"]
     spared = Aim(
         "longest time in which the worker that is spared began nothing",
@@ -171,7 +180,7 @@ def _mild(found: Found) -> list[Aim]:
         f"{paused['beside']:.0%}",
         paused["beside"] >= BESIDE,
     )
-    return [*_kept(found), spared, beside, *high, *grew]
+    return [*_kept(found), spared, beside, *high, *wide, *grew]
 
 
 def _sized(kind: str, value: float) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from chaos import report, soak
+from chaos import anew, report, soak
 from chaos.checker import cases, recovery
 from tests.chaos.test_figures import Told
 from tests.chaos.test_report import GROWTH, SOAK, WILD
@@ -15,6 +15,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "reliability.md"
 # Rows that are there only where there was such a case, by how they begin.
 LEFT_OUT = "left out of what is judged: "
 LEVEL = {"who": "tasks", "value": 0.1, "bar": 0.2, "judged": 9, "looks": 48}
+WIDE = [anew.Width("tasks", False, 9, 8), anew.Width("tasks_pkey", True, 9, 8)]
 MANY: dict[str, Any] = {"windows": (report.HUNDRED, 3.0, 4.0, 5.0)}
 
 
@@ -42,7 +43,7 @@ def soaked(wanted: tuple[tuple[str, str], ...]) -> report.Found:
     """A soak in which all was looked at that must be."""
     kinds = {kind for kind, _ in wanted}
     grown = {kind: GROWTH for kind in soak.BARS if kind in kinds}
-    return {**SOAK, "soak": grown, "levels": dict.fromkeys(soak.LEVELS, LEVEL)}
+    return {**SOAK, "soak": grown, "levels": dict.fromkeys(soak.LEVELS, LEVEL), "wide": anew.told(WIDE)}
 
 
 WRITES = {

@@ -121,7 +121,7 @@ SOAK: dict[str, Any] = {
     "seed": 7, "lease": 2.0, "minutes": 60.0, "pooler": False, "wall_seconds": 3700, "python": "3.11", "cores": 2,
     "load": [1.0, 1.0, 1.0], "lost": 0, "second_ends": 0, "tasks": 9, "turns": 1, "batches": 1, "commands": 1, "records": 1,
     "acknowledged": 9, "quiet_seconds": 3.0, "overdue": 0, "looks": 100, "soak": {"memory": GROWTH},
-    "levels": {},
+    "levels": {}, "wide": {},
     "spared": {"seconds": 2.0, "begun": 900, "beside": 0.9},
 }  # fmt: skip
 

@@ -36,9 +36,8 @@ def gauge(seconds: float = HOUR, *, retention: float | None = None) -> soak.Gaug
 def grown(made: soak.Gauge) -> list[str]:
     """What fails a soak."""
     kept = {"lost": 0, "acknowledged": 9, "second_ends": 0, "tasks": 9, "overdue": 0, "looks": 9}
-    return report.short(
-        {**kept, "spared": {"seconds": 2.0, "begun": 9, "beside": 1.0}, "soak": made.told(), "levels": made.levels()}
-    )
+    spared = {"seconds": 2.0, "begun": 9, "beside": 1.0}
+    return report.short({**kept, "spared": spared, "soak": made.told(), "levels": made.levels(), "wide": {}})
 
 
 def grow(made: soak.Gauge, kind: str, an_hour: float) -> None:
