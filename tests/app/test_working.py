@@ -19,7 +19,8 @@ from tests.crash.wire import wired
 
 HELD = "select state, attempt, epoch, leased_until is not null as leased from ferryman.tasks"
 CONNECTED = (
-    "select count(*) as n from pg_stat_activity where datname = current_database() and application_name = 'ferryman'"
+    "select count(*) as n from pg_stat_activity"
+    " where datname = current_database() and application_name like 'ferryman%'"
 )
 
 

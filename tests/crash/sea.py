@@ -82,7 +82,7 @@ class Sea:
         """SIGKILL to one backend: the postmaster throws everybody out and recovers."""
         witness = await asyncpg.connect(self.url)
         [row] = await witness.fetch(
-            "select pid from pg_stat_activity where application_name = 'ferryman' order by random() limit 1"
+            "select pid from pg_stat_activity where application_name like 'ferryman%' order by random() limit 1"
         )
         os.kill(row["pid"], signal.SIGKILL)
         await until(witness.is_closed, "everybody to be thrown out")
@@ -93,7 +93,7 @@ class Sea:
         connection = await asyncpg.connect(self.url)
         try:
             rows = await connection.fetch(
-                "select pg_terminate_backend(pid) as done from pg_stat_activity where application_name = 'ferryman'"
+                "select pg_terminate_backend(pid) as done from pg_stat_activity where application_name like 'ferryman%'"
             )
         finally:
             await connection.close()

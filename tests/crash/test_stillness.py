@@ -15,7 +15,7 @@ from tests.crash.sea import Sea
 from tests.crash.yard import LEASE_SECONDS, PATIENCE_SECONDS
 
 HELD = 4
-CUT = "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'ferryman'"
+CUT = "select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'ferryman%'"
 
 
 @pytest.fixture

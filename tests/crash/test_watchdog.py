@@ -31,7 +31,7 @@ SECOND = timedelta(seconds=1)
 OFTEN = {"FERRYMAN_WORKER__WATCHDOG_INTERVAL_SECONDS": "0.2", "FERRYMAN_PMO__WATCHDOG_INTERVAL_SECONDS": "0.2"}
 
 
-OPEN = "select from pg_stat_activity where datname = current_database() and application_name = 'ferryman'"
+OPEN = "select from pg_stat_activity where datname = current_database() and application_name like 'ferryman%'"
 
 
 async def until(true: Callable[[], Coroutine[Any, Any, Any]]) -> None:

@@ -391,7 +391,7 @@ async def test_a_statement_by_itself_has_its_bounds_behind_a_pooler_and_leaves_n
         await line.execute("notify nobody")
         [after] = await (await line.open()).fetch(bounds)  # as whoever comes next would find it
 
-        assert tuple(within)[:2] == ("10s", "4s")  # type: ignore[arg-type]
+        assert tuple(within)[:2] == ("2s", "4s")  # type: ignore[arg-type]
         assert tuple(after) == ("0", "0", within[2])  # type: ignore[arg-type]
         await line.close()
 

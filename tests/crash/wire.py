@@ -17,6 +17,7 @@ class Wire:
 
     `cut_reply(marker)`: the next message that carries the marker to the server is executed there; its answer never comes
     and the connection is lost. `cut_answer(marker)`: the answer that carries the marker is lost on its way back.
+    `before_answer(marker, then)`: the answer to the next message that carries the marker comes through after `then` was called.
     `refuse()`: every connection is cut, and no other is let in before `mend()`. `lose()`: from now on nothing comes through,
     either way, and nobody is told; after `mend()` new connections are carried, those that lost something never again.
     """
@@ -29,6 +30,7 @@ class Wire:
         self._strict = strict
         self._going: bytes | None = None
         self._coming: bytes | None = None
+        self._awaited: bytes | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.lost = 0
         self._losing = False
@@ -61,6 +63,10 @@ class Wire:
 
     def cut_answer(self, marker: str, *, then: Callable[[], None] | None = None) -> None:
         self._coming = marker.encode()
+        self._then = then
+
+    def before_answer(self, marker: str, then: Callable[[], None]) -> None:
+        self._awaited = marker.encode()
         self._then = then
 
     async def carry(self, client: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
@@ -109,6 +115,7 @@ class Connection:
     ) -> None:
         self._wire, self._client, self._back, self._server, self._out = wire, client, back, server, out
         self._doomed = False
+        self._then: Callable[[], None] | None = None
         self._tail = b""
 
     async def run(self) -> None:
@@ -150,6 +157,10 @@ class Connection:
             if marker is not None and marker in self._tail + chunk:
                 self._wire._going = None
                 self._doomed = True
+            awaited = self._wire._awaited
+            if awaited is not None and awaited in self._tail + chunk:
+                self._wire._awaited = None
+                self._then = self._wire._then
             self._tail = chunk[-100:]
             await self._wire.swallow()
             self._out.write(chunk)
@@ -169,6 +180,9 @@ class Connection:
                     return
                 continue
             await self._wire.swallow()
+            if self._then is not None:
+                self._then()
+                self._then = None
             self._back.write(chunk)
             await self._back.drain()
 

@@ -23,7 +23,7 @@ OUTAGE_SECONDS = 6.0  # by then everybody has come to ask as seldom as ever
 SELDOM_SECONDS = 2.0  # which is this, and up to half as long again by chance
 FIRST_START_SECONDS = 5.0  # docs/contracts/reliability.md
 DONE_SECONDS = 30.0
-OURS = "select count(*) from pg_stat_activity where application_name = 'ferryman'"
+OURS = "select count(*) from pg_stat_activity where application_name like 'ferryman%'"
 
 
 @pytest.fixture

@@ -82,7 +82,8 @@ async def test_everything_works_through_a_pooler_that_gives_each_transaction_ano
         doctor = await asyncio.to_thread(ferry.run, "doctor", "--json", url=url)
         servers = await judge.read(
             database_url,
-            "select count(*) as n from pg_stat_activity where datname = current_database() and application_name = 'ferryman'",
+            "select count(*) as n from pg_stat_activity"
+            " where datname = current_database() and application_name like 'ferryman%'",
         )
 
     lines = [line for each in ships for line in each.lines()]

@@ -20,7 +20,9 @@ STATEMENTS_KEPT_BY_A_POOLER = 0
 # Plans: hot statements find their rows by index whatever the statistics say
 # (a plan made while the table was empty must not scan it when it is full), and jit would be switched on by the price that
 # the planner puts on what is forbidden. Life: a peer that vanished is noticed in seconds, a transaction that was left
-# open (a worker frozen inside it) is ended so that it does not hide its rows. Durability is raised afterwards (commits.py).
+# open (a worker frozen inside it) is ended so that it does not hide its rows. No setting ends one that was frozen between two
+# messages of a statement: the watchdog does, which knows by the name what it may end when (kernel/watchdog/still.py).
+# Durability is raised afterwards (commits.py).
 LINE_SETTINGS = {
     "application_name": "ferryman",
     "enable_seqscan": "off",
@@ -35,7 +37,7 @@ LINE_SETTINGS = {
 }
 # What bounds a transaction. A pooler that refuses all of the above takes these at the beginning of each one; a statement that
 # stands alone has them where it is a line's, which sends it again, and not in the pool, whose callers each wait for their own.
-WITHIN = ("idle_in_transaction_session_timeout", "lock_timeout", "statement_timeout")
+WITHIN = ("application_name", "idle_in_transaction_session_timeout", "lock_timeout", "statement_timeout")
 
 
 def bounds(patience: timedelta | None, *, lock: timedelta = LOCK) -> dict[str, str]:
@@ -53,7 +55,7 @@ def within(settings: Mapping[str, str]) -> str:
 
 # A handler's own transaction may think for longer than ours, but not for ever.
 POOL_SETTINGS = {
-    "application_name": "ferryman",
+    "application_name": "ferryman pool",
     "jit": "off",
     "lock_timeout": written(LOCK),
     "idle_in_transaction_session_timeout": "60s",

@@ -34,6 +34,7 @@ from ferryman.kernel.db import Tx
 from ferryman.kernel.timed import timed
 from ferryman.kernel.watchdog.look import Ground, Look, OutOfTime
 from ferryman.kernel.watchdog.rule import Outcome, Report, Rule, active, far_leases
+from ferryman.kernel.watchdog.still import standing_still
 
 __all__ = [
     "W16",
@@ -46,6 +47,7 @@ __all__ = [
     "active",
     "far_leases",
     "late",
+    "standing_still",
     "tick",
 ]
 
