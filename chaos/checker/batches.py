@@ -3,18 +3,23 @@
 One that nobody spoils succeeds, with every child. One of which a child fails has that child failed: with fail_fast the batch is
 failed and the rest has succeeded or is stopped, without it the batch is partial and the rest has succeeded. One that somebody
 asked to cancel has succeeded before that, or is failed with what was not over stopped.
+
+A child whose holders were lost so often is poison by the contract (W7): it is failed, whatever was asked for. That no fault was
+needed for one of these losses another check would say (again.py).
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from chaos.checker import claims
 from chaos.checker.evidence import Evidence
 
 ACTS = ("batch", "wreck", "revoke")
 STOPPED = frozenset({"success", "canceled"})
+POISON, POISON_AFTER = "poison_message", 5
 
 
 class Child(NamedTuple):
@@ -24,6 +29,7 @@ class Child(NamedTuple):
     status: str
     turn: str | None  # None where there is none
     code: str | None = None
+    worn: bool = False  # its holders were lost until it was poison
 
 
 def batches_are_whole(seen: Evidence) -> Iterator[str]:
@@ -42,7 +48,7 @@ def batches_are_whole(seen: Evidence) -> Iterator[str]:
         wish = asked.get(id)
         if wish is None:
             yield f"nobody asked for the batch {id}"
-        elif not may_come_to(wish["act"], wish["arguments"], status, [child.status for child in children[id]]):
+        elif not may_come_to(wish["act"], wish["arguments"], *_but_for_worn(status, children[id])):
             yield f"the batch {id} ({wish['act']}) came to {status} with {children[id]}"
         yield from (
             f"the task {child.place} of the batch {id} is {child.status}, and {_told(child)}"
@@ -61,13 +67,26 @@ def _acknowledged(seen: Evidence) -> Iterator[Mapping[str, Any]]:
 def _read(seen: Evidence) -> tuple[dict[str, str], dict[str, list[Child]]]:
     ended = {row["id"]: row["status"] for row in seen.ask("select id::text, status from ferryman.pmo_batches")}
     children: dict[str, list[Child]] = defaultdict(list)
+    over, _ = claims.turns(seen)
+    lost = Counter(turn for (turn, _), claim in over.items() if claim.lapsed)
     for row in seen.ask(
-        "select task.batch_id::text as batch, task.task_index, task.status, turn.turn_status, turn.error_code"
+        "select task.batch_id::text as batch, task.task_index, task.status, turn.turn_status, turn.error_code,"
+        " turn.id::text as turn"
         " from ferryman.pmo_batch_tasks as task left join ferryman.agent_inbox as turn on turn.id = task.agent_turn_id"
         " order by task.batch_id, task.task_index"
     ):
-        children[row["batch"]].append(Child(row["task_index"], row["status"], row["turn_status"], row["error_code"]))
+        worn = row["error_code"] == POISON and lost[row["turn"]] >= POISON_AFTER
+        children[row["batch"]].append(
+            Child(row["task_index"], row["status"], row["turn_status"], row["error_code"], worn)
+        )
     return ended, children
+
+
+def _but_for_worn(status: str, children: Sequence[Child]) -> tuple[str, list[str]]:
+    """Give what a batch and its tasks would have come to, had those succeeded that are worn."""
+    tasks = ["success" if child.worn and child.status == "failed" else child.status for child in children]
+    spoilt = any(child.worn for child in children) and status in ("partial", "failed")
+    return "success" if spoilt and set(tasks) == {"success"} else status, tasks
 
 
 def may_come_to(act: str, arguments: Mapping[str, Any], status: str, tasks: Sequence[str]) -> bool:

@@ -562,6 +562,35 @@ def test_a_child_that_was_stopped_is_no_failure_of_its_batch(world: World) -> No
 
 
 @pytest.mark.contract("R3")
+@pytest.mark.parametrize(("times", "spoken"), [(batches.POISON_AFTER - 1, 1), (batches.POISON_AFTER, 0)])
+def test_a_child_is_poison_when_its_holders_were_lost_as_often_as_the_contract_says(
+    world: World, times: int, spoken: int
+) -> None:
+    with world.scene() as scene:
+        batch = a_batch("batch")(scene)
+        for table in ("pmo_batches", "pmo_batch_tasks", "agent_inbox"):
+            scene.unguard(table)
+        scene.run("update ferryman.pmo_batches set status = 'partial' where id = %s", batch)
+        first = "batch_id = %s and task_index = 0"
+        scene.run(f"update ferryman.pmo_batch_tasks set status = 'failed' where {first}", batch)
+        turn = f"(select agent_turn_id from ferryman.pmo_batch_tasks where {first})"
+        scene.run(
+            f"update ferryman.agent_inbox set turn_status = 'failed', error_code = 'poison_message' where id = {turn}",
+            batch,
+        )
+        for _ in range(times):
+            scene.run(
+                "insert into ferryman.events (at, subject, tenant, kind, from_state, to_state, subject_name, reason_code)"
+                " select ferryman.clock(), agent_turn_id, 'default', 'agent.state', 'running', 'running', '', reason"
+                f" from ferryman.pmo_batch_tasks, unnest(array['taken_over', 'lease_expired']) as reason where {first}",
+                batch,
+            )
+        found = list(batches.batches_are_whole(scene.seen()))
+
+    assert sum("(batch) came to partial" in each for each in found) == spoken, found
+
+
+@pytest.mark.contract("R3")
 @pytest.mark.parametrize(("role", "ceased"), [("worker", ()), ("dog", ("start", "sails", "asked"))])
 def test_one_who_does_all_its_part_alone_is_not_told(world: World, role: str, ceased: tuple[str, ...]) -> None:
     with world.scene() as scene:
