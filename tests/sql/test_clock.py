@@ -28,6 +28,10 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("kernel/sql/watchdog/tick.sql", "clock_timestamp()"): SILENCE,
     ("kernel/sql/watchdog/late.sql", "clock_timestamp()"): SILENCE,
     ("kernel/sql/watchdog/outage.sql", "clock_timestamp()"): SILENCE,
+    (
+        "kernel/sql/watchdog/still.sql",
+        "state_change < clock_timestamp()",
+    ): "since when a backend reads, by the server's clock",
     ("migrations/0003_overdue.sql", "grace_until < clock_timestamp()"): SILENCE,
     ("migrations/0004_schedules.sql", "grace_until < clock_timestamp()"): SILENCE,
     ("migrations/0010_bounds.sql", "grace_until < clock_timestamp()"): SILENCE,
