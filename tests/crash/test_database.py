@@ -68,23 +68,23 @@ async def judged(sea: Sea, producer: Ship, workers: list[Ship]) -> None:
     assert await cargo.broken(sea.url) == []
 
 
-async def each_works_on(sea: Sea, workers: list[Ship]) -> None:
+async def each_works_on(sea: Sea, workers: list[Ship], *, agents: bool = True) -> None:
     """Give them more to hold than all but one can: whoever lived on and claims nothing would leave some of it in line.
 
-    So it is with tasks, and with turns, which another pump claims.
+    So it is with tasks, and with turns, which another pump claims, where they have `agents`.
     """
     gate = workers[0].history_file.parent / "gate"
     count = PLACES * (len(workers) - 1) + 1
     tasks = set(await cargo.load(sea.url, count, gate=str(gate)))
-    turns = set(await test_turns.send(sea.url, count, f"1 {gate}", profile="oar"))
+    turns = set(await test_turns.send(sea.url, count, f"1 {gate}", profile="oar")) if agents else set()
 
     def begun(worker: Ship) -> bool:
         started = {line.get("task") for line in worker.lines("start")}
         pulled = {line["turn"] for line in worker.lines("stroke")}
-        return not tasks.isdisjoint(started) and not turns.isdisjoint(pulled)
+        return not tasks.isdisjoint(started) and (not agents or not turns.isdisjoint(pulled))
 
     for each in workers:
-        await until(partial(begun, each), "each of them to begin a task and a turn after all this", also=each.output)
+        await until(partial(begun, each), "each of them to begin what it can after all this", also=each.output)
     gate.touch()
     await judge.all_ended(sea.url)
     await test_turns.all_ended(sea.url)

@@ -75,7 +75,7 @@ async def test_a_crowd_that_comes_back_at_one_moment_is_served_and_everything_is
     async with counted(sea.url) as counts:
         await judge.all_ended(sea.url)
     done = time.monotonic() - back
-    await each_works_on(sea, workers)
+    await each_works_on(sea, workers, agents=False)
 
     said = sea.said()
     asked, vain = said.count("connection received"), said.count("FATAL")
