@@ -3,9 +3,10 @@
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
-from chaos.lookout import JUDGED_LEASES, OVERDUE, Lookout
+from chaos.lookout import JUDGED_LEASES, LINE, OVERDUE, Lookout
 from chaos.sea import Sea
 
 LEASE = 2.0
@@ -83,3 +84,13 @@ async def test_that_nothing_is_late_is_an_answer(database_url: str) -> None:
 
     sea.url = f"{database_url}&port=1"
     assert sea.ask(OVERDUE) == []
+
+
+@pytest.mark.contract("R3")
+def test_a_look_at_the_line_does_not_read_every_task_there_ever_was(database_url: str) -> None:
+    with psycopg.connect(database_url) as connection:
+        connection.execute("set enable_seqscan = off")
+        plan = "\n".join(row[0] for row in connection.execute(f"explain {LINE}".encode()))
+
+    assert "Index Scan" in plan
+    assert "Seq Scan" not in plan
