@@ -3,7 +3,7 @@
 -- frozen. In a transaction of the machinery (it is older than the statement) one that reads is ended like one that is idle, in one
 -- of a run of ingestion too: a page that is large, and long on its way, looks the same. The others have longer: a lonely
 -- statement has locked no rows and may be as large; in the pool handlers may hold up the loop; who writes may be at the end of a
--- statement that took its time. A COPY takes as long as it takes. Whoever we may not end stays.
+-- statement that took its time. A COPY takes as long as it takes. Whoever we may not end stays: one refusal would fail all of it.
 select activity.pid as id, pg_terminate_backend(activity.pid) as ended
 from pg_stat_activity as activity
 where activity.datname = current_database()
@@ -20,5 +20,7 @@ where activity.datname = current_database()
       else :others::interval
   end
   and pg_has_role(activity.usesysid, 'usage')
+  and (current_setting('is_superuser')::boolean
+       or not exists (select from pg_roles as role where role.oid = activity.usesysid and role.rolsuper))
   and not exists (select from pg_stat_progress_copy as copying where copying.pid = activity.pid)
 limit :limit
