@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -200,6 +201,30 @@ async def test_what_cannot_be_written_is_told_once_and_put_off_for_ever_longer(
 
     assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0]
     assert [record.levelname for record in caplog.records if "coming back" in record.message] == ["WARNING"]
+
+
+@pytest.mark.contract("K25")
+async def test_what_takes_long_in_vain_leaves_the_way_to_others_for_as_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    loop, now = asyncio.get_running_loop(), 0.0
+    sound = loop.call_later
+
+    def call_later(delay: float, callback: Any, *args: Any, **more: Any) -> asyncio.TimerHandle:
+        pauses.append(delay)
+        return sound(0, callback, *args, **more)
+
+    async def send(things: list[int]) -> Sequence[int | Exception]:
+        nonlocal now
+        now += 8.0
+        return [Again(ValueError("too slow")) if thing == 1 and len(pauses) < 3 else thing for thing in things]
+
+    monkeypatch.setattr(loop, "call_later", call_later)
+    monkeypatch.setattr(gather, "time", SimpleNamespace(monotonic=lambda: now))
+    made = Gather(send)
+
+    assert [await each for each in [made.put(1), made.put(2)]] == [1, 2]
+
+    assert pauses == [0.1, 8.0, 8.0]
 
 
 @pytest.mark.contract("K25")
