@@ -320,6 +320,24 @@ async def test_draining_waits_until_all_is_sent(wire: Wire) -> None:
     assert all(answer.done() for answer in answers)
 
 
+async def test_draining_does_not_wait_for_what_was_put_off_and_nobody_wants_any_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gather, "LATER_SECONDS", 3600.0)
+
+    async def send(things: list[int]) -> Sequence[int | Exception]:
+        return [Again(ValueError("a page")) for _ in things]
+
+    made = Gather(send)
+    put_off = made.put(1)
+    while not made._again:  # noqa: ASYNC110 - until it was answered
+        await asyncio.sleep(0)
+    put_off.cancel()
+
+    async with asyncio.timeout(5):
+        await made.drain()
+
+
 async def test_when_the_sender_is_cancelled_nobody_waits_for_ever(wire: Wire) -> None:
     gather = Gather(wire.send)
     answer = gather.put(1)

@@ -212,7 +212,8 @@ class Gather(Generic[Thing, Answer]):
         while True:
             if self._alone and self._back is None:
                 self._back = asyncio.get_running_loop().create_future()
-            under_way = [each for each in (self._sender, self._back, *self._again) if each is not None]
+            later = [each for each in self._again if not each.done()]  # whose caller has gone away is not sent again
+            under_way = [each for each in (self._sender, self._back, *later) if each is not None]
             if not under_way:
                 return
             await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
