@@ -258,20 +258,24 @@ class Remotes:
     async def renew(
         self, remote: Remote, held: Mapping[UUID, int], *, seconds: float, unless: asyncio.Event
     ) -> Mapping[UUID, bool]:
-        """Renew leases, and say of each whether it is still held; waiting so long to hear that one is not."""
+        """Renew leases, and say of each whether it is still held; waiting so long to hear that one is not.
+
+        A wait may be longer than a lease: who waits here lives, and what it holds is kept meanwhile.
+        """
         until = time.monotonic() + seconds
-        await self._beat(remote)
+        third = self.terms.lease.total_seconds() / 3
         named = {str(id) for id in held}
         told = asyncio.Event()
         hush = self._doorbell.listen("cancel", lambda hints: told.set() if not hints or hints & named else None)
         try:
             while True:
                 told.clear()
+                await self._beat(remote)
                 kept = await self._renew(remote, held)
                 left = until - time.monotonic()
                 if len(kept) < len(held) or left <= 0 or unless.is_set():
                     return {id: id in kept for id in held}
-                await _first(told, unless, left)
+                await _first(told, unless, min(left, third))
         finally:
             hush()
 
