@@ -32,9 +32,14 @@ REFUSE = """
 create function public.refuse() returns trigger language plpgsql as
 $$ begin raise exception 'no card of this turn is taken'; end $$
 """
+# A page that cannot be read, and what takes longer than a statement may.
+OBSTACLES = {
+    "damaged": "raise exception 'a page cannot be read' using errcode = 'XX001'",
+    "slow": "perform pg_sleep(5); return new",
+}
 DAMAGE = """
 create function public.damage() returns trigger language plpgsql as
-$$ begin raise exception 'a page cannot be read' using errcode = 'XX001'; end $$;
+$$ begin {obstacle}; end $$;
 create trigger damage before insert on ferryman.{table} for each row
     when (new.agent_turn_id = '{turn}') execute function public.damage();
 """
@@ -228,11 +233,12 @@ async def test_a_stop_that_cannot_be_carried_out_keeps_no_worker_from_other_turn
 
 
 @pytest.mark.contract("K24", "K25")
+@pytest.mark.parametrize("obstacle", OBSTACLES)
 @pytest.mark.parametrize("call", ["remember", "reserve"])
 async def test_what_cannot_be_written_of_one_turn_keeps_no_other_waiting(
-    house: House, database_url: str, call: str
+    house: House, database_url: str, call: str, obstacle: str
 ) -> None:
-    line, budget = Line(database_url), ids.new_id()
+    line, budget = Line(database_url, patience=SECOND), ids.new_id()
     async with house.db.transaction() as tx:
         await budgets.create(tx, tenant=TENANT, id=budget, tokens=100, tool_calls=None, cost=None)
     bad, *good = [(await house.begin(name, budget=budget)) for name in ("ann", "bob", "cid", "dan")]
@@ -246,7 +252,7 @@ async def test_what_cannot_be_written_of_one_turn_keeps_no_other_waiting(
         return scribe.remember(Written(step))
 
     async with house.db.session() as tx:
-        await tx.execute(DAMAGE.format(table=table, turn=bad.id))
+        await tx.execute(DAMAGE.format(obstacle=OBSTACLES[obstacle], table=table, turn=bad.id))
     async with asyncio.timeout(20):
         stuck = asyncio.ensure_future(tell(bad))
         await asyncio.gather(*(tell(each) for each in good[:2]))

@@ -167,3 +167,26 @@ async def test_an_orphan_that_cannot_be_ended_keeps_no_task_from_being_sent(yard
         await part.close()
 
     assert (await yard.batch(orphan)).status == "running"
+
+
+@pytest.mark.contract("B5", "B11", "K25")
+async def test_an_orphan_that_somebody_holds_keeps_no_task_from_being_sent(yard: Yard) -> None:
+    caller = await yard.parent("ann")
+    orphan = await yard.fork(task(), caller=caller)
+    await yard.dispatch()
+    assert caller.turn is not None
+    await yard.stop(caller.turn, "ann")
+    await yard.carry_out_stops()
+    other = await yard.fork(task())
+    part = BatchWorker(yard.owner, NoDoorbell(), line=Line(yard.db.url))
+    part._hear_of_stopped(frozenset())
+
+    async with yard.db.transaction() as stranger:
+        await stranger.fetch("select from ferryman.pmo_batches where id = $1 for update", orphan)
+        part.start()
+        try:
+            await until(lambda: _sent(yard, other), SECONDS)
+        finally:
+            await part.close()
+
+    assert (await yard.batch(orphan)).status == "running"

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -203,6 +204,30 @@ async def test_what_cannot_be_written_is_told_once_and_put_off_for_ever_longer(
 
 
 @pytest.mark.contract("K25")
+async def test_what_takes_long_in_vain_leaves_the_way_to_others_for_as_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    loop, now = asyncio.get_running_loop(), 0.0
+    sound = loop.call_later
+
+    def call_later(delay: float, callback: Any, *args: Any, **more: Any) -> asyncio.TimerHandle:
+        pauses.append(delay)
+        return sound(0, callback, *args, **more)
+
+    async def send(things: list[int]) -> Sequence[int | Exception]:
+        nonlocal now
+        now += 8.0
+        return [Again(ValueError("too slow")) if thing == 1 and len(pauses) < 3 else thing for thing in things]
+
+    monkeypatch.setattr(loop, "call_later", call_later)
+    monkeypatch.setattr(gather, "time", SimpleNamespace(monotonic=lambda: now))
+    made = Gather(send)
+
+    assert [await each for each in [made.put(1), made.put(2)]] == [1, 2]
+
+    assert pauses == [0.1, 8.0, 8.0]
+
+
+@pytest.mark.contract("K25")
 async def test_what_could_not_be_written_is_tried_alone_and_after_those_who_come(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -293,6 +318,24 @@ async def test_draining_waits_until_all_is_sent(wire: Wire) -> None:
     await draining
 
     assert all(answer.done() for answer in answers)
+
+
+async def test_draining_does_not_wait_for_what_was_put_off_and_nobody_wants_any_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gather, "LATER_SECONDS", 3600.0)
+
+    async def send(things: list[int]) -> Sequence[int | Exception]:
+        return [Again(ValueError("a page")) for _ in things]
+
+    made = Gather(send)
+    put_off = made.put(1)
+    while not made._again:  # noqa: ASYNC110 - until it was answered
+        await asyncio.sleep(0)
+    put_off.cancel()
+
+    async with asyncio.timeout(5):
+        await made.drain()
 
 
 async def test_when_the_sender_is_cancelled_nobody_waits_for_ever(wire: Wire) -> None:

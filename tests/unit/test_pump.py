@@ -532,6 +532,42 @@ async def test_an_outcome_that_cannot_be_stored_now_is_kept_and_those_beside_it_
         assert [each.levelname for each in caplog.records if "cannot be stored now" in each.message] == ["WARNING"]
 
 
+def _too_many(outcomes: Sequence[Result]) -> bool:
+    return len(outcomes) > 2
+
+
+def _too_large(outcomes: Sequence[Result]) -> bool:
+    return any(each.id == UUID(int=1) for each in outcomes)
+
+
+@pytest.mark.contract("K24", "K25")
+@pytest.mark.parametrize("lanes", [1, 2])
+@pytest.mark.parametrize(("slow", "left"), [(_too_many, 0), (_too_large, 1)])
+async def test_outcomes_that_take_too_long_together_go_in_smaller_sets(
+    slow: Callable[[Sequence[Result]], bool], left: int, lanes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "RECONNECT", retry.Backoff.fixed(timedelta(milliseconds=1)))
+    crew = Script()
+    async with pumping(crew, lanes=lanes) as pump:
+        (await asked(crew, 1)).give(*(item(n) for n in range(1, 6)))
+        await until(lambda: len(pump.held) == 5)
+        for number in range(1, 6):
+            crew.finish[UUID(int=number)].set()
+
+        number = 2
+        while len(pump.held) > left:
+            turn = await asked(crew, number)
+            number += 1
+            if slow(turn.outcomes):
+                turn.fail()
+            else:
+                turn.give()
+            await until(Answered(pump, crew, number))
+            assert number < 30
+
+        assert [len(turn.outcomes) for turn in crew.asked if turn.outcomes][:2] == [5, 2]
+
+
 @pytest.mark.contract("K24")
 @pytest.mark.parametrize("error", NARROW)
 async def test_a_claim_that_cannot_be_made_now_is_tried_again_with_backoff(error: Exception) -> None:

@@ -19,6 +19,7 @@ from tests.watchdog.ward import HOUR
 NONE = timedelta(0)
 WAITS = "select from pg_stat_activity where pid = $1 and wait_event = $2"
 LIVES = "select pid from pg_stat_activity where pid = any($1)"
+PART = 10_000
 STATEMENT = "select count(*) + $1::integer from patients"
 
 
@@ -77,9 +78,11 @@ async def unread(url: str) -> AsyncIterator[int]:
 
 
 @pytest.mark.contract("K24", "W23")
-@pytest.mark.parametrize("ends", ["machinery", "others"])
+@pytest.mark.parametrize(
+    ("ends", "gone"), [("machinery", {"inside"}), ("runs", {"run"}), ("others", {"alone", "pool", "unread"})]
+)
 async def test_inside_a_transaction_of_the_machinery_it_is_ended_soon_and_elsewhere_later(
-    ends: str, database_url: str, ward: Database, line: Line
+    ends: str, gone: set[str], database_url: str, ward: Database, line: Line
 ) -> None:
     inside, alone = Line(database_url), Line(database_url)
     runs = pool_of_runs(database_url, SCHEMA, Terms(1, 1, 1, HOUR, HOUR, HOUR, 1, HOUR))
@@ -95,8 +98,7 @@ async def test_inside_a_transaction_of_the_machinery_it_is_ended_soon_and_elsewh
             await until_waiting(line, pid, "ClientRead")
         stood["unread"] = await stack.enter_async_context(unread(database_url))
         await until_waiting(line, stood["unread"], "ClientWrite")
-        gone = {"inside", "run"} if ends == "machinery" else {"alone", "pool", "unread"}
-        rule = watchdog.standing_still(every=HOUR, **{"machinery": HOUR, "others": HOUR, ends: NONE})
+        rule = watchdog.standing_still(every=HOUR, **{"machinery": HOUR, "runs": HOUR, "others": HOUR, ends: NONE})
 
         found = await rule.find(line, 1)
         rest = await rule.find(line, 9)
@@ -105,6 +107,35 @@ async def test_inside_a_transaction_of_the_machinery_it_is_ended_soon_and_elsewh
         assert {row["id"] for row in [*found, *rest]} == {stood[name] for name in gone}
         for name in gone:
             await until_gone(line, stood[name])
+
+
+@pytest.mark.contract("K24", "I5")
+async def test_a_page_that_is_long_on_its_way_comes_through(
+    database_url: str, ward: Database, line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = pool_of_runs(database_url, SCHEMA, Terms(1, 1, 1, HOUR, HOUR, HOUR, 1, HOUR))
+    await runs.open()
+    rest, under_way = bytearray(), asyncio.Event()
+    async with runs.transaction() as tx:
+        transport = tx._connection._con._transport
+        write = transport.write
+
+        def write_some(data: bytes) -> None:
+            write(data[:PART])
+            if len(data) > PART:
+                rest.extend(data[PART:])
+                under_way.set()
+
+        monkeypatch.setattr(transport, "write", write_some)
+        sent = asyncio.create_task(tx.fetch("select length($1::text) as length", "x" * 2 * PART))
+        await under_way.wait()
+        await until_waiting(line, tx._connection.get_server_pid(), "ClientRead")
+
+        found = await watchdog.standing_still(every=HOUR, machinery=NONE, runs=HOUR).find(line, 100)
+
+        write(bytes(rest))
+        assert ([row["length"] for row in await sent], list(found)) == ([2 * PART], [])
+    await runs.close()
 
 
 @pytest.mark.contract("K24")
@@ -139,7 +170,9 @@ async def test_nobody_is_ended_who_thinks_works_copies_or_is_a_stranger(
             await until_waiting(line, each.get_server_pid(), "ClientRead")
         await until_waiting(line, waits.get_server_pid(), "advisory")
 
-        report = await watchdog.tick(line, [watchdog.standing_still(every=HOUR, machinery=NONE, others=NONE)])
+        report = await watchdog.tick(
+            line, [watchdog.standing_still(every=HOUR, machinery=NONE, runs=NONE, others=NONE)]
+        )
 
         assert [each.found for each in report.outcomes] == [0]
         go_on.set()
@@ -151,8 +184,9 @@ async def test_nobody_is_ended_who_thinks_works_copies_or_is_a_stranger(
 
 
 @pytest.mark.contract("K24", "W23")
+@pytest.mark.parametrize("member_of", ["who reads all", "the one that stands still"])
 async def test_one_of_another_role_is_left_to_a_watchdog_that_may_end_it(
-    database_url: str, ward: Database, line: Line
+    member_of: str, database_url: str, ward: Database, line: Line
 ) -> None:
     role = f"looker_{database_url.partition('?')[0].rpartition('/')[2]}"
     async with AsyncExitStack() as stack:
@@ -160,9 +194,13 @@ async def test_one_of_another_role_is_left_to_a_watchdog_that_may_end_it(
         await still.execute("begin")
         pid = await stand_still(still)
         await until_waiting(line, pid, "ClientRead")
-        await run(ward, f"create role {role} in role pg_read_all_stats")
+        [whose] = await line.fetch(
+            "select quote_ident(current_user) as role"
+        )  # who is a superuser, as its member is not
+        seen_by = "pg_read_all_stats" if member_of == "who reads all" else whose["role"]
+        await run(ward, f"create role {role} in role {seen_by}")
         stack.push_async_callback(run, ward, f"drop role {role}")
-        rule = watchdog.standing_still(every=HOUR, machinery=NONE)
+        rule = watchdog.standing_still(every=HOUR, machinery=NONE, runs=NONE)
 
         async with ward.transaction() as tx:
             await tx.execute(f"set local role {role}")

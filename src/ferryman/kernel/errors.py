@@ -639,11 +639,18 @@ class DatabaseUnavailable(FerrymanError):
     retryable = True
 
     def __init__(
-        self, message: str | None = None, *, narrow: bool = False, locked: bool = False, **details: Any
+        self,
+        message: str | None = None,
+        *,
+        narrow: bool = False,
+        locked: bool = False,
+        unfinished: bool = False,
+        **details: Any,
     ) -> None:
         super().__init__(message, **details)
         self.narrow = narrow  # it may be about a few rows: what stands beside them can go on (kernel/outage.py)
         self.locked = locked  # somebody else holds what was wanted: of a set, such a one is no bad one
+        self.unfinished = unfinished  # it was broken off in the middle: there may be too much of it for the time it has
 
 
 class DatabaseDamaged(DatabaseUnavailable):

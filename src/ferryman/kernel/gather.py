@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Generic, TypeVar
 
@@ -31,7 +32,8 @@ LATEST_SECONDS = 2.0
 class Again(Exception):
     """The answer for a thing that must go with a later set; the others of its set do not wait for it.
 
-    With a reason it is one that may last: it is told, and the thing is put off for longer, and then goes alone.
+    With a reason it is one that may last: it is told, and the thing is put off for longer, and then goes alone; others have the
+    way for as long as that took, at least.
     """
 
     def __init__(self, reason: Exception | None = None) -> None:
@@ -85,6 +87,7 @@ class Gather(Generic[Thing, Answer]):
         if not self.idle:  # who was called in the same breath is under way
             return await self.put(thing)
         self._alone = True
+        began = time.monotonic()
         try:
             answer = await self._send_one(thing)
         finally:
@@ -95,7 +98,7 @@ class Gather(Generic[Thing, Answer]):
             self._start()
         if isinstance(answer, Again):
             future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-            self._send_later(thing, future, SOON_SECONDS, answer.reason)
+            self._send_later(thing, future, SOON_SECONDS, answer.reason, took=time.monotonic() - began)
             return await future
         if isinstance(answer, Exception):
             raise answer
@@ -142,6 +145,7 @@ class Gather(Generic[Thing, Answer]):
         if not batch:
             return
         self._under_way = True
+        began = time.monotonic()
         try:
             answers: Sequence[Answer | Exception] = await self._send([thing for thing, _, _ in batch])
         except Exception as error:  # noqa: BLE001 - told to every caller of the set
@@ -151,20 +155,23 @@ class Gather(Generic[Thing, Answer]):
                 future.cancel()
             raise
         self._under_way = False
+        took = time.monotonic() - began if len(batch) == 1 else 0.0  # by itself
         for (thing, future, pause), answer in zip(batch, answers, strict=True):
             if future.done():
                 continue  # the caller has gone away; what was written stays written
             if isinstance(answer, Again):
-                self._send_later(thing, future, pause, answer.reason)
+                self._send_later(thing, future, pause, answer.reason, took=took)
             elif isinstance(answer, Exception):
                 future.set_exception(answer)
             else:
                 future.set_result(answer)
 
-    def _send_later(self, thing: Thing, future: asyncio.Future[Answer], pause: float, reason: Exception | None) -> None:
+    def _send_later(
+        self, thing: Thing, future: asyncio.Future[Answer], pause: float, reason: Exception | None, *, took: float
+    ) -> None:
         if reason is not None:
             self._stick(future, reason)
-            pause = max(pause, LATER_SECONDS)
+            pause = max(pause, LATER_SECONDS, took)
         most = LATER_SECONDS if reason is None else LATEST_SECONDS
 
         def send() -> None:
@@ -205,7 +212,8 @@ class Gather(Generic[Thing, Answer]):
         while True:
             if self._alone and self._back is None:
                 self._back = asyncio.get_running_loop().create_future()
-            under_way = [each for each in (self._sender, self._back, *self._again) if each is not None]
+            later = [each for each in self._again if not each.done()]  # whose caller has gone away is not sent again
+            under_way = [each for each in (self._sender, self._back, *later) if each is not None]
             if not under_way:
                 return
             await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)

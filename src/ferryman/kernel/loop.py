@@ -10,10 +10,10 @@ never depends on a ring. Leases are renewed elsewhere (kernel/keeper.py), on a t
 handler can block this event loop.
 
 A claim is held until its outcome has been answered: what has run but is not settled yet is renewed like what runs, so that no
-delay of the database throws finished work away. When the database goes away, outcomes are kept and sent again: at once by a
-lane that may have a connection, as one that was cut is no outage, and then with backoff; their fence makes the repeat
-harmless. A turn whose answer never came may have claimed tasks that nobody here knows of: they are looked for when the
-database is back, and handed back by `reclaim` (kernel/sight.py). A claim whose answer came after its lease, because this
+delay of the database throws finished work away. When the database goes away, outcomes are kept and sent again, half as many at
+a time: at once by a lane that may have a connection, as one that was cut is no outage, and then with backoff; their fence makes
+the repeat harmless. A turn whose answer never came may have claimed tasks that nobody here knows of: they are looked for when
+the database is back, and handed back by `reclaim` (kernel/sight.py). A claim whose answer came after its lease, because this
 process stood still, is handed back and not begun: others have it by now, or soon will. An outcome that can never be settled is
 let go but not forgotten: only its lease ends that claim, and an attempt is used.
 """
@@ -45,6 +45,7 @@ POLL_LEAST = 0.05
 # Somebody else is writing the row, or one that must be written with it. That is over in a moment, as a rule (two children of
 # one parent end at once); where somebody left a transaction open there is no use in asking again and again.
 BUSY = retry.Backoff(base=timedelta(milliseconds=5), factor=1.5, cap=timedelta(milliseconds=100), jitter=0.5)
+MOST = 10_000  # outcomes at a time; fewer once some did not come through: together they may be too large
 
 
 class Pump(Generic[Item, Outcome]):
@@ -74,15 +75,13 @@ class Pump(Generic[Item, Outcome]):
         self._hold: Hold[Item] = Hold()
         self.held = self._hold.held
         self._outcomes: list[Outcome] = []
-        self._reserved = 0
+        self._most = MOST
+        self._reserved = self._failures = 0
         self._look = True
         self._pause = POLL_LEAST
-        self._roused = False
         self._ended = asyncio.Event()
-        self._stopping = False
-        self._closed = False
+        self._roused = self._stopping = self._closed = False
         self._sight = Sight()
-        self._failures = 0
         self._resting = 0  # lanes that wait before they try again
         self._turns: set[asyncio.Task[None]] = set()
         # Whoever rings may stand in a handler's context: turns, and what they start, must not inherit it.
@@ -173,7 +172,7 @@ class Pump(Generic[Item, Outcome]):
         if self._closed:
             return
         while self._idle and (self._outcomes or self._wants_more()):
-            outcomes, self._outcomes = self._outcomes, []
+            outcomes, self._outcomes = self._outcomes[: self._most], self._outcomes[self._most :]
             room = self._room()
             self._look = False
             self._reserved += room
@@ -236,6 +235,7 @@ class Pump(Generic[Item, Outcome]):
                 del self.held[each.id]
                 if holding.running:  # the outcome was that of an earlier claim, and the fence has come again
                     self._lose([holding])
+        self._most = min(MOST, 2 * self._most) if outcomes else self._most
         if left:
             self._leave([each for each in outcomes if each.id in left], BUSY)
 
@@ -307,7 +307,8 @@ class Pump(Generic[Item, Outcome]):
         if not passes or (outcomes and outage.narrow(error)):
             await self._after_refusal(line, outcomes, room, error)
             return
-        self._outcomes[:0] = outcomes
+        self._outcomes += outcomes  # behind the others: one that is too large by itself must not stand before them
+        self._most = max(1, len(outcomes) // 2) if outcomes else self._most
         self._lose_sight()
         self._failures += 1
         if self._failures == 1:
@@ -342,8 +343,8 @@ class Pump(Generic[Item, Outcome]):
             await self._settle(line, outcomes[half:])
 
     def _refused(self, outcome: Outcome, error: Exception) -> None:
+        holding = self._hold.find(outcome.id, outcome.epoch)
         if outage.passes(error):
-            holding = self._hold.find(outcome.id, outcome.epoch)
             self._failures += 1
             if self._failures == 1 and (holding is None or holding.left == 0):
                 told = {"id": str(outcome.id), "reason": str(error)}
@@ -355,9 +356,7 @@ class Pump(Generic[Item, Outcome]):
         spoiled = self._crew.spoil(outcome, error)
         if spoiled is not None:
             self._outcomes.append(spoiled)
-            return
-        holding = self._hold.find(outcome.id, outcome.epoch)
-        if holding is not None:
+        elif holding is not None:
             self._hold.drop(holding)
 
     async def _settle(self, line: Line, outcomes: list[Outcome]) -> None:

@@ -4,7 +4,9 @@ PostgreSQL says by the class of its code whether what it was given is at fault, 
 now: it is out of disk, cannot read a page, ends connections, waits for a lock, was made read-only. The first is told to whoever
 gave it. The second is no word about what was to be written: that is kept, and tried again until it is stored or its lease ends.
 
-Some of the second are narrow: they may be about a few rows, and what stands beside those can go on.
+Some of the second are narrow: they may be about a few rows, and what stands beside those can go on. Others come in the middle
+of a statement, because it took longer than it may or its connection was cut: that may be the database's trouble, or there is
+too much in it for its time, as in a set of large things over a slow wire. Whoever can sends less at a time then.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ _PASSING = ("08", "25", "40", "53", "55", "57", "58", "XX")
 _NARROW = ("55", "58", "XX")
 # Somebody else holds a row, or a table.
 LOCKED = "55P03"
+# Cut, or given up by the server.
+_UNFINISHED = ("08003", "08006", "57014", "57P01")
 # A page of a table, or of an index, is not what was written there.
 _DAMAGED = ("XX001", "XX002")
 # Somebody went on in a transaction that had failed: what it failed by is not known here, and may be what was written.
@@ -38,7 +42,7 @@ def few(sqlstate: str) -> bool:
 def told(sqlstate: str, message: str) -> errors.DatabaseUnavailable:
     """Say by its own code what PostgreSQL cannot do now: a damaged page passes only when somebody mends it."""
     kind = errors.DatabaseDamaged if sqlstate in _DAMAGED else errors.DatabaseUnavailable
-    return kind(message, narrow=few(sqlstate), locked=sqlstate == LOCKED)
+    return kind(message, narrow=few(sqlstate), locked=sqlstate == LOCKED, unfinished=sqlstate in _UNFINISHED)
 
 
 def theirs(sqlstate: str) -> bool:
@@ -64,6 +68,11 @@ def tell(error: BaseException) -> None:
     """Say aloud that something does not pass by itself."""
     if isinstance(error, errors.DatabaseDamaged):
         log.error("nothing gets past a damaged page: %s", error, extra={"code": error.code})
+
+
+def unfinished(error: BaseException) -> bool:
+    """Tell whether a statement was broken off in the middle, so that a smaller one may come through."""
+    return isinstance(error, errors.DatabaseUnavailable) and error.unfinished
 
 
 def of_all(error: BaseException) -> bool:

@@ -4,7 +4,8 @@ Many turns of a worker make steps and write cards at the same time. Each waits f
 is on its way goes with the next (kernel/gather.py), over a line of their own. Everything carries the fence of its claim: what a
 stale holder says is refused, and its handler is told. While the database is away a set is kept and sent again; a repeat meets
 its own rows. A set that PostgreSQL refuses is halved until the bad one stands alone; so is one that it cannot write now because
-of a few rows, and what is theirs goes with later sets until it can.
+of a few rows, or that was broken off in the middle, as one that is too large for the time that a statement has; what stands
+alone then goes with later sets until it can.
 """
 
 from __future__ import annotations
@@ -118,15 +119,19 @@ class Scribe:
         While the database is away it is asked again: whoever waits is ended by its wall time or its lease, not by us.
         """
         try:
-            return list(await outlast(lambda: ask(things), over=outage.of_all, told=_wait))
+            return list(await outlast(lambda: ask(things), over=_away, told=_wait))
         except Exception as error:
-            if len(things) == 1 and outage.narrow(error):
+            if len(things) == 1 and outage.passes(error):
                 return [Again(error)]
             if len(things) == 1:
                 log.exception("what a turn wrote was refused")
                 return [error]
             half = len(things) // 2
             return [*await self._whole(things[:half], ask), *await self._whole(things[half:], ask)]
+
+
+def _away(error: errors.FerrymanError) -> bool:
+    return outage.of_all(error) and not outage.unfinished(error)
 
 
 def _wait(failures: int, error: errors.FerrymanError) -> None:

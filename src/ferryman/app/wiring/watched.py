@@ -54,7 +54,7 @@ def rules(opened: Opened) -> list[watchdog.Rule]:
         *watch.leavings(kept=opened.settings.tasks.retention),
         *ingestion.rules(opened),
         watchdog.W16,
-        watchdog.standing_still(every=worker.lease_sweep),
+        watchdog.standing_still(every=worker.lease_sweep, runs=opened.settings.ingest.lease),
         days_of_the_log(kept=opened.settings.log.retention),
     ]
 

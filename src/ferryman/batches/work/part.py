@@ -37,7 +37,7 @@ class BatchWorker:
         """Work under these terms, on a connection of its own."""
         self._ends = ends
         self._doorbell = doorbell
-        self._line = line
+        self._line = line.hurry()  # whoever holds one batch holds up no other
         self._rung = asyncio.Event()
         self._stopping = False
         self._stopped: set[UUID] = set()

@@ -30,9 +30,10 @@ def pool_of_runs(url: str, schema: str, terms: Terms) -> Database:
     settings = {
         # A run that is frozen inside the transaction of a page holds its task's row: not for longer than its lease.
         "idle_in_transaction_session_timeout": f"{terms.lease.total_seconds() * 1000:.0f}ms",
-        # Few statements, the same for every page: planned once, and not for tables that happen to be small at that moment. And
-        # it is a part of the machinery: one that is frozen between two messages of a statement is ended as a line is.
-        **{name: LINE_SETTINGS[name] for name in ("application_name", "plan_cache_mode", "enable_seqscan")},
+        # By this name the watchdog knows for how long one may be in the middle of a statement (kernel/watchdog/still.py).
+        "application_name": "ferryman run",
+        # Few statements, the same for every page: planned once, and not for tables that happen to be small at that moment.
+        **{name: LINE_SETTINGS[name] for name in ("plan_cache_mode", "enable_seqscan")},
     }
     return Database(url, schema=schema, size=min(terms.concurrency, POOL_MAX), settings=settings, keeps=KEPT_SECONDS)
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import asyncpg
 
-from ferryman.kernel import telemetry
+from ferryman.kernel import errors, telemetry
 from ferryman.kernel.db import Row
-from ferryman.kernel.pool.said import translated
+from ferryman.kernel.pool.said import sentence, translated
 
 log = telemetry.logger("pool")
 
@@ -82,9 +82,9 @@ class Session:
         with translated():
             try:
                 yield
-            except (asyncpg.InternalClientError, TimeoutError):
+            except (asyncpg.InternalClientError, TimeoutError) as error:
                 self._connection.terminate()  # it does not know itself that it cannot be used any more
-                raise
+                raise errors.DatabaseUnavailable(sentence(error), unfinished=True) from error
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Session]:

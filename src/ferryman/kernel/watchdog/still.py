@@ -18,18 +18,21 @@ from ferryman.kernel.watchdog.rule import Rule
 
 log = telemetry.logger("watchdog")
 
-# As long as a transaction of either may be idle, and as a statement is waited for (kernel/pool/terms.py).
+# As long as a transaction of either may be idle, and as a statement is waited for (kernel/pool/terms.py). One of a run of
+# ingestion may be for as long as its lease.
 MACHINERY = timedelta(seconds=2)
 OTHERS = timedelta(seconds=60)
 
 _STILL = db.load("ferryman.kernel", "watchdog/still")
 
 
-def standing_still(*, every: timedelta, machinery: timedelta = MACHINERY, others: timedelta = OTHERS) -> Rule:
+def standing_still(
+    *, every: timedelta, runs: timedelta, machinery: timedelta = MACHINERY, others: timedelta = OTHERS
+) -> Rule:
     """Return the rule by which a process that stands still in the middle of a statement loses its connection."""
 
     async def find(tx: Tx, limit: int) -> Sequence[Any]:
-        found = await db.many(tx, _STILL, machinery=machinery, others=others, limit=limit)
+        found = await db.many(tx, _STILL, machinery=machinery, runs=runs, others=others, limit=limit)
         if found:
             told = {"rule": "K24", "count": len(found)}
             log.warning("connections were ended whose process stood still in the middle of a statement", extra=told)
@@ -38,7 +41,8 @@ def standing_still(*, every: timedelta, machinery: timedelta = MACHINERY, others
     return Rule(
         name="K24",
         finds="a connection of ours whose process stands still in the middle of a statement: no timeout ends it",
-        does="ends it after 2 s; after 60 s in the pool, and where it stands alone or its rows are on the way",
+        does="ends it after 2 s; in a run of ingestion after a lease; after 60 s in the pool, where it stands alone, or where "
+        "its rows are on the way",
         setting="worker.lease_sweep_seconds",
         every=every,
         find=find,

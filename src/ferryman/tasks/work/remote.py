@@ -258,20 +258,24 @@ class Remotes:
     async def renew(
         self, remote: Remote, held: Mapping[UUID, int], *, seconds: float, unless: asyncio.Event
     ) -> Mapping[UUID, bool]:
-        """Renew leases, and say of each whether it is still held; waiting so long to hear that one is not."""
+        """Renew leases, and say of each whether it is still held; waiting so long to hear that one is not.
+
+        A wait may be longer than a lease: who waits here lives, and what it holds is kept meanwhile.
+        """
         until = time.monotonic() + seconds
-        await self._beat(remote)
+        third = self.terms.lease.total_seconds() / 3
         named = {str(id) for id in held}
         told = asyncio.Event()
         hush = self._doorbell.listen("cancel", lambda hints: told.set() if not hints or hints & named else None)
         try:
             while True:
                 told.clear()
+                await self._beat(remote)
                 kept = await self._renew(remote, held)
                 left = until - time.monotonic()
                 if len(kept) < len(held) or left <= 0 or unless.is_set():
                     return {id: id in kept for id in held}
-                await _first(told, unless, left)
+                await _first(told, unless, min(left, third))
         finally:
             hush()
 
@@ -287,31 +291,27 @@ class Remotes:
         self, id: UUID, *, epoch: int, tenant: str, owner: UUID, outcome: Callable[[Claimed], Outcome]
     ) -> Outcome:
         """End a claim. One that is not held any more is refused, unless it was ended by these very words before."""
-        async with self._session() as tx:
-            found = await store.claim(tx, id, tenant=tenant, owner=owner, epoch=epoch)
+        found = await self._found(id, tenant=tenant, owner=owner, epoch=epoch)
         if found is None:
             raise errors.TaskNotFound(f"There is no task {id} for tenant {tenant}.", task_id=str(id))
-        task, state, latest, held = found
+        task, _, _, held = found
         told = outcome(task)._replace(bore=True)  # an earlier try may have left children
-        if held and await self._gather(Told(told, time.monotonic() + self.terms.patience.total_seconds())):
-            return told
-        if not held:
+        if held:
+            if await self._gather(Told(told, time.monotonic() + self.terms.patience.total_seconds())):
+                return told
+            found = await self._found(id, tenant=tenant, owner=owner, epoch=epoch)
+        else:
             telemetry.fenced("task", "settle")
-            if latest and state in TASK.terminal and state is told.state:
-                return told  # the answer to the first try was lost
-        raise await self._lost(id, tenant=tenant, owner=owner, epoch=epoch, state=state if not held else None)
+        _, state, latest, _ = found or (task, None, False, False)
+        if latest and state in TASK.terminal and state is told.state:
+            return told  # the answer to the first try was lost, on its way here or from here
+        raise _lost(id, state)
 
-    async def _lost(
-        self, id: UUID, *, tenant: str, owner: UUID, epoch: int, state: TaskState | None
-    ) -> errors.FerrymanError:
-        if state is None:
-            async with self._session() as tx:
-                found = await store.claim(tx, id, tenant=tenant, owner=owner, epoch=epoch)
-            state = None if found is None else found[1]
-        said = "gone" if state is None else state.value
-        return errors.LeaseLost(
-            f"The task {id} is {said}, and not held by this claim any more.", id=str(id), state=said
-        )
+    async def _found(
+        self, id: UUID, *, tenant: str, owner: UUID, epoch: int
+    ) -> tuple[Claimed, TaskState, bool, bool] | None:
+        async with self._session() as tx:
+            return await store.claim(tx, id, tenant=tenant, owner=owner, epoch=epoch)
 
     async def _settle_set(self, told: list[Told]) -> Sequence[bool | Exception]:
         async def turn() -> Turned[Claimed]:
@@ -348,14 +348,13 @@ class Remotes:
         lines: Sequence[tuple[str, str]],
     ) -> None:
         """Take progress and lines for the log of a claim that is held."""
-        async with self._session() as tx:
-            found = await store.claim(tx, id, tenant=tenant, owner=owner, epoch=epoch)
+        found = await self._found(id, tenant=tenant, owner=owner, epoch=epoch)
         if found is None:
             raise errors.TaskNotFound(f"There is no task {id} for tenant {tenant}.", task_id=str(id))
         task, state, _, held = found
         if not held:
             telemetry.fenced("task", "progress")
-            raise await self._lost(id, tenant=tenant, owner=owner, epoch=epoch, state=state)
+            raise _lost(id, state)
         if self._words is None:
             self._words = Words(self._session, self._doorbell)
         if progress is not None:
@@ -373,6 +372,11 @@ class Remotes:
             await self._words.close()
         await self._claims.close()
         await self._settles.close()
+
+
+def _lost(id: UUID, state: TaskState | None) -> errors.LeaseLost:
+    said = "gone" if state is None else state.value
+    return errors.LeaseLost(f"The task {id} is {said}, and not held by this claim any more.", id=str(id), state=said)
 
 
 def _away(error: errors.FerrymanError) -> bool:

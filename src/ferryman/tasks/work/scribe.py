@@ -7,7 +7,8 @@ Every call carries the fence of its claim, and the statement locks the task's ro
 have come before it. A stale holder's call is refused, and its handler is told. A row that somebody else is writing at that
 moment is passed over, and its call goes with a later set: nobody else waits for it. While the database is away a set is kept
 and sent again; a repeat meets its own rows. A set that PostgreSQL refuses is halved until the bad call stands alone. So is one
-that it cannot do now because of a few rows, such as those of a damaged page: their calls go with later sets until they can.
+that it cannot do now because of a few rows, such as those of a damaged page, and one that was broken off in the middle, which
+may be too large for the time that a statement has: what stands alone then goes with later sets until it can.
 
 Children that must look before they are born (tasks/flow.py) go in sets of their own over another line: they may have to wait
 for a key that an open transaction holds, and nobody else's steps wait with them.
@@ -227,9 +228,9 @@ class Scribe:
         While the database is away it is asked again: whoever waits is ended by its timeout or its lease, not by us.
         """
         try:
-            return dict(await outlast(lambda: ask(things), over=outage.of_all, told=_wait))
+            return dict(await outlast(lambda: ask(things), over=_away, told=_wait))
         except Exception as error:
-            if len(things) == 1 and outage.narrow(error):
+            if len(things) == 1 and outage.passes(error):
                 return {0: Again(error)}
             if len(things) == 1:
                 log.exception("a durable call was refused")
@@ -238,6 +239,10 @@ class Scribe:
             first = await self._whole(things[:half], ask)
             second = await self._whole(things[half:], ask)
             return first | {half + n: each for n, each in second.items()}
+
+
+def _away(error: errors.FerrymanError) -> bool:
+    return outage.of_all(error) and not outage.unfinished(error)
 
 
 def _wait(failures: int, error: errors.FerrymanError) -> None:
