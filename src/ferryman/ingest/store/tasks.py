@@ -41,7 +41,11 @@ async def claim(
 ) -> Sequence[Claimed]:
     """Hold the sources that have something in line, then claim; two statements of one transaction."""
     pairs = sorted(known)
-    held = await many(tx, _HOLD, sources=sorted({source for source, _ in pairs}), limit=SOURCES_MAX)
+    declared = {
+        "known_sources": [source for source, _ in pairs],
+        "known_endpoints": [endpoint for _, endpoint in pairs],
+    }
+    held = await many(tx, _HOLD, **declared, limit=SOURCES_MAX)
     if not held:
         return ()
     rows = await many(
@@ -49,8 +53,7 @@ async def claim(
         _CLAIM,
         tenants=[row["tenant"] for row in held],
         sources=[row["source"] for row in held],
-        known_sources=[source for source, _ in pairs],
-        known_endpoints=[endpoint for _, endpoint in pairs],
+        **declared,
         owner=owner,
         room=room,
         partition=partition,
