@@ -17,7 +17,9 @@ from ferryman.agents import intake, watch
 from ferryman.agents.intake.report import TOOL, reference
 from ferryman.agents.model import Terms
 from ferryman.kernel import ids, watchdog
+from ferryman.kernel.doorbell import NoDoorbell
 from ferryman.kernel.pool import Database
+from ferryman.kernel.watchdog import Watchdog
 from ferryman.tasks.model import Draft, NewTask
 from tests.agents.house import OTHER, OWNER, TENANT, House
 
@@ -377,6 +379,26 @@ async def test_a_message_without_a_channel_is_skipped_and_its_turn_has_an_end(ho
     assert await house.ends(turn) == [("failed", "missing_channel")]
     assert (await deliverable(house, turn))["kind"] == "fallback_deliverable"
     assert await house.broken() == []
+
+
+@pytest.mark.contract("W8", "W20", "W23")
+async def test_a_crowd_that_waits_is_rung_for_once_a_period_and_hides_nobody_behind_it(house: House) -> None:
+    """Ringing changes nothing: what was rung for is found again, and a full set of it is no reason to look again at once."""
+    for name in ("ann", "bob", "cid", "dan", "eve"):
+        await house.agent(name)
+        lost = await house.enqueue(name)
+    await house.write("update ferryman.agent_inbox set channel_id = null where id = $1", lost)
+    await house.write("update ferryman.agent_state_head set active_channel_id = null where agent_id = 'eve'")
+    await house.travel(306)
+    [rule] = [each for each in watch.rules(house.parties, NoDoorbell(), sweep=SECOND) if each.name == "W8"]
+    now, looks = [1000.0], 0
+    async with house.db.session() as ground:
+        dog = Watchdog(ground, [replace(rule, limit=2)], clock=lambda: now[0])
+        while looks < 20 and dog.due <= now[0]:
+            looks += (await dog.tick()).acted("W8") > 0
+
+    assert looks == 3
+    assert await house.ends(lost) == [("failed", "missing_channel")]
 
 
 @pytest.mark.contract("W9")
