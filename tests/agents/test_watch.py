@@ -15,7 +15,7 @@ import pytest
 
 from ferryman.agents import intake, watch
 from ferryman.agents.intake.report import TOOL, reference
-from ferryman.agents.model import Terms
+from ferryman.agents.model import Release, Terms
 from ferryman.kernel import ids, watchdog
 from ferryman.kernel.doorbell import NoDoorbell
 from ferryman.kernel.pool import Database
@@ -432,6 +432,26 @@ async def test_a_turn_ends_at_its_wall_time_whatever_it_does(house: House, statu
 
     assert await house.ends(turn) == [("partial", "wall_time_exceeded")]
     assert (await deliverable(house, turn))["partial"] is True
+    assert await house.broken() == []
+
+
+@pytest.mark.contract("A18", "W7", "K21")
+@pytest.mark.parametrize("begins", ["begun", "resumed", "taken over"])
+async def test_a_turn_whose_worker_dies_at_once_ends_at_its_wall_time_and_not_with_a_whole_lease(
+    house: House, begins: str
+) -> None:
+    await house.agent()
+    turn = await house.enqueue(wall_time=timedelta(seconds=10))
+    if begins != "begun":
+        [first] = await house.claim()
+        gives_up = Release(id=turn, epoch=first.epoch, tenant=TENANT, agent_id="ann", owner=OWNER)
+        assert await house.settle(house.waits(first) if begins == "resumed" else gives_up) == {turn}
+    [_taken] = await house.claim()
+    await house.travel(10 + 5 + 1)
+
+    await house.tick("W7")
+
+    assert await house.ends(turn) == [("partial", "wall_time_exceeded")]
     assert await house.broken() == []
 
 

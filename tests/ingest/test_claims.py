@@ -137,6 +137,16 @@ async def test_a_lease_is_renewed_by_its_owner_and_lost_without(database_url: st
         await here.sound()
 
 
+@pytest.mark.contract("W15", "K21")
+async def test_a_lease_that_is_longer_than_a_budget_does_not_outlast_it(database_url: str) -> None:
+    async with harbour(database_url) as here:
+        await here.plan(since=DAWN, until=DAWN + HOUR, budget={"seconds": 10})
+        [_task] = await here.ship(lease=HOUR).claim()
+        await here.travel(timedelta(minutes=10, seconds=10 + 5 + 1))
+
+        assert (await here.tick()).acted("W15") == 1
+
+
 @pytest.mark.contract("W15", "W23")
 async def test_lapsed_tasks_that_a_stranger_holds_keep_no_others_waiting(database_url: str) -> None:
     async with harbour(database_url, Server().fill(60)) as here:

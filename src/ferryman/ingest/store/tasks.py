@@ -37,7 +37,14 @@ class Busy(Exception):
 
 
 async def claim(
-    tx: Tx, *, owner: UUID, known: Iterable[tuple[str, str]], room: int, partition: int, lease: timedelta
+    tx: Tx,
+    *,
+    owner: UUID,
+    known: Iterable[tuple[str, str]],
+    room: int,
+    partition: int,
+    lease: timedelta,
+    margin: timedelta,
 ) -> Sequence[Claimed]:
     """Hold the sources that have something in line, then claim; two statements of one transaction."""
     pairs = sorted(known)
@@ -58,6 +65,7 @@ async def claim(
         room=room,
         partition=partition,
         lease=lease,
+        margin=margin,
     )
     return [_claimed(row) for row in rows]
 
