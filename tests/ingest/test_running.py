@@ -23,9 +23,10 @@ from ferryman.ingest.ports import (
     WaitUntil,
 )
 from ferryman.ingest.work import fetch
+from ferryman.ingest.work.gate import SharedGate
 from ferryman.ingest.work.settle import settle
 from ferryman.kernel import errors, faults, retry
-from ferryman.kernel.pool import spoken
+from ferryman.kernel.pool import Line, spoken
 from tests.ingest.harbour import DAWN, HOUR, SOURCE, Harbour, Server, harbour, only
 
 SECOND_PAGE = """
@@ -484,6 +485,29 @@ async def test_the_gate_is_asked_before_every_request_and_told_after_it(
             "select error_reason from ferryman.ingest_run where error_reason is not null order by planned_at"
         )
         assert [row[0] for row in rows] == ["the rate gate is closed", "the rate gate refused: quota"]
+
+
+@pytest.mark.contract("I8", "I9")
+async def test_a_source_that_asks_to_stay_away_for_half_a_day_fails_nothing(database_url: str) -> None:
+    """Who was told so waits, and whoever stands behind him in the line, whom only the gate tells."""
+    server = Server().fill(15)
+    server.wrong = scripted(FetchFailed(kind=Failure.SLOW_DOWN, status=429, retry_after=12 * HOUR))
+    line = Line(database_url)
+    async with harbour(database_url, server) as here:
+        await one_hour(here, until=DAWN + 3 * HOUR)
+        gate = SharedGate(line, here.app._sources.pace_of)
+        ship = here.ship(gate=gate)
+        for _ in range(4):
+            await ship.work()
+            await here.travel(timedelta(seconds=10))
+        waiting = await here.fetch(
+            "select status, used, scheduled_at > ferryman.clock() + interval '11 hours',"
+            " scheduled_at < ferryman.clock() + interval '13 hours' from ferryman.ingest_task"
+        )
+        await gate.close()
+
+    assert waiting == [("QUEUED", 0, True, True)] * 3
+    assert len(server.asked) == 1
 
 
 @pytest.mark.contract("I10", "I13")

@@ -101,7 +101,7 @@ class Fetch:
         while True:
             decision = decision or await self.ask(fetches)
             if isinstance(decision, Reject):
-                return Broken(f"the rate gate refused: {decision.reason}")
+                return await self._refused(decision)
             if not isinstance(decision, WaitUntil):
                 return None
             wait = decision.at - await self._clock()
@@ -111,6 +111,13 @@ class Fetch:
             fetches.waited += seconds
             await asyncio.sleep(seconds)
             decision = None
+
+    async def _refused(self, decision: Reject) -> End:
+        """A gate that opens again is no fault of whoever stands before it: what it knows of a source holds for every task."""
+        told = f"the rate gate refused: {decision.reason}"
+        if decision.until is None:
+            return Broken(told)
+        return Postponed(max(timedelta(0), decision.until - await self._clock()), told)
 
     async def page(self, request: Request, fetches: Fetches) -> Page | End:
         """Return the page, or how the run ends without it. The first request is admitted already."""
