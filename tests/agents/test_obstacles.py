@@ -6,10 +6,10 @@ is, is overdue and told, nobody else waits for it, and when the obstacle is gone
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -21,7 +21,7 @@ from ferryman.agents.work.scribe import Scribe, Use, Written
 from ferryman.app.doctor import work
 from ferryman.kernel import ids, retry, telemetry, watchdog
 from ferryman.kernel.doorbell import NoDoorbell
-from ferryman.kernel.pool import Line
+from ferryman.kernel.pool import Database, Line
 from ferryman.kernel.watchdog import Watchdog, look
 from tests.agents.crew import SECONDS, at_work, end, fresh, send
 from tests.agents.house import OWNER, SECOND, TENANT, House
@@ -42,6 +42,18 @@ create function public.damage() returns trigger language plpgsql as
 $$ begin {obstacle}; end $$;
 create trigger damage before insert on ferryman.{table} for each row
     when (new.agent_turn_id = '{turn}') execute function public.damage();
+"""
+
+# Nothing happens to who reads but by a policy, and none holds for a superuser.
+UNREADABLE = """
+create role {role} login in role pg_read_all_data, pg_write_all_data;
+create function public.readable(card uuid) returns boolean language plpgsql as
+$$ begin
+    if card = '{card}' then raise exception 'a page cannot be read' using errcode = 'XX001'; end if;
+    return true;
+end $$;
+alter table ferryman.cards enable row level security;
+create policy readable on ferryman.cards using (public.readable(id));
 """
 
 Plant = Callable[[House, str], Awaitable[UUID]]
@@ -262,3 +274,42 @@ async def test_what_cannot_be_written_of_one_turn_keeps_no_other_waiting(
             await tx.execute("drop function public.damage() cascade")
         await stuck
     await line.close()
+
+
+@pytest.fixture
+async def reader(db: Database) -> AsyncIterator[str]:
+    """The name of a role that goes when the test is over."""
+    name = f"reader_{uuid4().hex[:12]}"
+    yield name
+    async with db.session() as tx:
+        await tx.execute(f"drop owned by {name}; drop role {name}")
+
+
+@pytest.mark.contract("K25", "W7", "A9")
+async def test_a_turn_whose_context_cannot_be_read_keeps_no_other_waiting_and_has_its_end(
+    house: House, database_url: str, reader: str
+) -> None:
+    names = ["bad", "ann", "bob", "cid"]
+    for name in names:
+        await house.agent(name, profile="sound")
+    bad, *good = [await house.enqueue(name) for name in names]
+    # Of the claims that it may lose it has one left.
+    await house.write("update ferryman.agent_inbox set requeue_count = 5 where id = $1", bad)
+    card = await house.value("select id from ferryman.cards where agent_turn_id = $1", bad)
+    async with house.db.session() as tx:
+        await tx.execute(UNREADABLE.format(role=reader, card=card))
+    app = fresh(database_url.replace("postgres@", f"{reader}@"), **{"worker.lease": 2})
+
+    @app.agent
+    async def sound(turn: Turn) -> str:
+        return str(turn.instruction)
+
+    async with at_work(app), asyncio.timeout(SECONDS):
+        others = [str((await app.agents.wait(turn)).turn_status) for turn in good]
+        before = await house.ends(bad)
+        await app.agents.wait(bad)
+
+    assert others == ["success"] * 3
+    assert before == []
+    assert await house.ends(bad) == [("failed", "poison_message")]
+    assert await house.broken() == []

@@ -51,7 +51,7 @@ def words(**columns: Any) -> str:
 STATEMENTS: list[tuple[Statement, dict[str, Any]]] = [
     (heads._CLAIM, {
         "owner": uuid4(), "profiles": ["writer"], "targets": ["default"], "kinds": [], "room": 100, "lease": TERM, "after": "a",
-        "look_after": TERM, "ledger_lease": TERM,
+        "look_after": TERM, "ledger_lease": TERM, "margin": TERM,
     }),
     (heads._FINISH, {"ends": words(turn=None, epoch=1, owner=None, expects="running", overdue=False, bump=0, status="success",
                                    card=None, content=1, fallback=False, message_status="consumed")}),

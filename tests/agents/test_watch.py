@@ -15,9 +15,11 @@ import pytest
 
 from ferryman.agents import intake, watch
 from ferryman.agents.intake.report import TOOL, reference
-from ferryman.agents.model import Terms
+from ferryman.agents.model import Release, Terms
 from ferryman.kernel import ids, watchdog
+from ferryman.kernel.doorbell import NoDoorbell
 from ferryman.kernel.pool import Database
+from ferryman.kernel.watchdog import Watchdog
 from ferryman.tasks.model import Draft, NewTask
 from tests.agents.house import OTHER, OWNER, TENANT, House
 
@@ -379,6 +381,26 @@ async def test_a_message_without_a_channel_is_skipped_and_its_turn_has_an_end(ho
     assert await house.broken() == []
 
 
+@pytest.mark.contract("W8", "W20", "W23")
+async def test_a_crowd_that_waits_is_rung_for_once_a_period_and_hides_nobody_behind_it(house: House) -> None:
+    """Ringing changes nothing: what was rung for is found again, and a full set of it is no reason to look again at once."""
+    for name in ("ann", "bob", "cid", "dan", "eve"):
+        await house.agent(name)
+        lost = await house.enqueue(name)
+    await house.write("update ferryman.agent_inbox set channel_id = null where id = $1", lost)
+    await house.write("update ferryman.agent_state_head set active_channel_id = null where agent_id = 'eve'")
+    await house.travel(306)
+    [rule] = [each for each in watch.rules(house.parties, NoDoorbell(), sweep=SECOND) if each.name == "W8"]
+    now, looks = [1000.0], 0
+    async with house.db.session() as ground:
+        dog = Watchdog(ground, [replace(rule, limit=2)], clock=lambda: now[0])
+        while looks < 20 and dog.due <= now[0]:
+            looks += (await dog.tick()).acted("W8") > 0
+
+    assert looks == 3
+    assert await house.ends(lost) == [("failed", "missing_channel")]
+
+
 @pytest.mark.contract("W9")
 async def test_an_idle_agent_with_turns_that_wait_gets_the_next(house: House) -> None:
     running = await house.begin()
@@ -410,6 +432,26 @@ async def test_a_turn_ends_at_its_wall_time_whatever_it_does(house: House, statu
 
     assert await house.ends(turn) == [("partial", "wall_time_exceeded")]
     assert (await deliverable(house, turn))["partial"] is True
+    assert await house.broken() == []
+
+
+@pytest.mark.contract("A18", "W7", "K21")
+@pytest.mark.parametrize("begins", ["begun", "resumed", "taken over"])
+async def test_a_turn_whose_worker_dies_at_once_ends_at_its_wall_time_and_not_with_a_whole_lease(
+    house: House, begins: str
+) -> None:
+    await house.agent()
+    turn = await house.enqueue(wall_time=timedelta(seconds=10))
+    if begins != "begun":
+        [first] = await house.claim()
+        gives_up = Release(id=turn, epoch=first.epoch, tenant=TENANT, agent_id="ann", owner=OWNER)
+        assert await house.settle(house.waits(first) if begins == "resumed" else gives_up) == {turn}
+    [_taken] = await house.claim()
+    await house.travel(10 + 5 + 1)
+
+    await house.tick("W7")
+
+    assert await house.ends(turn) == [("partial", "wall_time_exceeded")]
     assert await house.broken() == []
 
 

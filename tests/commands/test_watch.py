@@ -11,6 +11,8 @@ from ferryman.app import doctor
 from ferryman.commands.states import CommandStatus
 from tests.commands.conftest import Open, ended, rows, shift, sound, task_rows, tick
 
+WAITING = "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+
 
 def asking(app: Ferryman) -> None:
     @app.on_command("Ask")
@@ -113,6 +115,30 @@ async def test_a_capability_whose_worker_dies_again_and_again_ends_failed(open_a
     [task] = await task_rows(app, sent.id)
     assert (task["status"], task["task"]) == ("FAILED", row["id"])
     assert (over.status, over.error_code) == (CommandStatus.FAILED, "TASK_RETRY_EXHAUSTED")
+
+
+@pytest.mark.contract("W14", "K6", "R4")
+async def test_commands_that_nobody_knows_are_locked_in_one_order_whatever_their_names(open_app: Open) -> None:
+    """Whoever waits for a command holds none behind it: W14 locks the same ones by their ids, and the two would deadlock."""
+    app = await open_app(asking)
+    first = (await app.commands.send("Zebra")).id
+    last = (await app.commands.send("Ape")).id
+    async with app.worker(grace=timedelta(0)):
+        while not await rows(app, "select from ferryman.workers where handlers @> '{capability:Slow}'"):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        await shift(app, 2)
+        await rows(app, "update ferryman.workers set seen_until = seen_until + interval '2 s'")
+        async with app.database.transaction() as stranger:
+            await stranger.fetch("select from ferryman.command_inbox where id = $1 for update", first)
+            giving_up = asyncio.create_task(tick(app, "W14-unknown"))
+            async with asyncio.timeout(20):
+                while not await rows(app, WAITING):  # noqa: ASYNC110 - another process, PostgreSQL, is watched
+                    await asyncio.sleep(0.005)
+            free = await rows(app, "select id from ferryman.command_inbox where id = $1 for update skip locked", last)
+        report = await giving_up
+
+    assert [each["id"] for each in free] == [last]
+    assert report.acted() == 2
 
 
 @pytest.mark.contract("W14", "K7")

@@ -72,6 +72,43 @@ async def test_many_executors_take_each_task_once(database_url: str) -> None:
         await here.sound()
 
 
+async def queued(here: Harbour, *tenants: str) -> None:
+    """Put two tasks into the line of each of these tenants."""
+    for tenant in tenants:
+        await here.app.ingest.of(tenant).plan(SOURCE, since=DAWN, until=DAWN + 2 * HOUR)
+
+
+@pytest.mark.contract("I5", "K12")
+async def test_lines_of_an_endpoint_that_nobody_here_knows_keep_no_other_waiting(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks, "SOURCES_MAX", 2)
+    async with harbour(database_url) as here:
+        await queued(here, "anna", "bert", "cora")
+        await here.fetch(
+            "update ferryman.ingest_task set endpoint = 'elsewhere' where tenant in ('anna', 'bert') returning id"
+        )
+
+        assert {task.tenant for task in await here.ship().claim(8)} == {"cora"}
+
+
+@pytest.mark.contract("I5", "K12")
+async def test_lines_whose_slots_are_all_taken_keep_no_other_waiting(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks, "SOURCES_MAX", 2)
+    async with harbour(database_url) as here:
+        await queued(here, "anna", "bert")
+        ship = here.ship(partition=1)
+        assert sorted(task.tenant for task in await ship.claim(8)) == ["anna", "bert"]
+        await queued(here, "cora")
+
+        # Which lines a look stands before is chance: of three it misses one in three looks.
+        found = [task.tenant for _ in range(100) for task in await ship.claim(8)]
+
+        assert found == ["cora"]
+
+
 @pytest.mark.contract("I5", "W15", "K5")
 async def test_a_lease_is_renewed_by_its_owner_and_lost_without(database_url: str) -> None:
     async with harbour(database_url, Server().fill(60)) as here:
@@ -98,6 +135,16 @@ async def test_a_lease_is_renewed_by_its_owner_and_lost_without(database_url: st
         assert await ship.crew.renew(ship.line, [task.id], [task.epoch]) == {}
         assert await ship.runner.run(task) is None
         await here.sound()
+
+
+@pytest.mark.contract("W15", "K21")
+async def test_a_lease_that_is_longer_than_a_budget_does_not_outlast_it(database_url: str) -> None:
+    async with harbour(database_url) as here:
+        await here.plan(since=DAWN, until=DAWN + HOUR, budget={"seconds": 10})
+        [_task] = await here.ship(lease=HOUR).claim()
+        await here.travel(timedelta(minutes=10, seconds=10 + 5 + 1))
+
+        assert (await here.tick()).acted("W15") == 1
 
 
 @pytest.mark.contract("W15", "W23")

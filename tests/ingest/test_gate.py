@@ -360,6 +360,30 @@ async def test_a_clock_that_was_moved_back_does_not_close_a_gate_for_long(world:
     assert await allowed(later) == 1
 
 
+@pytest.mark.contract("I9")
+@pytest.mark.parametrize("said", [{"Retry-After": "60"}, {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "60"}])
+async def test_a_gate_that_a_source_closed_opens_in_a_day_however_far_the_clock_was_moved_back(
+    world: World, made: Made, said: dict[str, str]
+) -> None:
+    """Also while somebody asks again and again: what he is told does not move on with the time."""
+    gate = made(Pace(top=10, burst=1))
+    await allowed(gate)
+    await world.move(0.005)
+    gate.told(KEY, Answer(429, QUICK, headers=said))
+    await gate.settle()
+    await travel(world.line, timedelta(days=-10))
+    later = made(Pace(top=10, burst=1))
+
+    before = []
+    for _ in range(24):
+        before.append(await allowed(later))
+        await world.move(3600)
+    await world.move(12)
+
+    assert sum(before) == 0
+    assert await allowed(later) == 1
+
+
 async def test_who_closes_gives_back_what_is_left(world: World, made: Made) -> None:
     gate = made(Pace(top=2, burst=1))
     assert await allowed(gate) == 1

@@ -52,9 +52,10 @@ select id, id, id, id, now(), now(), now(), 1, 'default', 'SUCCEEDED', 'start', 
 """  # noqa: E501 - rows of nine columns and more
 
 STATEMENTS: list[tuple[Statement, dict[str, Any]]] = [
-    (tasks._HOLD, {"sources": ["depot"], "limit": 200}),
+    (tasks._HOLD, {"known_sources": ["depot"], "known_endpoints": ["e"], "limit": 200}),
     (tasks._CLAIM, {
         **SOURCE, "known_sources": ["depot"], "known_endpoints": ["e"], "owner": ID, "room": 8, "partition": 4, "lease": TERM,
+        "margin": TERM,
     }),
     (tasks._EXECUTE, {**HELD, "plan_id": ID}),
     (tasks._RENEW, {"ids": IDS, "epochs": [1] * len(IDS), "owner": ID, "lease": TERM, "margin": TERM}),

@@ -23,9 +23,10 @@ from ferryman.ingest.ports import (
     WaitUntil,
 )
 from ferryman.ingest.work import fetch
+from ferryman.ingest.work.gate import SharedGate
 from ferryman.ingest.work.settle import settle
 from ferryman.kernel import errors, faults, retry
-from ferryman.kernel.pool import spoken
+from ferryman.kernel.pool import Line, spoken
 from tests.ingest.harbour import DAWN, HOUR, SOURCE, Harbour, Server, harbour, only
 
 SECOND_PAGE = """
@@ -484,6 +485,113 @@ async def test_the_gate_is_asked_before_every_request_and_told_after_it(
             "select error_reason from ferryman.ingest_run where error_reason is not null order by planned_at"
         )
         assert [row[0] for row in rows] == ["the rate gate is closed", "the rate gate refused: quota"]
+
+
+class Unfit(Porter):
+    """A gate with a fault of its own."""
+
+    def __init__(self, *, asked: Exception | None = None, told: Exception | None = None) -> None:
+        super().__init__()
+        self.wrong = asked, told
+
+    async def acquire(self, key: GateKey) -> Decision:
+        asked, _ = self.wrong
+        if asked is not None:
+            raise asked
+        return Allow()
+
+    def told(self, key: GateKey, answer: Answer) -> None:
+        _, told = self.wrong
+        if told is not None:
+            raise told
+
+
+class Away(Porter):
+    """A gate whose database is away for a moment."""
+
+    async def acquire(self, key: GateKey) -> Decision:
+        self.heard.append(None)
+        if len(self.heard) <= 2:
+            raise errors.DatabaseUnavailable
+        return Allow()
+
+
+@pytest.mark.contract("K24", "I9")
+async def test_a_run_outlasts_a_database_that_is_away_while_it_asks_the_gate(database_url: str) -> None:
+    async with harbour(database_url, Server().fill(5)) as here:
+        await one_hour(here)
+        await here.ship(gate=Away()).work()
+
+        assert await here.fetch("select status, epoch from ferryman.ingest_task") == [("SUCCEEDED", 1)]
+
+
+@pytest.mark.contract("R6", "I9")
+@pytest.mark.parametrize("when", ["asked", "told"])
+async def test_a_fault_of_a_gate_ends_its_run_with_a_reason(database_url: str, when: str) -> None:
+    """The claim is not left to its lease: that tells nobody why, and the task would be stuck in the end."""
+    async with harbour(database_url, Server().fill(5)) as here:
+        await one_hour(here)
+        await here.ship(gate=Unfit(**{when: ValueError("no such key")})).work(1)
+
+        [(status, used, reason)] = await here.fetch("select status, used, error_reason from ferryman.ingest_task")
+        assert (status, used) == ("QUEUED", 1)
+        assert "ValueError: no such key" in reason
+        assert await here.states("run") == ["FAILED"]
+        assert set(await here.states("batch")) <= {"FAILED"}
+        await here.sound()
+
+
+@pytest.mark.contract("R6", "I8", "I9")
+@pytest.mark.parametrize(
+    ("said", "seconds"),
+    [(60, 60), (45.25, 45), (timedelta.max, 86400), (-5, 0), (float("nan"), 0), (float("inf"), 0), ("soon", 0)],
+)
+async def test_whatever_a_source_names_as_the_time_to_come_back_closes_its_gate_for_a_day_at_most(
+    database_url: str, said: Any, seconds: float
+) -> None:
+    """What the gate could not store would be told to it again and again, and nobody would pass it any more."""
+    server = Server().fill(5)
+    server.wrong = scripted(FetchFailed(kind=Failure.SLOW_DOWN, status=429, retry_after=said))
+    line = Line(database_url)
+    async with harbour(database_url, server) as here:
+        await one_hour(here)
+        gate = SharedGate(line, here.app._sources.pace_of)
+        ship = here.ship(gate=gate)
+        await ship.work(1)
+        await gate.settle()
+        if seconds:
+            wait = "select round(extract(epoch from scheduled_at - updated_at) - $1) from ferryman.ingest_task"
+            assert await here.fetch(wait, int(seconds)) == [(0,)]
+        await here.travel(timedelta(seconds=seconds + 1))
+        await gate.close()
+        again = SharedGate(Line(database_url), here.app._sources.pace_of)
+        await here.ship(gate=again).work()
+        await again.close()
+
+        assert await here.fetch("select status from ferryman.ingest_task") == [("SUCCEEDED",)]
+
+
+@pytest.mark.contract("I8", "I9")
+async def test_a_source_that_asks_to_stay_away_for_half_a_day_fails_nothing(database_url: str) -> None:
+    """Who was told so waits, and whoever stands behind him in the line, whom only the gate tells."""
+    server = Server().fill(15)
+    server.wrong = scripted(FetchFailed(kind=Failure.SLOW_DOWN, status=429, retry_after=12 * HOUR))
+    line = Line(database_url)
+    async with harbour(database_url, server) as here:
+        await one_hour(here, until=DAWN + 3 * HOUR)
+        gate = SharedGate(line, here.app._sources.pace_of)
+        ship = here.ship(gate=gate)
+        for _ in range(4):
+            await ship.work()
+            await here.travel(timedelta(seconds=10))
+        waiting = await here.fetch(
+            "select status, used, scheduled_at > ferryman.clock() + interval '11 hours',"
+            " scheduled_at < ferryman.clock() + interval '13 hours' from ferryman.ingest_task"
+        )
+        await gate.close()
+
+    assert waiting == [("QUEUED", 0, True, True)] * 3
+    assert len(server.asked) == 1
 
 
 @pytest.mark.contract("I10", "I13")

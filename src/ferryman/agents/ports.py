@@ -95,4 +95,7 @@ class Runs(Protocol):
         """Let go of what was prepared for turns that will not be run here after all."""
 
     async def run(self, taken: Taken) -> Outcome | None:
-        """Do a turn until it ends, waits for calls, or is given up; None when the claim was lost meanwhile."""
+        """Do a turn until it ends, waits for calls, or is given up.
+
+        None when the claim was lost meanwhile, or what the turn needs could not be read: its lease ends the claim then.
+        """

@@ -121,6 +121,8 @@ async def _give_up(tx: Tx, owners: Owners, waiting: Sequence[Row], told: Afterma
     routes = [row["name"].removeprefix(names.RESULT) for row in waiting if row["name"].startswith(names.RESULT)]
     if routes:
         await inbox.forget_routes(tx, sorted(set(routes)))
+    # All at once, in the one order of commands: name by name they would be locked in another.
+    await owners.lock(tx, [(row["callback"], row["callback_ref"]) for row in waiting])
     acted = 0
     for name in sorted({row["name"] for row in waiting}):
         some = [row for row in waiting if row["name"] == name]

@@ -162,9 +162,10 @@ class WaitUntil:
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """Do not ask again in this run."""
+    """Do not ask again in this run; with a time, nobody need ask before it: the task waits in its line and has not failed."""
 
     reason: str
+    until: datetime | None = None
 
 
 Decision: TypeAlias = Allow | WaitUntil | Reject

@@ -14,6 +14,7 @@ from ferryman.agents.store.words import words
 from ferryman.kernel import payload
 from ferryman.kernel.db import Row, Tx, load, many
 from ferryman.kernel.ids import new_id
+from ferryman.kernel.lease import MARGIN
 
 _HERE = "ferryman.agents"
 _CREATE = load(_HERE, "agents/create")
@@ -116,6 +117,7 @@ async def claim(
         kinds=list(kinds),
         room=room,
         lease=terms.lease,
+        margin=MARGIN,
         look_after=terms.inbox_processing_timeout,
         ledger_lease=terms.ledger_lease,
         after=rota.after,

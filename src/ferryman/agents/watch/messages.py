@@ -53,6 +53,7 @@ def message_rules(parties: Parties, told: Told) -> list[Rule]:
             setting="pmo.pending_wakeup_seconds",
             find=partial(inbox.pending, patience=terms.pending_wakeup, skip_after=terms.pending_wakeup_skip),
             act=knock,
+            nudges=True,
         ),
         rule(
             "A3",

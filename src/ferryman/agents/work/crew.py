@@ -74,7 +74,7 @@ class TurnCrew:
         else:
             taken = await self._claim(line, room)
         if taken:
-            await self._runs.prepare(line, taken)
+            await self._prepare(line, taken)
         if outcomes or taken:
             telemetry.turned("turn", time.perf_counter() - began, settled=len(done), claimed=len(taken))
         for profile, count in Counter(each.profile for each in taken).items():
@@ -83,6 +83,24 @@ class TurnCrew:
         more = bool(taken) and (room == len(taken) or self._rota.asked > 1)
         self._unsure |= more
         return Turned(taken, more=more, left=left)
+
+    async def _prepare(self, line: Line, taken: Sequence[Taken]) -> None:
+        """Read what turns need. One of which it cannot be read is found by halving, and the others begin (K25).
+
+        It is not given up, or this worker would take it anew at once, and for ever: its lease ends this claim, and counts.
+        """
+        try:
+            await self._runs.prepare(line, taken)
+        except Exception as error:
+            if outage.of_all(error):
+                raise
+            half = len(taken) // 2
+            if half:
+                await self._prepare(line, taken[:half])
+                await self._prepare(line, taken[half:])
+                return
+            outage.tell(error)
+            log.exception("what a turn needs cannot be read: its lease ends this claim", extra={"id": str(taken[0].id)})
 
     async def _claim(self, tx: Tx, room: int) -> list[Taken]:
         profiles = self._runs.profiles

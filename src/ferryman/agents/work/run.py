@@ -97,7 +97,7 @@ class Runner:
         faults.point("handler.started")
         ready = self._ready.pop(taken.id, None)
         if ready is None:
-            return None  # given up since it was taken in hand
+            return None  # given up since it was taken in hand, or what it needs could not be read
         profile = self._profiles[taken.profile]
         left = _left(taken, profile)
         life = ready.life

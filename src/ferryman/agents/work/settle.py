@@ -59,8 +59,7 @@ async def suspend(
             if isinstance(answer, errors.FerrymanError):
                 raise answer
         after.tasks.lanes += sorted({named(draft.task.queue, draft.task.tenant) for draft in drafts})
-    for each in suspensions:
-        await _spend(tx, each, moved)
+    await _spend(tx, [each for each in suspensions if each.id in moved])
     for kind, asked in started.items():
         made = [(each, call) for each, call in asked if each.id in moved]
         if made:
@@ -100,11 +99,13 @@ async def _prepare(
     await hold(tx, parties, [(each.callback, each.callback_ref) for each in ends], beside=touched)
 
 
-async def _spend(tx: Tx, suspension: Suspension, moved: set[UUID]) -> None:
-    """Count the calls that were made against their budgets, which have them reserved."""
-    for call in suspension.calls:
-        if call.budget is not None and suspension.id in moved:
-            used = Amount(tool_calls=1)
-            await budgets.spend(
-                tx, used, tenant=suspension.tenant, id=call.budget, turn=suspension.id, name=call.tool_call_id
-            )
+async def _spend(tx: Tx, suspensions: Sequence[Suspension]) -> None:
+    """Count the calls that were made against their budgets, which have them reserved; in one order, for each is locked."""
+    made = [
+        (each.tenant, call.budget, each.id, call.tool_call_id)
+        for each in suspensions
+        for call in each.calls
+        if call.budget is not None
+    ]
+    for tenant, budget, turn, name in sorted(made):
+        await budgets.spend(tx, Amount(tool_calls=1), tenant=tenant, id=budget, turn=turn, name=name)

@@ -37,11 +37,22 @@ class Busy(Exception):
 
 
 async def claim(
-    tx: Tx, *, owner: UUID, known: Iterable[tuple[str, str]], room: int, partition: int, lease: timedelta
+    tx: Tx,
+    *,
+    owner: UUID,
+    known: Iterable[tuple[str, str]],
+    room: int,
+    partition: int,
+    lease: timedelta,
+    margin: timedelta,
 ) -> Sequence[Claimed]:
     """Hold the sources that have something in line, then claim; two statements of one transaction."""
     pairs = sorted(known)
-    held = await many(tx, _HOLD, sources=sorted({source for source, _ in pairs}), limit=SOURCES_MAX)
+    declared = {
+        "known_sources": [source for source, _ in pairs],
+        "known_endpoints": [endpoint for _, endpoint in pairs],
+    }
+    held = await many(tx, _HOLD, **declared, limit=SOURCES_MAX)
     if not held:
         return ()
     rows = await many(
@@ -49,12 +60,12 @@ async def claim(
         _CLAIM,
         tenants=[row["tenant"] for row in held],
         sources=[row["source"] for row in held],
-        known_sources=[source for source, _ in pairs],
-        known_endpoints=[endpoint for _, endpoint in pairs],
+        **declared,
         owner=owner,
         room=room,
         partition=partition,
         lease=lease,
+        margin=margin,
     )
     return [_claimed(row) for row in rows]
 

@@ -26,6 +26,8 @@ from ferryman.kernel.pool import Line
 
 TOPIC = "ingest"
 DECIDED_AT_ONCE = 20
+# So long a claim may go on when its budget is gone: a page that was asked for just before may come, and be written.
+PAST_BUDGET = BATCH_TIME + MARGIN
 
 
 class Terms(NamedTuple):
@@ -68,6 +70,7 @@ class IngestCrew:
                     room=room,
                     partition=self._terms.partition,
                     lease=self._terms.lease,
+                    margin=PAST_BUDGET,
                 )
         if claimed:
             faults.point("ingest.claimed")
@@ -117,9 +120,7 @@ class IngestCrew:
 
     async def renew(self, line: Line, ids: Sequence[UUID], epochs: Sequence[int]) -> Mapping[UUID, bool]:
         """Renew leases; what is not in the answer was refused, and what is false is being written by somebody else."""
-        return await tasks.renew(
-            line, ids, epochs, owner=self._owner, lease=self._terms.lease, margin=BATCH_TIME + MARGIN
-        )
+        return await tasks.renew(line, ids, epochs, owner=self._owner, lease=self._terms.lease, margin=PAST_BUDGET)
 
     def doubt(self) -> None:
         """Nothing is remembered between turns: each looks."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
@@ -21,10 +22,14 @@ from ferryman.ingest.ports import (
     WaitUntil,
 )
 from ferryman.ingest.registry import Declared
+from ferryman.ingest.rules import limits
 from ferryman.ingest.rules.ending import Barred, Broken, End, Postponed
 from ferryman.ingest.work.journal import Fetches
-from ferryman.kernel import errors, guest, retry
+from ferryman.kernel import errors, guest, outage, retry, telemetry
+from ferryman.kernel.patience import outlast
 from ferryman.tasks.rules.ending import readable
+
+log = telemetry.logger("ingest")
 
 # Between two tries of one page.
 TRIES = 5
@@ -78,6 +83,16 @@ def _words(failure: Exception) -> str:
     return readable(said.removeprefix(f"{type(failure).__name__}: ") if plain else said)
 
 
+def _time_to_wait(failure: Exception) -> timedelta | None:
+    """Return for how long a source asks to stay away, a day at most: a length of time, or seconds."""
+    said: object = failure.retry_after if isinstance(failure, FetchFailed) else None
+    if isinstance(said, timedelta):
+        said = said.total_seconds()
+    if not isinstance(said, int | float) or not math.isfinite(said):
+        return None
+    return timedelta(seconds=min(max(said, 0.0), limits.LONGEST.total_seconds()))
+
+
 class Fetch:
     """Ask one endpoint for pages."""
 
@@ -91,7 +106,7 @@ class Fetch:
 
     async def ask(self, fetches: Fetches) -> Decision:
         """Ask the gate for one request."""
-        decision = await self._gate.acquire(self._declared.key)
+        decision = await guest.ask(self._gate.acquire, self._declared.key)
         if isinstance(decision, Allow) and self._paced is not None:
             fetches.rate = self._paced.pace_at(self._declared.key)
         return decision
@@ -99,9 +114,16 @@ class Fetch:
     async def admit(self, fetches: Fetches, decision: Decision | None = None) -> End | None:
         """Wait for leave to make one request, beginning with what the gate has said; an end if it is not to be had in time."""
         while True:
-            decision = decision or await self.ask(fetches)
+            try:
+                # Its place is in the database, as a rule; while that is away the run waits, as with all that it writes.
+                decision = decision or await outlast(lambda: self.ask(fetches))
+            except Exception as error:
+                if outage.passes(error):
+                    raise
+                log.exception("a rate gate failed", extra={"source": self._declared.name})
+                return Broken(f"the rate gate failed: {_words(error)}")
             if isinstance(decision, Reject):
-                return Broken(f"the rate gate refused: {decision.reason}")
+                return await self._refused(decision)
             if not isinstance(decision, WaitUntil):
                 return None
             wait = decision.at - await self._clock()
@@ -111,6 +133,13 @@ class Fetch:
             fetches.waited += seconds
             await asyncio.sleep(seconds)
             decision = None
+
+    async def _refused(self, decision: Reject) -> End:
+        """A gate that opens again is no fault of whoever stands before it: what it knows of a source holds for every task."""
+        told = f"the rate gate refused: {decision.reason}"
+        if decision.until is None:
+            return Broken(told)
+        return Postponed(max(timedelta(0), decision.until - await self._clock()), told)
 
     async def page(self, request: Request, fetches: Fetches) -> Page | End:
         """Return the page, or how the run ends without it. The first request is admitted already."""
@@ -144,14 +173,18 @@ class Fetch:
             failure = FetchFailed(_words(error)) if isinstance(error, OSError) else error
         took = time.perf_counter() - began
         fetches.latency += took
-        self._tell(page, failure, timedelta(seconds=took), fetches)
+        try:
+            self._tell(page, failure, timedelta(seconds=took), fetches)
+        except Exception as error:
+            log.exception("a rate gate failed", extra={"source": self._declared.name})
+            return None, FetchFailed(f"the rate gate failed: {_words(error)}", kind=Failure.BATCH)
         return page, failure
 
     def _tell(self, page: Page | None, failure: Exception | None, took: timedelta, fetches: Fetches) -> None:
         status: int | None = OK
         retry_after = None
         if isinstance(failure, FetchFailed):
-            status, retry_after = failure.status, failure.retry_after
+            status, retry_after = failure.status, _time_to_wait(failure)
             if failure.kind is Failure.SLOW_DOWN:
                 fetches.throttled += 1
                 status = status or 429
@@ -172,8 +205,7 @@ class Fetch:
             shut = await self._strike()
             if shut is not None:
                 return Postponed(shut, f"the circuit breaker is open: {_words(failure)}")
-        if isinstance(failure, FetchFailed) and failure.retry_after is not None:
-            wait = max(wait, failure.retry_after)
+        wait = max(wait, _time_to_wait(failure) or wait)
         if wait > PATIENCE:
             return Postponed(wait, f"the source asks to wait: {_words(failure)}")
         if tried < TRIES:

@@ -80,7 +80,7 @@ class Standing:
         """Answer that no slot is free before the time that the database told."""
         at = self.moment(self.opens)
         if self.opens - now > self.pace.patience.total_seconds():
-            return Reject(f"The gate is closed until {at:%Y-%m-%d %H:%M:%S}Z.")
+            return Reject(f"The gate is closed until {at:%Y-%m-%d %H:%M:%S}Z.", until=at)
         return WaitUntil(at)
 
     def moment(self, at: float) -> datetime:

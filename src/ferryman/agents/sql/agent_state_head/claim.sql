@@ -2,6 +2,7 @@
 -- By the one index made for it. What somebody else is writing is passed over, so this statement never waits for a head.
 -- Fair: every tenant with ready turns has its share, from the one after :after on and round, as many tenants as there is room.
 -- The envelope in the inbox must be there: without it only the watchdog can help (W5).
+-- As with a renewal, no lease outlasts the turn's wall time by more than the margin.
 with recursive clock as materialized (
     select ferryman.clock() as now
 ),
@@ -51,7 +52,10 @@ picked as materialized (
     select locked.*
     from tenants
     cross join lateral (
-        select head.id, head.status, head.active_inbox_id, head.active_agent_turn_id, head.turn_epoch
+        select head.id, head.status, head.active_inbox_id, head.active_agent_turn_id, head.turn_epoch,
+               -- Its wall time begins now, if it has not begun before.
+               case when head.status = 'dispatched' then head.turn_deadline - (head.dispatch_deadline - (select now from clock))
+                    else head.turn_deadline end as turn_deadline
         from ferryman.agent_state_head as head
         where head.tenant = tenants.tenant
           -- A range with two ends, or the planner would rather read the whole table; and not joined, or it would read the whole index.
@@ -75,9 +79,8 @@ started as (
     set status = 'running', turn_epoch = head.turn_epoch + case when picked.status = 'suspended' then 1 else 0 end,
         updated_at = clock.now, since_at = clock.now, ready_at = null, dispatch_deadline = null, resume_deadline = null,
         started_at = coalesce(head.started_at, clock.now),
-        turn_deadline = case when picked.status = 'suspended' then head.turn_deadline
-                             else head.turn_deadline - (head.dispatch_deadline - clock.now) end,
-        lease_owner = :owner, leased_until = clock.now + :lease::interval
+        turn_deadline = picked.turn_deadline, lease_owner = :owner,
+        leased_until = least(clock.now + :lease::interval, picked.turn_deadline + :margin::interval)
     from clock, picked
     where head.id = picked.id
       and head.status in ('dispatched', 'suspended')
@@ -88,7 +91,8 @@ started as (
 ),
 taken_over as (
     update ferryman.agent_state_head as head
-    set updated_at = clock.now, ready_at = null, lease_owner = :owner, leased_until = clock.now + :lease::interval
+    set updated_at = clock.now, ready_at = null, lease_owner = :owner,
+        leased_until = least(clock.now + :lease::interval, picked.turn_deadline + :margin::interval)
     from clock, picked
     where head.id = picked.id
       and picked.status = 'running'

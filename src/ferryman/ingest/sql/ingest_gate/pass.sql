@@ -16,12 +16,13 @@ with gate as (
 ), told as materialized (
     select clocked.*,
         case when falls then greatest(floor, rate / 2) else least(top, rate + :gain::float8) end as pace,
-        -- Closed for longer than anybody may close it: the clock was moved back.
+        -- Closed for longer than anybody may close it: the clock was moved back. Kept so, or it would move on with the time.
         greatest(least(closed_until, now + :longest::interval), now + :closed_for::interval) as opens_at,
         -- The source does not know of slots that are leased and not used yet: near the end they count.
         case when quota_until > now and (:quota_left::bigint is null or :quota_left::bigint <= 2 * rate * extract(epoch from :lot::interval))
             then least(quota_left, :quota_left::bigint) else :quota_left::bigint end as left_over,
-        case when quota_until > now then quota_until when :quota_left::bigint is not null then now + :quota_for::interval end as lasts
+        case when quota_until > now then least(quota_until, now + :longest::interval)
+             when :quota_left::bigint is not null then now + :quota_for::interval end as lasts
     from clocked
 ), spaced as materialized (
     -- Nothing is leased further ahead than this: what is beyond it was leased before the clock was moved back.
@@ -44,7 +45,7 @@ set rate = counted.pace,
     halvings = counted.halvings + counted.falls::integer,
     halved_at = case when counted.falls then counted.now else gate.halved_at end,
     spent_until = case when counted.slots > 0 then counted.first_at + counted.slots * counted.every else counted.spent end,
-    closed_until = case when :closed_for::interval is null then gate.closed_until else counted.opens_at end,
+    closed_until = counted.opens_at,
     quota_left = counted.left_over - counted.slots,
     quota_until = counted.lasts,
     good = gate.good + :good::bigint,

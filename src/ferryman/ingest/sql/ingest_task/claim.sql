@@ -1,6 +1,7 @@
 -- QUEUED -> DISPATCHED, and a run PLANNED
 -- Round robin over (source, endpoint, operation): who has fewer slots comes first; of equals the lower rank, in which waiting
 -- makes up for priority. The sources have been held by the statement before (ingest_source/hold.sql).
+-- As with a renewal, no lease goes past the end of its budget by more than the margin.
 with clock as materialized (
     select ferryman.clock() as now
 ),
@@ -41,8 +42,8 @@ taken as materialized (
 moved as (
     update ferryman.ingest_task as task
     set status = 'DISPATCHED', rank = null, epoch = task.epoch + 1, attempt = task.attempt + 1, lease_owner = :owner,
-        leased_until = clock.now + :lease::interval, lease_count = task.lease_count + 1, claimed_at = clock.now,
-        updated_at = clock.now
+        leased_until = clock.now + least(:lease::interval, make_interval(secs => task.max_seconds) + :margin::interval),
+        lease_count = task.lease_count + 1, claimed_at = clock.now, updated_at = clock.now
     from clock, taken
     where task.id = taken.id
       and task.status = 'QUEUED'
