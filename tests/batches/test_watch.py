@@ -2,13 +2,14 @@
 
 import json
 from contextlib import suppress
+from datetime import timedelta
 from uuid import UUID
 
 import pytest
 
 from ferryman.batches.model import Terms
 from ferryman.batches.watch import BATCH_INVARIANTS
-from ferryman.kernel import invariants
+from ferryman.kernel import events, invariants
 from ferryman.kernel.pool import Database
 from tests.agents.house import OTHER
 from tests.batches.yard import BROKEN_INBOX, REFUSE, Yard, caller_of, seconds, task
@@ -241,6 +242,25 @@ async def test_each_invariant_finds_what_it_is_for(yard: Yard) -> None:
                 await tx.fetch(fault)
                 assert name in {each.name for each in await invariants.check(tx, BATCH_INVARIANTS)}
                 raise Undo
+    assert await yard.broken() == []
+
+
+@pytest.mark.contract("K23", "K10", "T20")
+async def test_a_batch_that_has_outlived_the_log_breaks_nothing(yard: Yard) -> None:
+    """Ended batches may be kept for longer than the days of the log; while the log knows of one, it knows its end."""
+    batch, [child] = await yard.running(1)
+    await yard.finish(child)
+    with suppress(Undo):
+        async with yard.db.transaction() as tx:
+            await tx.fetch("select set_config('session_replication_role', 'replica', true)")
+            await tx.fetch("delete from ferryman.events where kind = 'batch' and from_state = 'running'")
+            [broken] = await invariants.check(tx, BATCH_INVARIANTS)
+            assert (broken.name, [row["id"] for row in broken.rows]) == ("batches_have_one_end", [str(batch)])
+            raise Undo
+    async with yard.db.transaction() as tx:
+        await events.drop_partitions(tx, older_than=timedelta(days=-1))  # today's day, too
+
+    assert await yard.events(batch) == []
     assert await yard.broken() == []
 
 
