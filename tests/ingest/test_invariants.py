@@ -35,6 +35,13 @@ PLANTED = {
         "update ferryman.ingest_cursor set position = position + 1",
         "update ferryman.ingest_cursor set last_event = gen_random_uuid()",
     ],
+    "ingest_and_log_agree": [
+        "update ferryman.ingest_plan set status = 'PARTIAL'",
+        "update ferryman.ingest_slice set status = 'FAILED' where slice_no = 1",
+        "update ferryman.ingest_task set status = 'FAILED' where status = 'SUCCEEDED'",
+        "update ferryman.ingest_run set status = 'FAILED' where status = 'SUCCEEDED'",
+        "update ferryman.ingest_batch set status = 'FAILED' where status = 'SUCCEEDED'",
+    ],
     "leased_is_running": [
         "update ferryman.ingest_run set leased_until = null",
         "update ferryman.ingest_task set leased_until = null",
