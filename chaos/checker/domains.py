@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -125,6 +126,23 @@ def windows_are_covered(seen: Evidence) -> Iterator[str]:
     )
 
 
+def no_cursor_passes_what_is_not_fetched(seen: Evidence) -> Iterator[str]:
+    """When a cursor passed a slice, the slice had been fetched: in the end all of them are, and nothing would be missing."""
+    fetched: dict[str, float] = {}
+    for event in seen.events:
+        if event["kind"] == "ingest_task" and event["to_state"] == "SUCCEEDED":
+            fetched.setdefault(event["subject"], event["at"])
+    for row in seen.ask(
+        "select move.cursor_id::text as cursor, move.new_position as place, extract(epoch from move.at)::float8 as at,"
+        " slice.id::text as slice, task.id::text as task"
+        " from ferryman.ingest_cursor_event as move join ferryman.ingest_slice as slice on slice.cursor_id = move.cursor_id"
+        " left join ferryman.ingest_task as task on task.slice_id = slice.id"
+        " where move.kind = 'forward' and slice.upper > move.prev_position and slice.upper <= move.new_position"
+    ):
+        if fetched.get(row["task"], math.inf) > row["at"]:
+            yield f"the cursor {row['cursor']} went to {row['place']}, past the slice {row['slice']}, before that was fetched"
+
+
 def nobody_was_refused_for_good(seen: Evidence) -> Iterator[str]:
     """Producers met no error but that the database was away."""
     for line in seen.of("error"):
@@ -166,6 +184,7 @@ CHECKS: tuple[Callable[[Evidence], Iterator[str]], ...] = (
     commands_are_complete,
     capabilities_keep_what_their_claim_said,
     windows_are_covered,
+    no_cursor_passes_what_is_not_fetched,
     nobody_was_refused_for_good,
     the_products_own_invariants_hold,
     nobody_left_a_trace_of_a_crash,

@@ -40,6 +40,30 @@ async def message(house: House, agent: str, *, tenant: str = TENANT, live: bool 
     return id
 
 
+async def task(
+    house: House, agent: str, *, tenant: str = TENANT, status: str = "pending", retryable: bool = True
+) -> None:
+    """Plant a task of a batch: one that is still to be sent, or another one."""
+    await house.write(
+        "insert into ferryman.pmo_batch_tasks (id, batch_id, agent_turn_id, context_box_id, tenant, agent_id, status, "
+        "retryable, task_index, profile, payload_hash, created_at, updated_at, ends_at, next_retry_at, finished_at)"
+        " select gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), $1, $2, $3, $4, 0, 'writer', 'x',"
+        " now(), now(), now(), now(), case $3 when 'success' then now() end",
+        tenant,
+        agent,
+        status,
+        retryable,
+    )
+
+
+async def tasks(house: House) -> None:
+    """Plant a task that is still to be sent to one agent, and others that keep no other agent."""
+    await task(house, "owed")
+    await task(house, "gone", tenant=OTHER)
+    await task(house, "gone", status="success")
+    await task(house, "gone", retryable=False)
+
+
 async def left(house: House) -> set[tuple[str, str]]:
     """Return the agents that are there, with their heads."""
     rows = await house.rows(
@@ -52,10 +76,11 @@ async def left(house: House) -> set[tuple[str, str]]:
 
 @pytest.mark.contract("T20", "K12")
 async def test_a_derived_agent_goes_with_its_last_turn_and_no_other_agent_does(house: House) -> None:
-    await agents(house, "gone", "two", derived_from="eve")
+    await agents(house, "gone", "two", "owed", derived_from="eve")
     await agents(house, "gone", tenant=OTHER, derived_from="eve")
     await agents(house, "eve")
-    turns = [await message(house, name) for name in ("gone", "two", "eve")]
+    await tasks(house)
+    turns = [await message(house, name) for name in ("gone", "two", "eve", "owed")]
     second = await message(house, "two")
     # What is no turn keeps no agent, and neither do others' turns.
     await message(house, "gone", agent_turn_id=turns[0], message_type="stop", correlation_id="stop")
@@ -65,14 +90,15 @@ async def test_a_derived_agent_goes_with_its_last_turn_and_no_other_agent_does(h
         gone = await retention.forget(tx, turns)
 
     assert {row["id"] for row in gone} == set(turns)
-    assert await left(house) == {(TENANT, "two"), (TENANT, "eve"), (OTHER, "gone")}
+    assert await left(house) == {(TENANT, "two"), (TENANT, "eve"), (TENANT, "owed"), (OTHER, "gone")}
     assert second in {row["id"] for row in await house.rows("select id from ferryman.agent_inbox")}
 
 
 @pytest.mark.contract("T20", "K12")
 async def test_a_derived_agent_that_never_had_a_turn_goes_and_no_other_does(house: House) -> None:
-    await agents(house, "gone", "used", "busy", "kept", derived_from="eve")
+    await agents(house, "gone", "used", "busy", "kept", "owed", derived_from="eve")
     await agents(house, "gone", "used", tenant=OTHER, derived_from="eve")
+    await tasks(house)
     await agents(house, "plain")
     used = await message(house, "used")
     await message(house, "gone", agent_turn_id=used, message_type="stop", correlation_id="stop")
@@ -80,9 +106,10 @@ async def test_a_derived_agent_that_never_had_a_turn_goes_and_no_other_does(hous
     await house.write("delete from ferryman.agent_inbox where id = $1", await house.enqueue("busy"))
 
     async with house.db.transaction() as tx:
-        count = await retention.forget_unused(tx, [(TENANT, name) for name in ("gone", "used", "busy", "plain")])
+        asked = [(TENANT, name) for name in ("gone", "used", "busy", "plain", "owed")]
+        count = await retention.forget_unused(tx, asked)
 
-    stay = {(TENANT, "used"), (TENANT, "busy"), (TENANT, "kept"), (TENANT, "plain"), (OTHER, "gone"), (OTHER, "used")}
+    stay = {(TENANT, name) for name in ("used", "busy", "kept", "plain", "owed")} | {(OTHER, "gone"), (OTHER, "used")}
     assert (count, await left(house)) == (1, stay)
 
 
@@ -141,7 +168,7 @@ async def test_the_walk_finds_what_has_been_over_for_long_and_is_the_last_of_nob
     """Each turn is judged by its own agent, of its own tenant."""
     found = {}
     for tenant in (TENANT, OTHER):
-        for name, derived_from in (("plain", None), ("derived", "eve")):
+        for name, derived_from in (("plain", None), ("derived", "eve"), ("owed", "eve")):
             await agents(house, name, tenant=tenant, derived_from=derived_from)
             box = ids.new_id()
             found[tenant, name] = await message(house, name, tenant=tenant, output_box_id=box)
@@ -152,6 +179,12 @@ async def test_the_walk_finds_what_has_been_over_for_long_and_is_the_last_of_nob
                 tenant,
                 name,
             )
+    # A task that is still to be sent to one keeps its last turn, and no other does.
+    for tenant in (TENANT, OTHER):
+        await task(house, "owed", tenant=tenant)
+    await task(house, "derived", tenant="third")
+    await task(house, "derived", status="success")
+    await task(house, "derived", retryable=False)
     # An old name, and an end of yesterday.
     await agents(house, "late", derived_from="eve")
     late = await message(house, "late")

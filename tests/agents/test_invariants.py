@@ -1,11 +1,12 @@
 """Each invariant of agents notices what it is there for: a check that cannot fail shows nothing (K23)."""
 
 from contextlib import suppress
+from datetime import timedelta
 
 import pytest
 
 from ferryman.agents import watch
-from ferryman.kernel import invariants
+from ferryman.kernel import events, invariants
 from tests.agents.house import House
 
 # Ann waits for two calls, Bob runs, Cat has ended a turn and Dan never had one.
@@ -92,4 +93,16 @@ async def test_each_invariant_of_agents_finds_what_it_is_for(house: House) -> No
                     broken = {each.name for each in await invariants.check(tx, watch.AGENT_INVARIANTS)}
                     assert name in broken, fault
                     raise Undo
+    assert await house.broken() == []
+
+
+@pytest.mark.contract("K23", "K10", "T20")
+async def test_a_turn_that_has_outlived_the_log_breaks_nothing(house: House) -> None:
+    """The last turn of an agent stays for as long as the agent does, and the days of the log do not."""
+    taken = await house.begin("cat")
+    await house.settle(house.success(taken))
+    async with house.db.transaction() as tx:
+        await events.drop_partitions(tx, older_than=timedelta(days=-1))  # today's day, too
+
+    assert await house.events(taken.id) == []
     assert await house.broken() == []

@@ -88,6 +88,25 @@ async def test_what_is_live_or_owed_stays_with_the_turns_it_refers_to(yard: Yard
     assert await yard.value("select count(*) from ferryman.boxes") == 6
 
 
+@pytest.mark.contract("T20", "B5")
+async def test_an_agent_that_a_task_is_still_to_be_sent_to_stays(yard: Yard, database_url: str) -> None:
+    """A derived agent that has had nothing to do for long is asked again, and the dispatch comes later than the walk."""
+    _, [child] = await yard.running(1)
+    await yard.finish(child)
+    await yard.travel(timedelta(days=8))
+    again = await yard.fork(task(child.agent_id, strategy="reuse"))
+
+    await walk(yard, database_url)
+    await yard.dispatch()
+
+    [taken] = await yard.children()
+    await yard.finish(taken)
+    assert (taken.agent_id, (await yard.batch(again)).status) == (child.agent_id, "success")
+    await yard.travel(timedelta(days=8))
+    await walk(yard, database_url)
+    assert await left(yard) == {}
+
+
 PLANT = (
     "insert into ferryman.pmo_batches (id, tenant, created_at, updated_at, deadline_at, finished_at, parent_told_at,"
     " task_count, recursion_depth, status) values ($1, 'default', now(), now(), now(), $2, $3, 1, 0, $4)"

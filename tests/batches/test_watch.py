@@ -2,13 +2,17 @@
 
 import json
 from contextlib import suppress
+from datetime import timedelta
+from itertools import combinations
 from uuid import UUID
 
 import pytest
 
+from ferryman.batches import rules
 from ferryman.batches.model import Terms
+from ferryman.batches.states import TERMINAL, BatchStatus
 from ferryman.batches.watch import BATCH_INVARIANTS
-from ferryman.kernel import invariants
+from ferryman.kernel import events, invariants
 from ferryman.kernel.pool import Database
 from tests.agents.house import OTHER
 from tests.batches.yard import BROKEN_INBOX, REFUSE, Yard, caller_of, seconds, task
@@ -218,6 +222,9 @@ async def test_every_live_batch_and_task_has_its_bound(yard: Yard) -> None:
 
 
 PLANTED = {
+    "closed_as_its_tasks_say": "with ended as (update ferryman.pmo_batch_tasks set finished_at = now(),"
+    " status = case task_index when 0 then 'success' else 'failed' end)"
+    " update ferryman.pmo_batches set status = 'success', finished_at = now()",
     "closed_has_no_open_tasks": "update ferryman.pmo_batches set status = 'success', finished_at = now()",
     "running_has_an_open_task": "update ferryman.pmo_batch_tasks set status = 'success', finished_at = now()",
     "tasks_are_whole": "update ferryman.pmo_batches set task_count = 3",
@@ -241,6 +248,59 @@ async def test_each_invariant_finds_what_it_is_for(yard: Yard) -> None:
                 await tx.fetch(fault)
                 assert name in {each.name for each in await invariants.check(tx, BATCH_INVARIANTS)}
                 raise Undo
+    assert await yard.broken() == []
+
+
+@pytest.mark.contract("K23", "B7")
+async def test_the_verdict_of_a_rule_is_that_of_the_invariant(yard: Yard) -> None:
+    """Every mix of ends, with and without fail_fast: the one is written in Python, the other in SQL."""
+    batch = await yard.fork(*[task() for _ in TERMINAL])
+    ends = sorted(TERMINAL)
+    [verdict] = [[each] for each in BATCH_INVARIANTS if each.name == "closed_as_its_tasks_say"]
+    asked = 0
+    for fail_fast in (False, True):
+        for mix in (mix for size in range(1, len(ends) + 1) for mix in combinations(ends, size)):
+            found = rules.verdict(mix, fail_fast=fail_fast)
+            for status in sorted(set(BatchStatus) - {BatchStatus.RUNNING}):
+                with suppress(Undo):
+                    async with yard.db.transaction() as tx:
+                        await tx.fetch("select set_config('session_replication_role', 'replica', true)")
+                        said = [mix[n % len(mix)] for n in range(len(ends))]
+                        await tx.fetch(
+                            "update ferryman.pmo_batch_tasks set status = ($2::text[])[task_index + 1], finished_at = now()"
+                            " where batch_id = $1",
+                            batch,
+                            said,
+                        )
+                        await tx.fetch(
+                            "update ferryman.pmo_batches set status = $2, fail_fast = $3, finished_at = now() where id = $1",
+                            batch,
+                            status,
+                            fail_fast,
+                        )
+                        broken = await invariants.check(tx, verdict)
+                        asked += 1
+                        assert bool(broken) == (status != found), (mix, fail_fast, status)
+                        raise Undo
+    assert asked == 2 * 31 * 4
+
+
+@pytest.mark.contract("K23", "K10", "T20")
+async def test_a_batch_that_has_outlived_the_log_breaks_nothing(yard: Yard) -> None:
+    """Ended batches may be kept for longer than the days of the log; while the log knows of one, it knows its end."""
+    batch, [child] = await yard.running(1)
+    await yard.finish(child)
+    with suppress(Undo):
+        async with yard.db.transaction() as tx:
+            await tx.fetch("select set_config('session_replication_role', 'replica', true)")
+            await tx.fetch("delete from ferryman.events where kind = 'batch' and from_state = 'running'")
+            [broken] = await invariants.check(tx, BATCH_INVARIANTS)
+            assert (broken.name, [row["id"] for row in broken.rows]) == ("batches_have_one_end", [str(batch)])
+            raise Undo
+    async with yard.db.transaction() as tx:
+        await events.drop_partitions(tx, older_than=timedelta(days=-1))  # today's day, too
+
+    assert await yard.events(batch) == []
     assert await yard.broken() == []
 
 

@@ -489,6 +489,12 @@ PLANTS = [
         "update ferryman.ingest_cursor_event set prev_position = prev_position + 1 where seq = 2"
     )),
     Plant("windows_are_covered", "its moves end at", rows("update ferryman.ingest_cursor set position = position + 1")),
+    Plant("no_cursor_passes_what_is_not_fetched", "before that was fetched", rows(
+        "update ferryman.ingest_cursor_event set at = at - interval '1 minute' where kind = 'forward'"
+    )),
+    Plant("no_cursor_passes_what_is_not_fetched", "before that was fetched", rows(
+        "delete from ferryman.events where kind = 'ingest_task' and to_state = 'SUCCEEDED'"
+    )),
     Plant("nobody_was_refused_for_good", "was refused", add("error", act="one", key="k", code="X", said="no")),
     Plant("the_products_own_invariants_hold", "is broken", add("broken", name="whole", says="", rows=[])),
     Plant("the_products_own_invariants_hold", "were not asked", forget("audited")),

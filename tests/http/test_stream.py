@@ -301,6 +301,31 @@ async def test_a_stream_from_before_what_is_kept_is_told_of_the_gap(
 
 
 @pytest.mark.contract("K10")
+async def test_who_comes_while_a_stranger_is_open_hears_when_it_has_ended_and_misses_nothing(
+    app: Ferryman, database_url: str
+) -> None:
+    """Who followed before hears at once: where nothing is missing, the stranger can have nothing to add."""
+    before, reader = (Reader(app.database, app.doorbell, topics=("ready",)) for _ in range(2))
+    there = before.follow(Choice("default"))
+    assert await there.begin(10)
+    await there.next(0)  # near enough to hear what the reader reads
+    stranger = await asyncpg.connect(database_url)
+    try:
+        async with stranger.transaction():
+            await stranger.execute("select pg_current_xact_id()")
+            late = reader.follow(Choice("default"))
+            assert not await late.begin(0.5)
+            made = await app.tasks.create("greet", name="meanwhile")
+            assert [event.subject for event in await there.next(10)] == [made.id]
+            assert await late.next(0.5) == ()
+        assert [event.subject for event in await late.next(10)] == [made.id]
+    finally:
+        await before.close()
+        await reader.close()
+        await stranger.close()
+
+
+@pytest.mark.contract("K10")
 async def test_the_reader_rests_while_nobody_follows(app: Ferryman) -> None:
     reader = Reader(app.database, app.doorbell, topics=("ready",))
     first = reader.follow(Choice("default"))

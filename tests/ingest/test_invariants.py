@@ -17,10 +17,30 @@ PLANTED = {
         "update ferryman.ingest_cursor_event set prev_position = 7"
         " where seq = (select max(seq) from ferryman.ingest_cursor_event)",
     ],
-    "cursor_covers_nothing_open": ["update ferryman.ingest_slice set covered = lower"],
+    "cursor_covers_nothing_open": [
+        "update ferryman.ingest_slice set covered = lower",
+        # Where a plan was forgotten, at the places where the cursor came to stand.
+        "with gone as (update ferryman.ingest_cursor_event set plan_id = gen_random_uuid() where kind = 'begin')"
+        " update ferryman.ingest_slice set covered = lower",
+        # Past the second slice, which is open, because the third is fetched.
+        "with last as (update ferryman.ingest_slice set covered = upper where slice_no = 3 returning cursor_id, plan_id, upper)"
+        ", said as (insert into ferryman.ingest_cursor_event (id, cursor_id, at, prev_position, new_position, plan_id, tenant,"
+        " kind, idempotent_key) select gen_random_uuid(), cursor.id, now(), cursor.position, last.upper, last.plan_id,"
+        " cursor.tenant, 'forward', 'jump' from last join ferryman.ingest_cursor as cursor on cursor.id = last.cursor_id"
+        " returning id, cursor_id, new_position)"
+        " update ferryman.ingest_cursor as cursor set position = said.new_position, last_event = said.id from said"
+        " where cursor.id = said.cursor_id",
+    ],
     "cursor_is_its_last_move": [
         "update ferryman.ingest_cursor set position = position + 1",
         "update ferryman.ingest_cursor set last_event = gen_random_uuid()",
+    ],
+    "ingest_and_log_agree": [
+        "update ferryman.ingest_plan set status = 'PARTIAL'",
+        "update ferryman.ingest_slice set status = 'FAILED' where slice_no = 1",
+        "update ferryman.ingest_task set status = 'FAILED' where status = 'SUCCEEDED'",
+        "update ferryman.ingest_run set status = 'FAILED' where status = 'SUCCEEDED'",
+        "update ferryman.ingest_batch set status = 'FAILED' where status = 'SUCCEEDED'",
     ],
     "leased_is_running": [
         "update ferryman.ingest_run set leased_until = null",

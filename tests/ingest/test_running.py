@@ -178,7 +178,9 @@ async def test_a_position_that_succeeded_is_read_and_not_fetched(database_url: s
             " leased_until = null returning id"
         )
         await here.fetch(
-            "update ferryman.ingest_run set status = 'FAILED', finished_at = ferryman.clock(), leased_until = null returning id"
+            "with run as (update ferryman.ingest_run set status = 'FAILED', finished_at = ferryman.clock(), leased_until = null"
+            " returning id, tenant) insert into ferryman.events (at, subject, tenant, kind, from_state, to_state)"
+            " select ferryman.clock(), id, tenant, 'ingest_run', 'RUNNING', 'FAILED' from run returning id"
         )
         await here.fetch(
             "update ferryman.ingest_batch set committed_at = committed_at - batch_no * interval '1 h' returning id"

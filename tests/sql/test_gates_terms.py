@@ -128,6 +128,46 @@ async def test_a_rate_of_one_tenant_leaves_the_others_alone(given: Session) -> N
     assert {each.tenant: each.open_seconds is not None for each in looked} == {"acme": True, "beta": False}
 
 
+@pytest.mark.contract("K14")
+@pytest.mark.parametrize("tenant", ["*", "default"])
+async def test_a_clock_that_was_set_back_closes_no_rate_for_long(given: Session, tenant: str) -> None:
+    await agree(given, rate_count=1, rate_seconds=60, burst=3, tenant=tenant)
+    for name, of in (("default", "acme"), ("other", "*"), ("other", tenant)):
+        await agree(given, name, of, rate_count=1, rate_seconds=60, burst=3)
+    unspent = "select from ferryman.queues where rate_count is not null and open_at < ferryman.clock()"
+    await ready(given, 10)
+    first, _ = await claim(given)
+    await travel(given, -HOUR)
+
+    none, [looked] = await claim(given)
+    rested = len(await given.fetch(unspent))
+    await travel(given, timedelta(seconds=61))
+    second, _ = await claim(given)
+    await travel(given, timedelta(minutes=3))
+    rest, _ = await claim(given)
+
+    assert (len(first), none, len(second), len(rest)) == (3, [], 1, 3)
+    assert looked.open_seconds == pytest.approx(60, abs=0.2)
+    assert rested == (2 if tenant == "*" else 3), "the rates of others are as they were"
+
+
+@pytest.mark.parametrize("tenant", ["*", "default"])
+async def test_a_rate_that_is_raised_is_not_held_back_by_what_was_spent_of_the_one_before(
+    given: Session, tenant: str
+) -> None:
+    await agree(given, rate_count=1, rate_seconds=3600, burst=1, tenant=tenant)
+    await ready(given, 10)
+    first, _ = await claim(given)
+    await agree(given, rate_count=1, rate_seconds=10, burst=2, tenant=tenant)
+
+    none, [looked] = await claim(given)
+    await travel(given, timedelta(seconds=11))
+    second, _ = await claim(given)
+
+    assert (len(first), none, len(second)) == (1, [], 1)
+    assert looked.open_seconds == pytest.approx(10, abs=0.2)
+
+
 # Pauses
 
 

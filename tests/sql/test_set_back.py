@@ -12,8 +12,10 @@ from ferryman.relays import watch
 from ferryman.relays.rules import ending
 from ferryman.relays.store import deliveries, relays
 from ferryman.tasks import store
-from ferryman.testing import travel
+from ferryman.tasks.states import READY, TASK
+from ferryman.testing import plant, travel
 from tests.sql.hooks import HOUR, OTHER, OWNER, SECOND, claim, hook, owed, row_of
+from tests.sql.moves import columns
 
 LEASE = timedelta(seconds=30)
 CALL = timedelta(seconds=10)
@@ -73,6 +75,24 @@ async def test_a_delivery_is_sent_again_after_a_dead_sender(given: Session) -> N
 async def again(tx: Session, webhook: UUID) -> list[UUID]:
     claimed = await deliveries.claim(tx, [webhook], owner=OTHER, each=1, limit=1, lease=ending.lease(CALL))
     return [each.id for each in claimed]
+
+
+@pytest.mark.contract("K14")
+async def test_what_waits_for_its_time_waits_until_the_clock_has_come_to_it_again(given: Session) -> None:
+    """A retry that backs off, and a delivery that is to be tried again."""
+    backing_off = await plant(given, TASK, READY, rank=None, wake_at=10 * SECOND)
+    id = await hook(given)
+    delivery = await owed(given, id, next_at=10 * SECOND)
+    await travel(given, -HOUR)
+
+    seen = []
+    for pause in (timedelta(0), 11 * SECOND, HOUR - 2 * SECOND, 2 * SECOND):
+        await travel(given, pause)
+        count, _, _ = await store.promote(given, limit=5)
+        seen.append((count, await again(given, id)))
+
+    assert seen == [(0, []), (0, []), (0, []), (1, [delivery])]
+    assert (await columns(given, backing_off, "state", "wake_at")) == {"state": "ready", "wake_at": None}
 
 
 @pytest.mark.contract("K5")

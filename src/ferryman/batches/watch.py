@@ -38,6 +38,9 @@ Finding = tuple[str, Row]
 
 BATCH_INVARIANTS: tuple[Invariant, ...] = (
     declare(_HERE, "closed_has_no_open_tasks", "A batch that has ended has no open task.", deep=True),
+    declare(
+        _HERE, "closed_as_its_tasks_say", "A batch has ended as its tasks, its deadline or who ended it say.", deep=True
+    ),
     declare(_HERE, "running_has_an_open_task", "A running batch has an open task.", deep=True),
     declare(_HERE, "tasks_are_whole", "A batch has as many tasks as its count says, from 0 on.", deep=True),
     declare(_HERE, "closed_is_told", "The parent of a batch that has ended was told in the same moment.", deep=True),

@@ -31,6 +31,7 @@ INGEST_INVARIANTS: tuple[Invariant, ...] = (
     declare(_HERE, "cursor_covers_nothing_open", "A cursor moves over finished coverage alone.", deep=True),
     declare(_HERE, "one_page_per_position", "One position of a slice has succeeded once.", deep=True),
     declare(_HERE, "ready_slices_have_tasks", "A slice is ready if and only if it has a task.", deep=True),
+    declare(_HERE, "ingest_and_log_agree", "Of everything in ingestion row and log say the same.", deep=True),
     declare(_HERE, "work_has_one_tenant", "A task of ingestion belongs to the tenant of its plan.", deep=True),
 )
 

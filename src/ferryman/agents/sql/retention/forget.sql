@@ -1,7 +1,7 @@
 -- consumed | error | skipped -> (nothing)
 -- What belongs to a turn goes with it: its calls and their results, its steps, the edges by which it was asked for and asked others, what
--- it had reserved. A derived agent goes with its last turn. The log keeps all moves. A row that somebody holds is left for the
--- next walk.
+-- it had reserved. A derived agent goes with its last turn, unless a batch has still to send a task to it. The log keeps all moves. A row
+-- that somebody holds is left for the next walk.
 with gone as materialized (
     select message.id, message.tenant, message.agent_id, message.agent_turn_id, message.message_type, message.correlation_id,
            message.context_box_id, message.output_box_id, message.budget_id
@@ -70,6 +70,11 @@ heads as (
                         and other.agent_id = turn.agent_id
                         and other.agent_turn_id = other.id
                         and other.id not in (select turn.id from turn))
+      and not exists (select from ferryman.pmo_batch_tasks as task
+                      where task.tenant = turn.tenant
+                        and task.agent_id = turn.agent_id
+                        and task.status = 'pending'
+                        and task.retryable)
     returning head.id
 ),
 agents as (

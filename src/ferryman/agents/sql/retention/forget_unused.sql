@@ -13,6 +13,11 @@ with gone as (
                       where message.tenant = word.tenant
                         and message.agent_id = word.agent_id
                         and message.agent_turn_id = message.id)
+      and not exists (select from ferryman.pmo_batch_tasks as task
+                      where task.tenant = word.tenant
+                        and task.agent_id = word.agent_id
+                        and task.status = 'pending'
+                        and task.retryable)
     returning head.id
 )
 delete from ferryman.agents as agent

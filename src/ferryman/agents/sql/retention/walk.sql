@@ -1,7 +1,7 @@
 -- T20 finds: a message, of a turn or another, that ended longer ago than such are kept. A page of a walk along the primary key, from
 -- where the last one stopped; ids younger than the time of keeping are passed over (see tasks/sql/retention/walk.sql).
 -- A turn stays while whoever asked for it lives, while something live reads its boxes, and while it is the last of an agent that is
--- no derived one: a clone begins with what that one wrote.
+-- no derived one: a clone begins with what that one wrote. So does the last of a derived agent that a batch has still to send a task to.
 with clock as materialized (
     select ferryman.clock() as now,
            ferryman.id_at(ferryman.clock() - :kept::interval) as young,
@@ -11,7 +11,7 @@ walk as materialized (
     select place.after_id
     from ferryman.retention as place, clock
     where place.domain = 'turn'
-      and place.next_at <= clock.now
+      and (place.next_at <= clock.now or place.next_at > clock.now + greatest(:pace::interval, :rest::interval))
     for update of place skip locked
 ),
 page as materialized (
@@ -50,6 +50,13 @@ used as materialized (
     from ferryman.boxes_in_use() as each (id)
     where exists (select from old)
 ),
+owed as materialized (
+    select distinct task.tenant, task.agent_id
+    from ferryman.pmo_batch_tasks as task
+    where task.status = 'pending'
+      and task.retryable
+      and exists (select from old)
+),
 past as materialized (
     select old.stretch, old.id
     from clock, old
@@ -77,7 +84,8 @@ past as materialized (
        or (not exists (select from used where used.id in (old.context_box_id, old.output_box_id))
            and asking.live is not true
            and (head.last_output_box_id is distinct from old.output_box_id
-                or (agent.derived_from is not null and head.status = 'idle' and head.since_at <= clock.now - :kept::interval)))
+                or (agent.derived_from is not null and head.status = 'idle' and head.since_at <= clock.now - :kept::interval
+                    and not exists (select from owed where owed.tenant = old.tenant and owed.agent_id = old.agent_id))))
     order by old.stretch, old.id
     limit :limit
 ),

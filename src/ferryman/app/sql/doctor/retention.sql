@@ -10,6 +10,12 @@ kept as materialized (
 ),
 used as materialized (
     select box.id from ferryman.boxes_in_use() as box (id)
+),
+owed as materialized (
+    select distinct task.tenant, task.agent_id
+    from ferryman.pmo_batch_tasks as task
+    where task.status = 'pending'
+      and task.retryable
 )
 select past.domain, count(*) as count, extract(epoch from max(past.by))::float8 as longest_seconds
 from (
@@ -32,7 +38,9 @@ from (
                 and (message.output_box_id in (select used.id from used)) is not true
                 and not (asking.id is not null and asking.archived_at is null)
                 and (head.last_output_box_id is distinct from message.output_box_id
-                     or (agent.derived_from is not null and head.status = 'idle' and head.since_at <= clock.now - kept.turns))))
+                     or (agent.derived_from is not null and head.status = 'idle' and head.since_at <= clock.now - kept.turns
+                         and not exists (select from owed
+                                         where owed.tenant = message.tenant and owed.agent_id = message.agent_id)))))
      limit 1000000)
     union all
     (select 'batch', clock.now - batch.finished_at - kept.batches

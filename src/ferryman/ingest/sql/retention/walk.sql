@@ -9,7 +9,7 @@ walk as materialized (
     select place.after_id
     from ferryman.retention as place, clock
     where place.domain = 'ingest_plan'
-      and place.next_at <= clock.now
+      and (place.next_at <= clock.now or place.next_at > clock.now + greatest(:pace::interval, :rest::interval))
     for update of place skip locked
 ),
 page as materialized (

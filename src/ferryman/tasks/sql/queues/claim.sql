@@ -8,8 +8,10 @@ with recursive clock as materialized (
     select ferryman.clock() as now
 ),
 allowed as materialized (
-    -- How many more may start now, for each row of agreement. A rate of one start `each` s is spent `ahead` s into the future.
-    select queue.name, queue.tenant, queue.open, queue.key_concurrency,
+    -- How many more may start now, for each row of agreement. A rate of one start `each` s is spent `ahead` s into the future: by its
+    -- whole burst at most. What lies further ahead was spent before the clock was set back, or of a slower rate: it is `void`.
+    select queue.name, queue.tenant, queue.open, queue.key_concurrency, spent.void,
+           clock.now + queue.burst * spent.each * interval '1 s' as closed_until,
            case when queue.paused_at is null then least(
                coalesce(queue.concurrency - (
                    select count(*)
@@ -24,9 +26,11 @@ allowed as materialized (
            spent.each, spent.ahead - (queue.burst - 1) * spent.each as next
     from clock, ferryman.queues as queue
     cross join lateral (
-        select rate.each, rate.ahead, floor(queue.burst - rate.ahead / rate.each + 0.000001) as free
+        select rate.each, told.ahead, rate.void, floor(queue.burst - told.ahead / rate.each + 0.000001) as free
         from (select extract(epoch from queue.rate_interval)::float8 / queue.rate_count as each,
-                     greatest(extract(epoch from queue.open_at - clock.now)::float8, 0) as ahead) as rate
+                     greatest(extract(epoch from queue.open_at - clock.now)::float8, 0) as ahead) as said
+        cross join lateral (select said.each, said.ahead > (queue.burst + 1) * said.each as void) as rate
+        cross join lateral (select case when rate.void then queue.burst * rate.each else said.ahead end as ahead) as told
     ) as spent
     where queue.name = any(:locked::text[])
 ),
@@ -183,6 +187,15 @@ spent as (
     where queue.name = started.queue
       and queue.tenant = started.tenant
       and queue.rate_count is not null
+),
+-- No row is in both: of what is void nothing has started.
+made_good as (
+    update ferryman.queues as queue
+    set open_at = allowed.closed_until
+    from allowed
+    where queue.name = allowed.name
+      and queue.tenant = allowed.tenant
+      and allowed.void
 ),
 told as (
     insert into ferryman.events (at, subject, attempt, tenant, kind, from_state, to_state, subject_name)

@@ -6,7 +6,7 @@ walk as materialized (
     select place.after_id
     from ferryman.retention as place, clock
     where place.domain = 'signal'
-      and place.next_at <= clock.now
+      and (place.next_at <= clock.now or place.next_at > clock.now + :rest::interval)
     for update of place skip locked
 ),
 page as materialized (

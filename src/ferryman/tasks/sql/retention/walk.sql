@@ -1,6 +1,7 @@
 -- T20 finds: ended longer ago than such tasks are kept. A page of a walk along the primary key, from where the last one stopped.
 -- What was created since the shortest time of keeping cannot be old enough, so that stretch of ids is passed over; behind it
 -- lie only ids that callers chose themselves. Whoever holds the place walks; the others find nothing.
+-- A rest that ends later than any rest can was begun by a clock that has been set back since: it is over.
 with clock as materialized (
     select ferryman.clock() as now,
            ferryman.id_at(ferryman.clock() - least(:kept::interval, :failed_kept::interval)) as young,
@@ -10,7 +11,7 @@ walk as materialized (
     select place.after_id
     from ferryman.retention as place, clock
     where place.domain = 'task'
-      and place.next_at <= clock.now
+      and (place.next_at <= clock.now or place.next_at > clock.now + greatest(:pace::interval, :rest::interval))
     for update of place skip locked
 ),
 page as materialized (
