@@ -16,7 +16,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from chaos import anew, checker, crew, plan, report, soak, storm, terms
+from chaos import aims, anew, checker, crew, plan, report, soak, storm, terms
 from chaos.bell import Bell
 from chaos.checker import cases, figures, survivors
 from chaos.checker.evidence import Connection, Evidence, overheard
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     place = Path(tempfile.mkdtemp(prefix="ferryman-chaos-"))
     place.chmod(0o711)  # the server of root runs as somebody else, who must get to its files
     found, wrong = _run(asked, place)
-    short = report.short(found) if asked.soak or asked.minutes * 60 >= SHORT_SECONDS else []
+    short = aims.short(found) if asked.soak or asked.minutes * 60 >= SHORT_SECONDS else []
     report.show(found, [*wrong, *short], file=sys.stdout)
     if asked.json:
         Path(asked.json).write_text(json.dumps(found, indent=1, sort_keys=True) + "\n", encoding="utf-8")
@@ -94,7 +94,7 @@ def _say(words: str) -> None:
     print(words, file=sys.stderr, flush=True)
 
 
-def _run(asked: argparse.Namespace, place: Path) -> tuple[report.Found, list[str]]:
+def _run(asked: argparse.Namespace, place: Path) -> tuple[aims.Found, list[str]]:
     from ferryman.kernel import migrate
 
     crew.load()
@@ -159,7 +159,7 @@ def _run(asked: argparse.Namespace, place: Path) -> tuple[report.Found, list[str
         sea.end()
 
 
-def _mild(gauge: soak.Gauge, seen: Evidence, connection: Connection, *, rows_leave: bool) -> report.Found:
+def _mild(gauge: soak.Gauge, seen: Evidence, connection: Connection, *, rows_leave: bool) -> aims.Found:
     """Put together what only a soak tells."""
     lived = survivors.fleet(seen)
     return {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from chaos.checker import again, alone, domains, ends, survivors, tasks, turns
+from chaos.checker import again, alone, domains, ends, line, survivors, tasks, turns
 from chaos.checker.evidence import Evidence
 
 SHOWN = 6
@@ -18,6 +18,7 @@ CHECKS = (
     *turns.CHECKS,
     *domains.CHECKS,
     again.no_start_without_a_fault,
+    line.nothing_is_passed_over,
     survivors.who_lives_on_works_on,
     alone.who_is_left_alone_does_all_its_part,
 )

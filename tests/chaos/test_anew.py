@@ -4,7 +4,7 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
-from chaos import anew, report
+from chaos import aims, anew
 from chaos.checker.evidence import Connection
 from tests.chaos.test_report import SOAK
 
@@ -100,6 +100,6 @@ def test_the_widest_of_each_kind_is_told_beside_its_bar() -> None:
     (anew.Width("a_key", True, 301, 100), ["bytes of an index, times what they are written anew"]),
 ])  # fmt: skip
 def test_what_is_too_wide_fails_a_soak(width: anew.Width, said: list[str]) -> None:
-    short = report.short({**SOAK, "wide": anew.told([width])})
+    short = aims.short({**SOAK, "wide": anew.told([width])})
 
     assert [each.partition(": ")[2].partition(", most")[0] for each in short] == said

@@ -11,6 +11,7 @@ import pytest
 
 from chaos import checker
 from chaos.checker import alone, batches, claims, domains, ends
+from chaos.checker import line as standing
 from ferryman.testing import Cluster
 from tests.chaos.world import Scene, World, made
 
@@ -303,6 +304,28 @@ def lapsed(scene: Scene) -> None:
     add("stroke", turn=turn, epoch=2)(scene)
 
 
+def passed_over(seconds: float, others: int = 0) -> Callable[[Scene], object]:
+    """Let a task have stood in line for so long, and so many others have come and been claimed meanwhile."""
+
+    def spoil(scene: Scene) -> None:
+        task = scene.one(f"select id from {A_TASK} as one (id)")["id"]
+        for _ in range(others):
+            scene.run(
+                "with born as (insert into ferryman.tasks select (jsonb_populate_record(null::ferryman.tasks, to_jsonb(task)"
+                " || jsonb_build_object('id', gen_random_uuid(), 'task_id', gen_random_uuid(), 'idempotency_key', null))).*"
+                " from ferryman.tasks as task where id = %s returning id)"
+                f" {EVENT} select at + interval '1 s', born.id, tenant, kind, from_state, to_state, ''"
+                " from ferryman.events, born where subject = %s and (from_state is null or to_state = 'running')",
+                task, task,
+            )  # fmt: skip
+        scene.run(
+            "update ferryman.events set at = (select min(at) from ferryman.events where subject = %s)"
+            " + make_interval(secs => %s) where subject = %s and from_state is not null", task, seconds, task,
+        )  # fmt: skip
+
+    return spoil
+
+
 ALONE = "who_is_left_alone_does_all_its_part"
 A_CHILD = "(select agent_turn_id from ferryman.pmo_batch_tasks where status = 'success' order by id limit 1)"
 TRACE = 'Traceback (most recent call last):\n  File "a.py", line 1, in work\n    go()\n'
@@ -424,6 +447,8 @@ PLANTS = [
         f"update ferryman.events set reason_message = '{claims.LAPSED}' where kind = 'task' and from_state = 'running'"
         " and subject in (select id from ferryman.tasks where name = 'voyage' and state = 'succeeded')"
     )),
+    Plant("nothing_is_passed_over", "stood in line for 6.0 s", passed_over(6.0, standing.PASSED)),
+    Plant("nothing_is_passed_over", "stood in line for 31.0 s", passed_over(31.0)),
     Plant("who_lives_on_works_on", "worker-1.0001 was awake for 19.9 s and began nothing", idle),
     Plant(ALONE, "and began no task", left_alone("worker", *claims.OF_TASKS)),
     Plant(ALONE, "and took no turn", left_alone("worker", *claims.OF_TURNS)),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from chaos import anew, report, soak
+from chaos import aims, anew, report, soak
 from chaos.checker import cases, recovery
 from tests.chaos.test_figures import Told
 from tests.chaos.test_report import GROWTH, SOAK, WILD
@@ -18,7 +18,7 @@ NOT_RUN = "in the present form has yet to be run"
 LEFT_OUT = "left out of what is judged: "
 LEVEL = {"who": "tasks", "value": 0.1, "bar": 0.2, "judged": 9, "looks": 48}
 WIDE = [anew.Width("tasks", False, 9, 8), anew.Width("tasks_pkey", True, 9, 8)]
-MANY: dict[str, Any] = {"windows": (report.HUNDRED, 3.0, 4.0, 5.0)}
+MANY: dict[str, Any] = {"windows": (aims.HUNDRED, 3.0, 4.0, 5.0)}
 
 
 def shape(name: str) -> str:
@@ -42,12 +42,12 @@ def tables(text: str, mark: str) -> list[set[str]]:
     return [{shape(name) for name in names[1:]} for names in found]
 
 
-def rows(found: report.Found) -> set[str]:
+def rows(found: aims.Found) -> set[str]:
     """Give the names of the rows that a run writes, but for what is left out."""
-    return {shape(each.what) for each in report.aims(found) if not each.what.startswith(LEFT_OUT)}
+    return {shape(each.what) for each in aims.judge(found) if not each.what.startswith(LEFT_OUT)}
 
 
-def soaked(wanted: tuple[tuple[str, str], ...]) -> report.Found:
+def soaked(wanted: tuple[tuple[str, str], ...]) -> aims.Found:
     """A soak in which all was looked at that must be."""
     kinds = {kind for kind, _ in wanted}
     grown = {kind: GROWTH for kind in soak.BARS if kind in kinds}
@@ -89,7 +89,7 @@ def test_the_cases_on_the_page_are_those_that_a_run_counts_now() -> None:
     ("mark", "found"), [("chaos", {**WILD, **MANY}), ("chaos", WILD), ("soak", soaked(soak.WANTED))]
 )
 def test_what_a_run_writes_has_the_form_and_a_row_more_or_less_has_not(
-    tmp_path: Path, mark: str, found: report.Found
+    tmp_path: Path, mark: str, found: aims.Found
 ) -> None:
     page = tmp_path / "page.md"
     page.write_text("\n".join(each.format(mark) for each in report.MARKS), encoding="utf-8")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from chaos import __main__ as program
-from chaos import report, terms
+from chaos import aims, report, terms
 from chaos.checker import again, recovery
 
 WILD: dict[str, Any] = {
@@ -70,14 +70,14 @@ WILD: dict[str, Any] = {
     ],
 )
 def test_a_figure_that_is_missed_or_was_never_taken_fails_the_run(wrong: dict[str, Any], said: str | None) -> None:
-    short = report.short({**WILD, **wrong})
+    short = aims.short({**WILD, **wrong})
 
     assert [said is not None and said in each for each in short] == ([] if said is None else [True])
 
 
 @pytest.mark.contract("R3")
 def test_where_nothing_was_started_nothing_is_known_of_starts() -> None:
-    short = report.short({**WILD, "started": 0, "starts_per_task": 0.0})
+    short = aims.short({**WILD, "started": 0, "starts_per_task": 0.0})
 
     assert ["starts" in each for each in short] == [True, True]
 
@@ -143,13 +143,13 @@ def test_a_soak_has_a_place_of_its_own_on_the_page(tmp_path: Path) -> None:
         "| memory, what grew most of 5 | ≤ 8.0 MiB an hour | 1.0 MiB an hour (worker-0.1, in the middle 60.0 MiB) |"
         in text
     )
-    assert report.short({**SOAK, "soak": {"memory": {**GROWTH, "an_hour": (8 << 20) + 1}}})
-    assert not report.short(SOAK)
+    assert aims.short({**SOAK, "soak": {"memory": {**GROWTH, "an_hour": (8 << 20) + 1}}})
+    assert not aims.short(SOAK)
     assert "| 2.0 s, and began 900 in all |" in text
     for paused in ({"seconds": 60.1, "begun": 900}, {"seconds": 0.0, "begun": 0}):
-        short = report.short({**SOAK, "spared": {**paused, "beside": 0.25}})
+        short = aims.short({**SOAK, "spared": {**paused, "beside": 0.25}})
         assert ["the worker that is spared" in each for each in short] == [True]
-    slow = report.short({**SOAK, "spared": {"seconds": 2.0, "begun": 900, "beside": 0.24}})
+    slow = aims.short({**SOAK, "spared": {"seconds": 2.0, "begun": 900, "beside": 0.24}})
     assert ["beside its peers (≥ 25%): 24%" in each for each in slow] == [True]
     page.write_text("nothing", encoding="utf-8")
     with pytest.raises(ValueError, match="no place for this"):

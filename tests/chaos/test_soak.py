@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from chaos import __main__ as program
-from chaos import report, soak, terms
+from chaos import aims, soak, terms
 from chaos.sea import Sea
 from ferryman.kernel.settings import Settings
 
@@ -37,7 +37,7 @@ def grown(made: soak.Gauge) -> list[str]:
     """What fails a soak."""
     kept = {"lost": 0, "acknowledged": 9, "second_ends": 0, "tasks": 9, "overdue": 0, "looks": 9}
     spared = {"seconds": 2.0, "begun": 9, "beside": 1.0}
-    return report.short({**kept, "spared": spared, "soak": made.told(), "levels": made.levels(), "wide": {}})
+    return aims.short({**kept, "spared": spared, "soak": made.told(), "levels": made.levels(), "wide": {}})
 
 
 def grow(made: soak.Gauge, kind: str, an_hour: float) -> None:
