@@ -11,9 +11,9 @@ from ferryman import Budget, Turn
 from tests.agents.crew import SECONDS, at_work, end, fresh, send, until
 from tests.agents.house import House
 
-# A line that is not hurried waits for a lock for as long as for a statement, 8 s with the lease that workers have by default.
-SOON_SECONDS = 6.0
-LEASE = 30
+# Less than a line that is not hurried waits for a lock: 10 s with a long lease, and 4 with that of every day.
+LEASE = 300
+SOON_SECONDS = 8.0
 WAITS = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
 HEAD = "select from ferryman.agent_state_head where active_agent_turn_id = $1 for update"
 BUDGET = """

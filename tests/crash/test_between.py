@@ -15,7 +15,7 @@ from tests.crash.yard import PATIENCE_SECONDS
 
 COUNT = 6
 FIRE = "where (schedule.state = 'active' or ("  # of tasks/sql/schedules/fire.sql, after schedules are locked by due.sql
-FREE_SECONDS = 10.0  # 2 s and a look, and the start of a process on a busy machine
+FREE_SECONDS = 8.0  # 2 s and a look, on a busy machine; how long a process takes to begin its work there is left out
 STILL = "select state, wait_event from pg_stat_activity where pid = any($1)"
 
 
@@ -45,9 +45,10 @@ async def test_what_a_process_frozen_in_the_middle_of_a_statement_holds_is_free_
         assert [tuple(row) for row in await judge.read(database_url, STILL, list(held))] == [("active", "ClientRead")]
 
         successor = ship(database_url).start()
+        watched = await successor.seen("working")
         await judge.all_fired(database_url, COUNT)
 
-        assert time.monotonic() - since < FREE_SECONDS
+        assert time.monotonic() - max(since, watched["at"]) < FREE_SECONDS
         assert not held & await living(database_url)
         await successor.seen("start", count=COUNT)
         if ends == "before it comes back":

@@ -2,14 +2,16 @@
 
 import asyncio
 import contextlib
+from datetime import timedelta
 
 import pytest
 
 from ferryman import Context
 from tests.tasks.conftest import MakeApp
 
-# Less than a line that is not hurried waits for a lock: 4 s with the lease that workers have by default.
-SOON_SECONDS = 3.0
+# Less than a line that is not hurried waits for a lock: 10 s with a long lease, and 4 with that of every day.
+LEASE = timedelta(minutes=5)
+SOON_SECONDS = 8.0
 PATIENCE_SECONDS = 30.0
 WAITS = "select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
 
@@ -29,7 +31,7 @@ class ChangedHisMind(Exception):
 @pytest.mark.contract("T17", "T19", "K25")
 async def test_a_key_that_somebody_holds_holds_up_no_other_child(make_app: MakeApp) -> None:
     app = await make_app(flow, (report, {"singleton": "s-{customer}"}))
-    async with app.worker():
+    async with app.worker(lease=LEASE):
         with contextlib.suppress(ChangedHisMind):
             async with app.database.transaction() as tx:
                 await app.tasks.create(report, customer=1, connection=tx._connection)
