@@ -132,6 +132,40 @@ async def test_it_is_heard(ferryman_crashes):
         await trial.run(timeout=120)
         assert heard
 """
+# As teams write it: the app is opened by a fixture of their own, which lasts for longer than the test.
+HELD = """
+import pytest
+import pytest_asyncio
+
+from ferryman import Ferryman
+
+app = Ferryman("postgresql://nowhere")
+
+
+@app.task(backoff=0)
+async def greet() -> str:
+    return "hello"
+
+
+@pytest_asyncio.fixture
+async def trial(ferryman_crashes):
+    async with ferryman_crashes(app) as trial:
+        yield trial
+
+
+@pytest.fixture
+def broken(ferryman_crashes):
+    raise RuntimeError("as if a server that the test needs were away")
+
+
+async def test_it_is_said(trial):
+    task = await app.tasks.create(greet)
+    await trial.run(timeout=120)
+    assert await task.result(timeout=60) == "hello"
+
+
+def test_what_cannot_be_set_up(broken): ...
+"""
 
 
 def run(folder: Path, files: dict[str, str], *options: str) -> subprocess.CompletedProcess[str]:
@@ -182,6 +216,16 @@ def test_a_test_that_fails_by_every_seed_ends_with_its_places_and_says_where_its
 def test_a_test_in_which_nobody_can_die_says_so(said: str) -> None:
     assert "FAILED test_idle.py::test_nothing_is_done[seed=1]" in said
     assert "Seed 1 killed nobody" in said
+
+
+@pytest.mark.contract("R9")
+def test_a_trial_that_a_fixture_holds_open_dies_by_every_seed_and_one_that_cannot_begin_is_tried_once(
+    tmp_path: Path,
+) -> None:
+    ended = run(tmp_path, {"test_held": HELD}, "--ferryman-seeds=5")
+
+    # Three places, and a seed that finds none.
+    assert "4 passed, 5 deselected, 1 error" in ended.stdout, ended.stdout + ended.stderr
 
 
 @pytest.mark.contract("R9")
