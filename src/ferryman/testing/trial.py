@@ -165,6 +165,11 @@ async def opened(app: Ferryman, url: str, *, crashes: Crashes | None = None) -> 
     No other address of the settings is used; a doorbell that was made by hand stays, and rings where it rings. With crashes of
     which none came about: NobodyDied, when all else went well.
     """
+    if app._opened is not None:  # noqa: SLF001
+        # It would stay where it is, which may be where people work: there the trial would run, and move the time.
+        raise RuntimeError(
+            "The app is open already, on another database: a trial opens it itself, and wants it closed."
+        )
     before = app.settings
     worker, ingest = replace(before.worker, poll=LOOK, lease_sweep=SWEEP), before.ingest
     if crashes is not None:
