@@ -22,7 +22,9 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import sys
+import threading
 import traceback
 import warnings
 from collections.abc import AsyncIterator
@@ -261,12 +263,15 @@ async def _bury(app: Ferryman) -> None:
 
 async def _forked(app: Ferryman, place: int) -> int:
     """Work in a process of its own until nothing is due, or until it dies; return how it ended."""
+    ours, theirs = socket.socketpair()
     with warnings.catch_warnings():
         # Python warns when other threads live. The child touches nothing of theirs: it makes a loop and connections of its own.
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child == 0:
-        _live(app, place)
+        ours.close()
+        _live(app, place, theirs)
+    theirs.close()
     try:
         while True:
             pid, status = os.waitpid(child, os.WNOHANG)  # noqa: ASYNC222 - it does not wait
@@ -277,12 +282,15 @@ async def _forked(app: Ferryman, place: int) -> int:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)  # noqa: ASYNC222 - it is gone
         raise
+    finally:
+        ours.close()
 
 
-def _live(app: Ferryman, place: int) -> None:
+def _live(app: Ferryman, place: int, mother: socket.socket) -> None:
     """Be the forked process: never return."""
     code = 1
     try:
+        threading.Thread(target=_follow, args=(mother,), daemon=True).start()
         # Held until the end, so that nothing of the mother's is closed by being forgotten here.
         _mothers, app._opened = app._opened, None  # noqa: SLF001
         crashes.arm(place)
@@ -293,6 +301,12 @@ def _live(app: Ferryman, place: int) -> None:
     finally:
         sys.stderr.flush()
         os._exit(code)
+
+
+def _follow(mother: socket.socket) -> None:
+    """Die with the mother, whatever her death: what her handlers do is wanted by nobody any more."""
+    mother.recv(1)  # nothing ever comes, but the end of her side
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 async def _worked(app: Ferryman) -> None:
