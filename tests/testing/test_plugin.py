@@ -1,6 +1,7 @@
 """R9: the fixtures that users' own tests get, in a run of pytest of its own."""
 
 import os
+import re
 import subprocess
 import sys
 from importlib.metadata import entry_points
@@ -193,7 +194,8 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_a_handler_that_counts_on_doing_things_once_is_found_and_its_seed_is_told(said: str) -> None:
     # The second dies after the effect and before the end.
     assert "FAILED test_naive.py::test_an_order_is_charged_once[seed=2]" in said
-    assert "the same again: --ferryman-seed=2" in said
+    assert "the same again: pytest 'test_naive.py::test_an_order_is_charged_once[seed=2]' --ferryman-seed=2\n" in said
+    assert re.search(r"^killed at place 2, handler\.returned, with the task charge-\S+ in hand$", said, re.MULTILINE)
 
 
 @pytest.mark.contract("R9")

@@ -13,6 +13,8 @@ deselected.
 from __future__ import annotations
 
 import asyncio
+import os
+import shlex
 import warnings
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -138,7 +140,11 @@ def pytest_runtest_makereport(
     if report.failed and seed is not None:
         if report.when == "setup":
             _look(item, seed)  # what no seed can set up is not tried a hundred times
-        report.sections.append(("crashes", f"the same again: --ferryman-seed={seed}\n{APART}"))
+        died = [f"killed at {place}" for trial in item.stash.get(_trials, []) for place in trial.died]
+        file = os.path.relpath(item.path, item.config.invocation_params.dir)
+        test = f"{file}::{item.nodeid.partition('::')[2]}"
+        again = f"the same again: pytest {shlex.quote(test)} --ferryman-seed={seed}"
+        report.sections.append(("crashes", "\n".join([*died, again, APART])))
     return report
 
 

@@ -92,6 +92,16 @@ _LATE = Statement(
     order by since, domain
     """,
 )
+_HELD = Statement(
+    "held",
+    """
+    select 'the task ' || name as what from ferryman.tasks where leased_until is not null
+    union all
+    select 'a turn of ' || agent_id from ferryman.agent_state_head where leased_until is not null
+    union all
+    select 'a window of ' || source from ferryman.ingest_task where leased_until is not null
+    """,
+)
 _LEASED = ("tasks", "agent_state_head", "ingest_task", "ingest_run", "webhook_deliveries")
 _PASSED = "update ferryman.{} set leased_until = ferryman.clock() where leased_until is not null"
 _END_LEASES = [Statement(f"end_{table}", _PASSED.format(table)) for table in _LEASED]
@@ -121,7 +131,12 @@ class Trial:
         """Take an app that is open."""
         self.app = app
         self.crashes = crashes
-        self.deaths = 0
+        self.died: list[str] = []
+
+    @property
+    def deaths(self) -> int:
+        """How often its worker has died."""
+        return len(self.died)
 
     async def run(self, *, timeout: float = 30.0) -> None:
         """Let everything be done that is due, end what is late, and return; in vain: TimeoutError, which says what is left."""
@@ -143,10 +158,10 @@ class Trial:
 
     async def _die_and_live(self, drawn: Crashes) -> None:
         for place in drawn.lives():
-            code = await _forked(self.app, place)
+            code, name = await _forked(self.app, place)
             if code == -signal.SIGKILL:
-                self.deaths += 1
-                await _bury(self.app)
+                held = await _bury(self.app)
+                self.died.append(f"place {place}, {name}, with {' and '.join(held) or 'nothing'} in hand")
             elif code != 0:
                 raise RuntimeError(f"The worker ended with {code}; what it said is above.")
             else:
@@ -251,18 +266,20 @@ async def _act(tx: watchdog.Ground, rule: watchdog.Rule, most: int) -> int:
     return acted
 
 
-async def _bury(app: Ferryman) -> None:
-    """End the leases of a worker that has died, and take back what it held."""
+async def _bury(app: Ferryman) -> list[str]:
+    """End the leases of a worker that has died, take back what it held, and say what that was."""
     opened = app._opened  # noqa: SLF001
     assert opened is not None
     async with app.database.session() as tx:
+        held = [row["what"] for row in await many(tx, _HELD)]
         for statement in (*_END_LEASES, _TICK):
             await many(tx, statement)
         await watchdog.tick(tx, [rule for rule in wiring.rules(opened) if rule.reaps])
+    return held
 
 
-async def _forked(app: Ferryman, place: int) -> int:
-    """Work in a process of its own until nothing is due, or until it dies; return how it ended."""
+async def _forked(app: Ferryman, place: int) -> tuple[int, str]:
+    """Work in a process of its own until nothing is due, or until it dies; return how it ended, and at which place."""
     ours, theirs = socket.socketpair()
     with warnings.catch_warnings():
         # Python warns when other threads live. The child touches nothing of theirs: it makes a loop and connections of its own.
@@ -276,7 +293,7 @@ async def _forked(app: Ferryman, place: int) -> int:
         while True:
             pid, status = os.waitpid(child, os.WNOHANG)  # noqa: ASYNC222 - it does not wait
             if pid:
-                return os.waitstatus_to_exitcode(status)
+                return os.waitstatus_to_exitcode(status), ours.recv(100).decode()  # it is gone: no wait
             await asyncio.sleep(LOOK.total_seconds() / 2)
     except BaseException:
         os.kill(child, signal.SIGKILL)
@@ -293,7 +310,7 @@ def _live(app: Ferryman, place: int, mother: socket.socket) -> None:
         threading.Thread(target=_follow, args=(mother,), daemon=True).start()
         # Held until the end, so that nothing of the mother's is closed by being forgotten here.
         _mothers, app._opened = app._opened, None  # noqa: SLF001
-        crashes.arm(place)
+        crashes.arm(place, lambda name: mother.send(name.encode()))
         asyncio.run(_worked(app))
         code = 0
     except BaseException:  # noqa: BLE001 - said, and told by the exit code
