@@ -127,14 +127,23 @@ async def test_what_is_due_is_done_and_what_is_not_waits_for_its_time(database_u
 
 
 @pytest.mark.contract("R9")
-async def test_what_cannot_be_done_is_named(database_url: str, tmp_path: Path) -> None:
+async def test_what_cannot_be_done_is_named_with_the_reason(database_url: str, tmp_path: Path) -> None:
     app = story(tmp_path / "ledger")
     app.declare("elsewhere")
+    app.declare("further")
     async with trial.opened(app, database_url) as given:
-        await app.tasks.create("elsewhere")
+        for name in ("further", "elsewhere", "further"):
+            await app.tasks.create(name)
+        await app.tasks.create("plain", {"mark": "x"}, queue="attic")
 
-        with pytest.raises(TimeoutError, match="1 x task elsewhere"):
+        with pytest.raises(TimeoutError) as told:
             await given.run(timeout=0.5)
+
+    nobody = "(this app has no handler of that name)"
+    assert str(told.value) == (
+        f"After 0.5 s there is still due: 1 x task elsewhere {nobody}, 2 x task further {nobody}, "
+        "1 x task plain (this app's worker does not serve the queue attic)."
+    )
 
 
 @pytest.mark.contract("R9")

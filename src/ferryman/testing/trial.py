@@ -50,33 +50,39 @@ SWEEP = timedelta(milliseconds=100)
 _DUE = Statement(
     "due",
     """
-    select what, n, false as late from (
-        select 'task ' || min(name) as what, count(*) as n from ferryman.tasks
+    select what, n, handler, queue, false as late from (
+        select 'task ' || name as what, name as handler, queue, count(*) as n from ferryman.tasks
         where finished_at is null
             and (leased_until is not null or (rank is not null or wake_at <= ferryman.clock()) and ends_at > ferryman.clock())
+        group by name, queue
         union all
-        select 'schedule ' || min(name), count(*) from ferryman.schedules where next_run_at <= ferryman.clock()
+        select 'schedule ' || name, null, null, count(*) from ferryman.schedules where next_run_at <= ferryman.clock()
+        group by name
         union all
-        select 'turn of ' || min(agent_id), count(*) from ferryman.agent_state_head
+        select 'turn of ' || agent_id, null, null, count(*) from ferryman.agent_state_head
         where status in ('dispatched', 'running') or (ready_at is not null and turn_deadline > ferryman.clock())
+        group by agent_id
         union all
-        select 'message to ' || min(message.agent_id), count(*) from ferryman.agent_inbox as message
+        select 'message to ' || message.agent_id, null, null, count(*) from ferryman.agent_inbox as message
         join ferryman.agent_state_head as head on head.tenant = message.tenant and head.agent_id = message.agent_id
         where message.status in ('queued', 'pending') and head.status = 'idle'
+        group by message.agent_id
         union all
-        select 'task of a batch', count(*) from ferryman.pmo_batch_tasks
+        select 'task of a batch', null, null, count(*) from ferryman.pmo_batch_tasks
         where status = 'pending' and next_retry_at <= ferryman.clock()
         union all
-        select 'ingestion of ' || min(source), count(*) from ferryman.ingest_task
+        select 'ingestion of ' || source, null, null, count(*) from ferryman.ingest_task
         where leased_until is not null
             or (rank is not null and scheduled_at <= ferryman.clock() and ends_at > ferryman.clock())
             or ferryman.is_undecided(ingest_task)
+        group by source
     ) as due
     where n > 0
     union all
-    select domain || ' past its time', count(*), true from ferryman.bounds
+    select domain || ' past its time', count(*), null, null, true from ferryman.bounds
     where ends_by <= (select ferryman.clock())
     group by domain
+    order by late, what
     """,
 )
 # What is late, the earliest first, and how many came to their time together with it.
@@ -147,7 +153,7 @@ class Trial:
                 else:
                     await self._die_and_live(self.crashes)
         except TimeoutError:
-            left = ", ".join(f"{row['n']} x {row['what']}" for row in await _due(self.app)) or "nothing"
+            left = ", ".join(_tell(self.app, row) for row in await _due(self.app)) or "nothing"
             raise TimeoutError(f"After {timeout:g} s there is still due: {left}.") from None
 
     async def travel(self, by: timedelta | float = timedelta(0), **units: float) -> None:
@@ -217,6 +223,19 @@ def _secluded(given: Settings, url: str) -> Settings:
 async def _due(app: Ferryman) -> list[Any]:
     async with app.database.session() as tx:
         return list(await many(tx, _DUE))
+
+
+def _tell(app: Ferryman, due: Any) -> str:
+    """Name something that is due, with the reason if no worker of this app would ever do it."""
+    opened = app._opened  # noqa: SLF001
+    assert opened is not None
+    why = ""
+    if due["handler"] is not None:
+        if due["handler"] not in opened.handlers.handlers:
+            why = " (this app has no handler of that name)"
+        elif due["queue"] not in opened.handlers.served(app.settings.worker.queues):
+            why = f" (this app's worker does not serve the queue {due['queue']})"
+    return f"{due['n']} x {due['what']}{why}"
 
 
 async def _work(app: Ferryman) -> None:
