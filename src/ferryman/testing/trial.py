@@ -40,6 +40,7 @@ from ferryman.kernel.db import Statement, many
 from ferryman.kernel.settings import Settings
 from ferryman.testing import clock, crashes
 from ferryman.testing.crashes import Crashes
+from ferryman.testing.vigil import Vigil
 
 LOOK = timedelta(milliseconds=20)
 SWEEP = timedelta(milliseconds=100)
@@ -138,6 +139,7 @@ class Trial:
         self.app = app
         self.crashes = crashes
         self.died: list[str] = []
+        self.vigil = Vigil(app)
 
     @property
     def deaths(self) -> int:
@@ -147,11 +149,12 @@ class Trial:
     async def run(self, *, timeout: float = 30.0) -> None:
         """Let everything be done that is due, end what is late, and return; in vain: TimeoutError, which says what is left."""
         try:
-            async with asyncio.timeout(timeout):
-                if self.crashes is None:
-                    await _work(self.app)
-                else:
-                    await self._die_and_live(self.crashes)
+            with self.vigil.at_work():
+                async with asyncio.timeout(timeout):
+                    if self.crashes is None:
+                        await _work(self.app)
+                    else:
+                        await self._die_and_live(self.crashes)
         except TimeoutError:
             left = ", ".join(_tell(self.app, row) for row in await _due(self.app)) or "nothing"
             raise TimeoutError(f"After {timeout:g} s there is still due: {left}.") from None
@@ -201,7 +204,12 @@ async def opened(app: Ferryman, url: str, *, crashes: Crashes | None = None) -> 
     try:
         async with app:
             made = Trial(app, crashes=crashes)
-            yield made
+            keeping = asyncio.create_task(made.vigil.keep())
+            try:
+                yield made
+            finally:
+                keeping.cancel()
+                await asyncio.gather(keeping, return_exceptions=True)
         if crashes is not None and not made.deaths:
             raise NobodyDied(crashes)
     finally:
