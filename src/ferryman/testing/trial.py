@@ -28,7 +28,7 @@ import threading
 import traceback
 import warnings
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Protocol
@@ -180,7 +180,7 @@ class Trial:
 class Trials(Protocol):
     """What the fixtures give: `async with trials(app) as trial`."""
 
-    def __call__(self, app: Ferryman) -> Any:
+    def __call__(self, app: Ferryman) -> AbstractAsyncContextManager[Trial]:
         """Open an app on the database of this test."""
 
 
