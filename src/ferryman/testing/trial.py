@@ -20,13 +20,7 @@ because the place in the line depends on when that is.
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
-import socket
-import sys
-import threading
-import traceback
-import warnings
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
@@ -38,7 +32,7 @@ from ferryman.app.ferryman import Ferryman
 from ferryman.kernel import watchdog
 from ferryman.kernel.db import Statement, many
 from ferryman.kernel.settings import Settings
-from ferryman.testing import clock, crashes
+from ferryman.testing import clock, life
 from ferryman.testing.crashes import Crashes
 from ferryman.testing.vigil import Vigil
 
@@ -167,7 +161,7 @@ class Trial:
 
     async def _die_and_live(self, drawn: Crashes) -> None:
         for place in drawn.lives():
-            code, name = await _forked(self.app, place)
+            code, name = await life.live(self.app, place, _work)
             if code == -signal.SIGKILL:
                 held = await _bury(self.app)
                 self.died.append(f"place {place}, {name}, with {' and '.join(held) or 'nothing'} in hand")
@@ -303,56 +297,3 @@ async def _bury(app: Ferryman) -> list[str]:
             await many(tx, statement)
         await watchdog.tick(tx, [rule for rule in wiring.rules(opened) if rule.reaps])
     return held
-
-
-async def _forked(app: Ferryman, place: int) -> tuple[int, str]:
-    """Work in a process of its own until nothing is due, or until it dies; return how it ended, and at which place."""
-    ours, theirs = socket.socketpair()
-    with warnings.catch_warnings():
-        # Python warns when other threads live. The child touches nothing of theirs: it makes a loop and connections of its own.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        child = os.fork()
-    if child == 0:
-        ours.close()
-        _live(app, place, theirs)
-    theirs.close()
-    try:
-        while True:
-            pid, status = os.waitpid(child, os.WNOHANG)  # noqa: ASYNC222 - it does not wait
-            if pid:
-                return os.waitstatus_to_exitcode(status), ours.recv(100).decode()  # it is gone: no wait
-            await asyncio.sleep(LOOK.total_seconds() / 2)
-    except BaseException:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)  # noqa: ASYNC222 - it is gone
-        raise
-    finally:
-        ours.close()
-
-
-def _live(app: Ferryman, place: int, mother: socket.socket) -> None:
-    """Be the forked process: never return."""
-    code = 1
-    try:
-        threading.Thread(target=_follow, args=(mother,), daemon=True).start()
-        # Held until the end, so that nothing of the mother's is closed by being forgotten here.
-        _mothers, app._opened = app._opened, None  # noqa: SLF001
-        crashes.arm(place, lambda name: mother.send(name.encode()))
-        asyncio.run(_worked(app))
-        code = 0
-    except BaseException:  # noqa: BLE001 - said, and told by the exit code
-        traceback.print_exc()
-    finally:
-        sys.stderr.flush()
-        os._exit(code)
-
-
-def _follow(mother: socket.socket) -> None:
-    """Die with the mother, whatever her death: what her handlers do is wanted by nobody any more."""
-    mother.recv(1)  # nothing ever comes, but the end of her side
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-async def _worked(app: Ferryman) -> None:
-    async with app:
-        await _work(app)
