@@ -116,6 +116,8 @@ async def test_nothing_is_done(ferryman_crashes):
 """
 # Its handler speaks to the test through memory, which a process of its own cannot: it fails whoever dies, and when nobody does.
 DEAF = """
+import logging
+
 from ferryman import Ferryman
 
 app = Ferryman("postgresql://nowhere")
@@ -124,6 +126,7 @@ heard = []
 
 @app.task(backoff=0)
 async def speak() -> None:
+    logging.getLogger("speaker").warning("I speak")
     heard.append("hello")
 
 
@@ -212,6 +215,7 @@ def test_a_test_that_fails_by_every_seed_ends_with_its_places_and_says_where_its
     assert "FAILED test_deaf.py::test_it_is_heard[seed=4]" in said
     assert "test_it_is_heard[seed=5]" not in said
     assert "what handlers keep in memory is not seen by the test" in said
+    assert "WARNING speaker: I speak\n" in said
 
 
 @pytest.mark.contract("R9")

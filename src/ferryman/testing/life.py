@@ -7,6 +7,7 @@ one end of a pair of sockets: when the other end closes, by whatever death of th
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import socket
@@ -61,6 +62,7 @@ def _be(app: Ferryman, place: int, work: Callable[[Ferryman], Awaitable[None]], 
     code = 1
     try:
         threading.Thread(target=_follow, args=(mother,), daemon=True).start()
+        _speak()
         # Held until the end, so that nothing of the mother's is closed by being forgotten here.
         _mothers, app._opened = app._opened, None  # noqa: SLF001
         crashes.arm(place, lambda name: mother.send(name.encode()))
@@ -71,6 +73,15 @@ def _be(app: Ferryman, place: int, work: Callable[[Ferryman], Awaitable[None]], 
     finally:
         sys.stderr.flush()
         os._exit(code)
+
+
+def _speak() -> None:
+    """Let the log be seen beside the failure: what pytest keeps of it, in the memory of this process, dies with it."""
+    root = logging.getLogger()
+    if not any(getattr(each, "stream", None) in (sys.stdout, sys.stderr) for each in root.handlers):
+        spoken = logging.StreamHandler()
+        spoken.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+        root.addHandler(spoken)
 
 
 def _follow(mother: socket.socket) -> None:
