@@ -20,9 +20,10 @@ because the place in the line depends on when that is.
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Protocol
@@ -200,7 +201,8 @@ async def opened(app: Ferryman, url: str, *, crashes: Crashes | None = None) -> 
             made = Trial(app, crashes=crashes)
             keeping = asyncio.create_task(made.vigil.keep())
             try:
-                yield made
+                with _outspoken():
+                    yield made
             finally:
                 keeping.cancel()
                 await asyncio.gather(keeping, return_exceptions=True)
@@ -208,6 +210,19 @@ async def opened(app: Ferryman, url: str, *, crashes: Crashes | None = None) -> 
             raise NobodyDied(crashes)
     finally:
         app.settings = before
+
+
+@contextmanager
+def _outspoken() -> Iterator[None]:
+    """Let the log tell what handlers raise with its traceback: at work that is for those who debug, and here one does."""
+    logs = [(log, log.level) for log in map(logging.getLogger, ("ferryman.tasks", "ferryman.agents"))]
+    for log, _ in logs:
+        log.setLevel(logging.DEBUG)
+    try:
+        yield
+    finally:
+        for log, level in logs:
+            log.setLevel(level)
 
 
 def _secluded(given: Settings, url: str) -> Settings:
