@@ -1,6 +1,7 @@
 """R9: the fixtures that users' own tests get, in a run of pytest of its own."""
 
 import os
+import re
 import subprocess
 import sys
 from importlib.metadata import entry_points
@@ -115,6 +116,8 @@ async def test_nothing_is_done(ferryman_crashes):
 """
 # Its handler speaks to the test through memory, which a process of its own cannot: it fails whoever dies, and when nobody does.
 DEAF = """
+import logging
+
 from ferryman import Ferryman
 
 app = Ferryman("postgresql://nowhere")
@@ -123,6 +126,7 @@ heard = []
 
 @app.task(backoff=0)
 async def speak() -> None:
+    logging.getLogger("speaker").warning("I speak")
     heard.append("hello")
 
 
@@ -131,6 +135,40 @@ async def test_it_is_heard(ferryman_crashes):
         await app.tasks.create(speak)
         await trial.run(timeout=120)
         assert heard
+"""
+# As teams write it: the app is opened by a fixture of their own, which lasts for longer than the test.
+HELD = """
+import pytest
+import pytest_asyncio
+
+from ferryman import Ferryman
+
+app = Ferryman("postgresql://nowhere")
+
+
+@app.task(backoff=0)
+async def greet() -> str:
+    return "hello"
+
+
+@pytest_asyncio.fixture
+async def trial(ferryman_crashes):
+    async with ferryman_crashes(app) as trial:
+        yield trial
+
+
+@pytest.fixture
+def broken(ferryman_crashes):
+    raise RuntimeError("as if a server that the test needs were away")
+
+
+async def test_it_is_said(trial):
+    task = await app.tasks.create(greet)
+    await trial.run(timeout=120)
+    assert await task.result(timeout=60) == "hello"
+
+
+def test_what_cannot_be_set_up(broken): ...
 """
 
 
@@ -159,7 +197,8 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_a_handler_that_counts_on_doing_things_once_is_found_and_its_seed_is_told(said: str) -> None:
     # The second dies after the effect and before the end.
     assert "FAILED test_naive.py::test_an_order_is_charged_once[seed=2]" in said
-    assert "the same again: --ferryman-seed=2" in said
+    assert "the same again: pytest 'test_naive.py::test_an_order_is_charged_once[seed=2]' --ferryman-seed=2\n" in said
+    assert re.search(r"^killed at place 2, handler\.returned, with the task charge-\S+ in hand$", said, re.MULTILINE)
 
 
 @pytest.mark.contract("R9")
@@ -176,12 +215,23 @@ def test_a_test_that_fails_by_every_seed_ends_with_its_places_and_says_where_its
     assert "FAILED test_deaf.py::test_it_is_heard[seed=4]" in said
     assert "test_it_is_heard[seed=5]" not in said
     assert "what handlers keep in memory is not seen by the test" in said
+    assert "WARNING speaker: I speak\n" in said
 
 
 @pytest.mark.contract("R9")
 def test_a_test_in_which_nobody_can_die_says_so(said: str) -> None:
     assert "FAILED test_idle.py::test_nothing_is_done[seed=1]" in said
     assert "Seed 1 killed nobody" in said
+
+
+@pytest.mark.contract("R9")
+def test_a_trial_that_a_fixture_holds_open_dies_by_every_seed_and_one_that_cannot_begin_is_tried_once(
+    tmp_path: Path,
+) -> None:
+    ended = run(tmp_path, {"test_held": HELD}, "--ferryman-seeds=5")
+
+    # Three places, and a seed that finds none.
+    assert "4 passed, 5 deselected, 1 error" in ended.stdout, ended.stdout + ended.stderr
 
 
 @pytest.mark.contract("R9")

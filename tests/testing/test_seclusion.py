@@ -74,6 +74,22 @@ async def test_no_address_of_the_settings_is_asked(database_url: str, production
 
 
 @pytest.mark.contract("R9")
+async def test_an_app_that_is_open_elsewhere_is_not_tried_there(database_url: str, cluster: Cluster) -> None:
+    async with cluster.database() as elsewhere:
+        app = story(elsewhere)
+        async with app:
+            before = app.settings
+            with pytest.raises(RuntimeError, match="open already"):
+                async with trial.opened(app, database_url) as given:
+                    await given.travel(days=1)
+
+            assert app.settings is before
+            async with app.database.session() as tx:
+                [row] = await tx.fetch("select ferryman.clock() - clock_timestamp() < interval '1 hour' as today")
+    assert row["today"]
+
+
+@pytest.mark.contract("R9")
 async def test_the_log_of_a_test_is_told_to_nobody(database_url: str, nats_server: NatsServer) -> None:
     heard: asyncio.Queue[str] = asyncio.Queue()
     client = await nats.connect(nats_server.url)

@@ -1,10 +1,14 @@
 """R9: an app on a database of the test's own, work done until nothing is due, and deaths where a seed says."""
 
 import asyncio
+import os
+import subprocess
+import sys
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
+import psutil
 import pytest
 
 from ferryman import Context, Ferryman, Turn
@@ -35,6 +39,29 @@ BEARING = [
     "handler.started", "handler.returned", "settle.committed",  # the child
     "handler.started", "handler.returned", "settle.committed",
 ]  # fmt: skip
+# A test with crashes whose handler lets nobody else have the loop.
+OWNER = """
+import asyncio, os, sys, time
+from ferryman import Ferryman
+from ferryman.testing import Crashes, trial
+
+app = Ferryman("postgresql://nowhere")
+
+
+@app.task
+async def hang() -> None:
+    print(os.getpid(), flush=True)
+    time.sleep(600)
+
+
+async def story() -> None:
+    async with trial.opened(app, sys.argv[1], crashes=Crashes(2)) as given:
+        await app.tasks.create(hang)
+        await given.run(timeout=600)
+
+
+asyncio.run(story())
+"""
 SLEEPING = [
     "handler.started", "wait.before", "wait.committed", "park.committed",
     "handler.started", "wait.before", "wait.committed", "handler.returned", "settle.committed",
@@ -100,17 +127,6 @@ async def test_what_is_due_is_done_and_what_is_not_waits_for_its_time(database_u
         await given.run()
         assert await later.result(timeout=60) == "done"
     assert app.settings.database_url == "postgresql://nowhere"
-
-
-@pytest.mark.contract("R9")
-async def test_what_cannot_be_done_is_named(database_url: str, tmp_path: Path) -> None:
-    app = story(tmp_path / "ledger")
-    app.declare("elsewhere")
-    async with trial.opened(app, database_url) as given:
-        await app.tasks.create("elsewhere")
-
-        with pytest.raises(TimeoutError, match="1 x task elsewhere"):
-            await given.run(timeout=0.5)
 
 
 @pytest.mark.contract("R9")
@@ -237,6 +253,23 @@ def test_one_seed_draws_the_same_deaths_and_a_row_of_seeds_meets_every_place() -
     assert [Crashes(seed).lives()[0] for seed in range(1, 9)] == list(range(1, 9))
     assert all(Crashes(seed).lives()[-1] == 0 for seed in range(50))
     assert {len(Crashes(seed).lives()) for seed in range(50)} == {2, 3, 4}
+
+
+@pytest.mark.contract("R9")
+def test_a_killed_test_takes_the_worker_of_its_trial_with_it(database_url: str) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", OWNER, database_url], env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.PIPE, text=True,
+    ) as owner:  # fmt: skip
+        assert owner.stdout is not None
+        worker = psutil.Process(int(owner.stdout.readline()))
+        assert worker.ppid() == owner.pid
+        owner.kill()
+    try:
+        worker.wait(timeout=60.0)
+    finally:
+        if worker.is_running():
+            worker.kill()
 
 
 @pytest.mark.contract("R9")

@@ -176,11 +176,19 @@ class Waiting(Generic[Over]):
                 future.set_result(end)
 
     def _fail(self, error: Exception) -> None:
-        waiting, self._ends = self._ends, {}
-        for future in waiting.values():
-            if not future.done():
-                future.set_exception(error)
-                future.exception()  # seen: whoever waited for it may have given up
+        for name in self.waited():
+            self.give_up(name, error)
+
+    def waited(self) -> list[str]:
+        """Return the ids that somebody waits for."""
+        return list(self._ends)
+
+    def give_up(self, name: str, error: Exception) -> None:
+        """Let nobody wait for this one any more."""
+        future = self._ends.pop(name, None)
+        if future is not None and not future.done():
+            future.set_exception(error)
+            future.exception()  # seen: whoever waited for it may have given up
 
     async def close(self) -> None:
         """Let nobody wait any more."""
@@ -205,6 +213,10 @@ class Waits(Generic[Kind]):
                 del self._places[each]
             self._places[tenant] = self._make(tenant)
         return self._places[tenant]
+
+    def waited(self) -> dict[str, Kind]:
+        """Return the ids that somebody waits for, each with its place."""
+        return {name: place for place in self._places.values() for name in place.waited()}
 
     async def close(self) -> None:
         """Let nobody wait any more."""

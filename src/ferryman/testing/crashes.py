@@ -13,7 +13,9 @@ from __future__ import annotations
 import os
 import random
 import signal
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from ferryman.kernel import faults
 
@@ -42,14 +44,15 @@ class Crashes:
         return [*found, 0]
 
 
-def arm(place: int) -> None:
-    """Let this process die at the given place; 0: nowhere."""
+def arm(place: int, last_words: Callable[[str], object] = lambda _: None) -> None:
+    """Let this process die at the given place, whose name it says before; 0: nowhere."""
     passed = 0
 
-    def count() -> None:
+    def count(name: str) -> None:
         nonlocal passed
         passed += 1
         if passed == place:
+            last_words(name)
             os.kill(os.getpid(), signal.SIGKILL)
 
-    faults.arm(dict.fromkeys(PLACES, count) if place else "")
+    faults.arm({name: partial(count, name) for name in PLACES} if place else "")

@@ -13,6 +13,8 @@ deselected.
 from __future__ import annotations
 
 import asyncio
+import os
+import shlex
 import warnings
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -33,7 +35,9 @@ UNNEEDED = ("ferryman", "this seed is beyond the last place")
 
 Value = TypeVar("Value")
 
-_deaths = pytest.StashKey[int]()
+# Of each test: the trials with crashes that it has opened. They are asked for their deaths while they are open: a fixture of
+# the user's may hold one open for longer than the test lasts.
+_trials = pytest.StashKey["list[Trial]"]()
 # For each test: the lowest seed that killed nobody.
 _beyond = pytest.StashKey[dict[str, int]]()
 
@@ -82,12 +86,18 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
     try:
         result = yield
     finally:
-        if seed is not None and pyfuncitem.stash.get(_deaths, None) == 0:
-            beyond = pyfuncitem.config.stash[_beyond]
-            beyond[_test(pyfuncitem, seed)] = min(seed, beyond.get(_test(pyfuncitem, seed), seed))
-    if seed is not None and _deaths in pyfuncitem.stash:
+        if seed is not None and _trials in pyfuncitem.stash:
+            _look(pyfuncitem, seed)
+    if seed is not None and _trials in pyfuncitem.stash:
         _judge(pyfuncitem, seed)
     return result
+
+
+def _look(item: pytest.Item, seed: int) -> None:
+    """Let a seed that killed nobody be the last of its test."""
+    if not _deaths(item):
+        beyond = item.config.stash[_beyond]
+        beyond[_test(item, seed)] = min(seed, beyond.get(_test(item, seed), seed))
 
 
 def _judge(item: pytest.Item, seed: int) -> None:
@@ -96,7 +106,7 @@ def _judge(item: pytest.Item, seed: int) -> None:
     from ferryman.testing.trial import NobodyDied
 
     alone, most = (item.config.getoption(name) for name in ("--ferryman-seed", "--ferryman-seeds"))
-    if item.stash[_deaths]:
+    if _deaths(item):
         if alone is None and most is None and seed == SEEDS:
             said = (
                 f"Seed {seed} still found a place to die, and is the last: try more, with --ferryman-seeds={2 * SEEDS}."
@@ -109,6 +119,10 @@ def _judge(item: pytest.Item, seed: int) -> None:
 def _seed(item: pytest.Item) -> int | None:
     callspec = getattr(item, "callspec", None)
     return callspec.params.get(SEED) if callspec is not None else None
+
+
+def _deaths(item: pytest.Item) -> int:
+    return sum(trial.deaths for trial in item.stash.get(_trials, []))
 
 
 def _test(item: pytest.Item, seed: int) -> str:
@@ -124,7 +138,13 @@ def pytest_runtest_makereport(
     report = yield
     seed = _seed(item)
     if report.failed and seed is not None:
-        report.sections.append(("crashes", f"the same again: --ferryman-seed={seed}\n{APART}"))
+        if report.when == "setup":
+            _look(item, seed)  # what no seed can set up is not tried a hundred times
+        died = [f"killed at {place}" for trial in item.stash.get(_trials, []) for place in trial.died]
+        file = os.path.relpath(item.path, item.config.invocation_params.dir)
+        test = f"{file}::{item.nodeid.partition('::')[2]}"
+        again = f"the same again: pytest {shlex.quote(test)} --ferryman-seed={seed}"
+        report.sections.append(("crashes", "\n".join([*died, again, APART])))
     return report
 
 
@@ -205,18 +225,15 @@ def ferryman_crashes(request: pytest.FixtureRequest, _ferryman_lent: _Lent, ferr
     from ferryman.testing import trial
     from ferryman.testing.crashes import Crashes
 
-    stash = request.node.stash
-    stash[_deaths] = 0
+    held = request.node.stash[_trials] = []
 
     @asynccontextmanager
     async def opened(app: Ferryman) -> AsyncIterator[Trial]:
         try:
             url = await _ferryman_lent.fit(app)
             async with trial.opened(app, url, crashes=Crashes(ferryman_seed)) as made:
-                try:
-                    yield made
-                finally:
-                    stash[_deaths] += made.deaths
+                held.append(made)
+                yield made
         except trial.NobodyDied:
             return  # another trial of the same test may have more places: judged when the test has ended
 

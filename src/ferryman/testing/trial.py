@@ -20,13 +20,10 @@ because the place in the line depends on when that is.
 from __future__ import annotations
 
 import asyncio
-import os
+import logging
 import signal
-import sys
-import traceback
-import warnings
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Protocol
@@ -36,8 +33,9 @@ from ferryman.app.ferryman import Ferryman
 from ferryman.kernel import watchdog
 from ferryman.kernel.db import Statement, many
 from ferryman.kernel.settings import Settings
-from ferryman.testing import clock, crashes
+from ferryman.testing import clock, life
 from ferryman.testing.crashes import Crashes
+from ferryman.testing.vigil import Vigil
 
 LOOK = timedelta(milliseconds=20)
 SWEEP = timedelta(milliseconds=100)
@@ -48,33 +46,39 @@ SWEEP = timedelta(milliseconds=100)
 _DUE = Statement(
     "due",
     """
-    select what, n, false as late from (
-        select 'task ' || min(name) as what, count(*) as n from ferryman.tasks
+    select what, n, handler, queue, false as late from (
+        select 'task ' || name as what, name as handler, queue, count(*) as n from ferryman.tasks
         where finished_at is null
             and (leased_until is not null or (rank is not null or wake_at <= ferryman.clock()) and ends_at > ferryman.clock())
+        group by name, queue
         union all
-        select 'schedule ' || min(name), count(*) from ferryman.schedules where next_run_at <= ferryman.clock()
+        select 'schedule ' || name, null, null, count(*) from ferryman.schedules where next_run_at <= ferryman.clock()
+        group by name
         union all
-        select 'turn of ' || min(agent_id), count(*) from ferryman.agent_state_head
+        select 'turn of ' || agent_id, null, null, count(*) from ferryman.agent_state_head
         where status in ('dispatched', 'running') or (ready_at is not null and turn_deadline > ferryman.clock())
+        group by agent_id
         union all
-        select 'message to ' || min(message.agent_id), count(*) from ferryman.agent_inbox as message
+        select 'message to ' || message.agent_id, null, null, count(*) from ferryman.agent_inbox as message
         join ferryman.agent_state_head as head on head.tenant = message.tenant and head.agent_id = message.agent_id
         where message.status in ('queued', 'pending') and head.status = 'idle'
+        group by message.agent_id
         union all
-        select 'task of a batch', count(*) from ferryman.pmo_batch_tasks
+        select 'task of a batch', null, null, count(*) from ferryman.pmo_batch_tasks
         where status = 'pending' and next_retry_at <= ferryman.clock()
         union all
-        select 'ingestion of ' || min(source), count(*) from ferryman.ingest_task
+        select 'ingestion of ' || source, null, null, count(*) from ferryman.ingest_task
         where leased_until is not null
             or (rank is not null and scheduled_at <= ferryman.clock() and ends_at > ferryman.clock())
             or ferryman.is_undecided(ingest_task)
+        group by source
     ) as due
     where n > 0
     union all
-    select domain || ' past its time', count(*), true from ferryman.bounds
+    select domain || ' past its time', count(*), null, null, true from ferryman.bounds
     where ends_by <= (select ferryman.clock())
     group by domain
+    order by late, what
     """,
 )
 # What is late, the earliest first, and how many came to their time together with it.
@@ -88,6 +92,16 @@ _LATE = Statement(
     where ends_by < since + interval '1 second'
     group by since, domain, rule
     order by since, domain
+    """,
+)
+_HELD = Statement(
+    "held",
+    """
+    select 'the task ' || name as what from ferryman.tasks where leased_until is not null
+    union all
+    select 'a turn of ' || agent_id from ferryman.agent_state_head where leased_until is not null
+    union all
+    select 'a window of ' || source from ferryman.ingest_task where leased_until is not null
     """,
 )
 _LEASED = ("tasks", "agent_state_head", "ingest_task", "ingest_run", "webhook_deliveries")
@@ -119,18 +133,25 @@ class Trial:
         """Take an app that is open."""
         self.app = app
         self.crashes = crashes
-        self.deaths = 0
+        self.died: list[str] = []
+        self.vigil = Vigil(app)
+
+    @property
+    def deaths(self) -> int:
+        """How often its worker has died."""
+        return len(self.died)
 
     async def run(self, *, timeout: float = 30.0) -> None:
         """Let everything be done that is due, end what is late, and return; in vain: TimeoutError, which says what is left."""
         try:
-            async with asyncio.timeout(timeout):
-                if self.crashes is None:
-                    await _work(self.app)
-                else:
-                    await self._die_and_live(self.crashes)
+            with self.vigil.at_work():
+                async with asyncio.timeout(timeout):
+                    if self.crashes is None:
+                        await _work(self.app)
+                    else:
+                        await self._die_and_live(self.crashes)
         except TimeoutError:
-            left = ", ".join(f"{row['n']} x {row['what']}" for row in await _due(self.app)) or "nothing"
+            left = ", ".join(_tell(self.app, row) for row in await _due(self.app)) or "nothing"
             raise TimeoutError(f"After {timeout:g} s there is still due: {left}.") from None
 
     async def travel(self, by: timedelta | float = timedelta(0), **units: float) -> None:
@@ -141,10 +162,10 @@ class Trial:
 
     async def _die_and_live(self, drawn: Crashes) -> None:
         for place in drawn.lives():
-            code = await _forked(self.app, place)
+            code, name = await life.live(self.app, place, _work)
             if code == -signal.SIGKILL:
-                self.deaths += 1
-                await _bury(self.app)
+                held = await _bury(self.app)
+                self.died.append(f"place {place}, {name}, with {' and '.join(held) or 'nothing'} in hand")
             elif code != 0:
                 raise RuntimeError(f"The worker ended with {code}; what it said is above.")
             else:
@@ -154,7 +175,7 @@ class Trial:
 class Trials(Protocol):
     """What the fixtures give: `async with trials(app) as trial`."""
 
-    def __call__(self, app: Ferryman) -> Any:
+    def __call__(self, app: Ferryman) -> AbstractAsyncContextManager[Trial]:
         """Open an app on the database of this test."""
 
 
@@ -165,6 +186,11 @@ async def opened(app: Ferryman, url: str, *, crashes: Crashes | None = None) -> 
     No other address of the settings is used; a doorbell that was made by hand stays, and rings where it rings. With crashes of
     which none came about: NobodyDied, when all else went well.
     """
+    if app._opened is not None:  # noqa: SLF001
+        # It would stay where it is, which may be where people work: there the trial would run, and move the time.
+        raise RuntimeError(
+            "The app is open already, on another database: a trial opens it itself, and wants it closed."
+        )
     before = app.settings
     worker, ingest = replace(before.worker, poll=LOOK, lease_sweep=SWEEP), before.ingest
     if crashes is not None:
@@ -173,11 +199,30 @@ async def opened(app: Ferryman, url: str, *, crashes: Crashes | None = None) -> 
     try:
         async with app:
             made = Trial(app, crashes=crashes)
-            yield made
+            keeping = asyncio.create_task(made.vigil.keep())
+            try:
+                with _outspoken():
+                    yield made
+            finally:
+                keeping.cancel()
+                await asyncio.gather(keeping, return_exceptions=True)
         if crashes is not None and not made.deaths:
             raise NobodyDied(crashes)
     finally:
         app.settings = before
+
+
+@contextmanager
+def _outspoken() -> Iterator[None]:
+    """Let the log tell what handlers raise with its traceback: at work that is for those who debug, and here one does."""
+    logs = [(log, log.level) for log in map(logging.getLogger, ("ferryman.tasks", "ferryman.agents"))]
+    for log, _ in logs:
+        log.setLevel(logging.DEBUG)
+    try:
+        yield
+    finally:
+        for log, level in logs:
+            log.setLevel(level)
 
 
 def _secluded(given: Settings, url: str) -> Settings:
@@ -195,6 +240,19 @@ def _secluded(given: Settings, url: str) -> Settings:
 async def _due(app: Ferryman) -> list[Any]:
     async with app.database.session() as tx:
         return list(await many(tx, _DUE))
+
+
+def _tell(app: Ferryman, due: Any) -> str:
+    """Name something that is due, with the reason if no worker of this app would ever do it."""
+    opened = app._opened  # noqa: SLF001
+    assert opened is not None
+    why = ""
+    if due["handler"] is not None:
+        if due["handler"] not in opened.handlers.handlers:
+            why = " (this app has no handler of that name)"
+        elif due["queue"] not in opened.handlers.served(app.settings.worker.queues):
+            why = f" (this app's worker does not serve the queue {due['queue']})"
+    return f"{due['n']} x {due['what']}{why}"
 
 
 async def _work(app: Ferryman) -> None:
@@ -244,52 +302,13 @@ async def _act(tx: watchdog.Ground, rule: watchdog.Rule, most: int) -> int:
     return acted
 
 
-async def _bury(app: Ferryman) -> None:
-    """End the leases of a worker that has died, and take back what it held."""
+async def _bury(app: Ferryman) -> list[str]:
+    """End the leases of a worker that has died, take back what it held, and say what that was."""
     opened = app._opened  # noqa: SLF001
     assert opened is not None
     async with app.database.session() as tx:
+        held = [row["what"] for row in await many(tx, _HELD)]
         for statement in (*_END_LEASES, _TICK):
             await many(tx, statement)
         await watchdog.tick(tx, [rule for rule in wiring.rules(opened) if rule.reaps])
-
-
-async def _forked(app: Ferryman, place: int) -> int:
-    """Work in a process of its own until nothing is due, or until it dies; return how it ended."""
-    with warnings.catch_warnings():
-        # Python warns when other threads live. The child touches nothing of theirs: it makes a loop and connections of its own.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        child = os.fork()
-    if child == 0:
-        _live(app, place)
-    try:
-        while True:
-            pid, status = os.waitpid(child, os.WNOHANG)  # noqa: ASYNC222 - it does not wait
-            if pid:
-                return os.waitstatus_to_exitcode(status)
-            await asyncio.sleep(LOOK.total_seconds() / 2)
-    except BaseException:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)  # noqa: ASYNC222 - it is gone
-        raise
-
-
-def _live(app: Ferryman, place: int) -> None:
-    """Be the forked process: never return."""
-    code = 1
-    try:
-        # Held until the end, so that nothing of the mother's is closed by being forgotten here.
-        _mothers, app._opened = app._opened, None  # noqa: SLF001
-        crashes.arm(place)
-        asyncio.run(_worked(app))
-        code = 0
-    except BaseException:  # noqa: BLE001 - said, and told by the exit code
-        traceback.print_exc()
-    finally:
-        sys.stderr.flush()
-        os._exit(code)
-
-
-async def _worked(app: Ferryman) -> None:
-    async with app:
-        await _work(app)
+    return held

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -40,6 +40,7 @@ from ferryman.kernel.follow import Reader
 from ferryman.kernel.pool import Database, Line
 from ferryman.kernel.settings import Settings
 from ferryman.kernel.stream import Streams
+from ferryman.kernel.waiting import Waits
 from ferryman.tasks.model import NewTask
 from ferryman.tasks.ports import Owners, Settles
 from ferryman.tasks.rules import keys, request
@@ -103,6 +104,12 @@ class Opened:
             self.remote.of(tenant),
             History(self.database, tenant),
         )
+
+    @property
+    def waits(self) -> Sequence[Waits[Any]]:
+        """Where callers of this app wait for ends."""
+        doors = (self.tasks, self.agents, self.commands, self.ingest, self.batches)
+        return [*(door._waits for door in doors), self.batches._joins]  # noqa: SLF001
 
     def line(self, patience: timedelta | None = None, **settings: str) -> Line:
         """Make a connection of our own."""
