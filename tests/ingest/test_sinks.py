@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -359,3 +361,36 @@ async def test_a_function_that_cannot_be_a_sink_is_refused() -> None:
 def test_all_of_them_are_sinks(tmp_path: Path) -> None:
     every: list[Sink] = [JsonlSink(tmp_path), ParquetSink(tmp_path), CallSink(print), orders()]
     assert [each.same_database for each in every] == [False, False, False, True]
+
+
+@pytest.mark.contract("R6", "K24")
+@pytest.mark.parametrize("kind", ["function", "files"])
+async def test_a_plain_sink_that_never_comes_back_takes_no_thread_from_anybody_else(tmp_path: Path, kind: str) -> None:
+    """Names of databases and of sources are looked up in the loop's own threads: a worker without them cannot reconnect."""
+    begun, go = threading.Event(), threading.Event()
+
+    def hang(items: Sequence[Item]) -> None:
+        begun.set()
+        go.wait()
+
+    class Hung(JsonlSink):
+        def encode(self, items: Sequence[Item]) -> tuple[bytes, list[tuple[Item, str]]]:
+            hang(items)
+            return super().encode(items)
+
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(max_workers=1))
+    stuck: Sink = CallSink(hang) if kind == "function" else Hung(tmp_path / "stuck")
+    sound: Sink = CallSink(len) if kind == "function" else JsonlSink(tmp_path / "sound")
+    hanging = asyncio.ensure_future(stuck.write(None, [{"id": 1}], batch_key="a"))
+    try:
+        async with asyncio.timeout(10):
+            while not begun.is_set():  # noqa: ASYNC110 - a thread is watched
+                await asyncio.sleep(0.005)
+            written = await sound.write(None, [{"id": 2}], batch_key="b")
+            found = await asyncio.get_running_loop().getaddrinfo("localhost", 80)
+    finally:
+        go.set()
+        await hanging
+
+    assert written.rows == 1
+    assert found

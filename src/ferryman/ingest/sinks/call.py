@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from ferryman.ingest.ports import Item, Written
 from ferryman.kernel import errors
 from ferryman.kernel.db import Tx
+from ferryman.tasks.work.threads import Threads
+
+# How many pages of one sink may be given up, in a few tries each, before it is refused more of them.
+PAGES_AT_ONCE = 16
 
 
 class CallSink:
@@ -27,6 +31,8 @@ class CallSink:
                 f"function: expected a function, got {ascii(function)[:60]}.", field="function"
             )
         self._function = function
+        # Its own: one that never comes back must not take a thread from other sinks, or from whoever looks up a name.
+        self._threads = Threads(PAGES_AT_ONCE)
         self._is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
             getattr(function, "__call__", None)  # noqa: B004 - an object whose call is async
         )
@@ -42,7 +48,7 @@ class CallSink:
         if self._is_async:
             answer = await self._function(items, **given)
         else:
-            answer = await asyncio.to_thread(self._function, items, **given)
+            answer = await self._threads.run(partial(self._function, items, **given))
         if answer is None:
             return Written(len(items))
         if isinstance(answer, Written):

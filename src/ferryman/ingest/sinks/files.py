@@ -6,7 +6,6 @@ own file and of no other. Nothing is overwritten by anything older; who reads th
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import os
 import re
@@ -19,8 +18,10 @@ from typing import Any
 import orjson
 
 from ferryman.ingest.ports import Item, Written
+from ferryman.ingest.sinks.call import PAGES_AT_ONCE
 from ferryman.kernel import errors
 from ferryman.kernel.db import Tx
+from ferryman.tasks.work.threads import Threads
 
 _PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}")
 
@@ -34,6 +35,7 @@ class FileSink(ABC):
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         """Choose the directory; it is made at the first write."""
         self.directory = Path(directory)
+        self._threads = Threads(PAGES_AT_ONCE)  # its own, as of a function: a disk may never answer
 
     def path(self, batch_key: str) -> Path:
         """Return where a page is kept; a key that is no plain name is kept under its hash."""
@@ -42,7 +44,8 @@ class FileSink(ABC):
 
     async def write(self, tx: Tx | None, items: Sequence[Item], *, batch_key: str) -> Written:
         """Write a page, in a thread."""
-        return await asyncio.to_thread(self._write, items, self.path(batch_key))
+        written: Written = await self._threads.run(lambda: self._write(items, self.path(batch_key)))
+        return written
 
     def _write(self, items: Sequence[Item], path: Path) -> Written:
         if not items and not path.exists():
