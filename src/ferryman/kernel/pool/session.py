@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from functools import partial
 from io import BytesIO
 from typing import Any
@@ -51,16 +51,14 @@ class Session:
         What nobody waits for any more is then never committed: that takes a word of ours, after its answer has come. Whoever is
         cancelled does not wait for the answer to a rollback either, on a connection that may be silent: it is given up with it.
         """
-        try:
-            await self.execute(f"begin;{self._bounds}", timeout=None)
-            rows = await self.fetch(query, *args)
-        except Exception:
-            await _undo(partial(self._connection.execute, "rollback"))
-            raise
-        except BaseException:
-            self._connection.terminate()
-            raise
-        await self.execute("commit", timeout=None)
+        with self._whole():
+            try:
+                await self.execute(f"begin;{self._bounds}", timeout=None)
+                rows = await self.fetch(query, *args)
+            except Exception:
+                await _undo(partial(self._connection.execute, "rollback"))
+                raise
+            await self.execute("commit", timeout=None)
         return rows
 
     async def together(self, script: str) -> None:
@@ -94,17 +92,34 @@ class Session:
         """
         transaction = self._connection.transaction()
         with self._translated():
-            bounded = not self._bounds or self.in_transaction
-            await transaction.start()
+            inside = self.in_transaction
+            with nullcontext() if inside else self._whole():
+                await transaction.start()
         try:
-            if not bounded:
+            if self._bounds and not inside:
                 await self.execute(self._bounds, timeout=None)
             yield self
         except BaseException:
-            await _undo(transaction.rollback)
+            with nullcontext() if inside else self._whole():
+                await _undo(transaction.rollback)
             raise
-        with self._translated():
+        with self._translated(), nullcontext() if inside else self._whole():
             await transaction.commit()
+
+    @contextmanager
+    def _whole(self) -> Iterator[None]:
+        """Give up the connection of who is cancelled while a transaction begins or ends.
+
+        It may be left in one that nobody knows of: whoever comes next would write into that, be told that it is committed, and
+        lose it when it is ended as an idle one.
+        """
+        try:
+            yield
+        except Exception:
+            raise
+        except BaseException:
+            self._connection.terminate()
+            raise
 
 
 async def _undo(rollback: Callable[[], Awaitable[object]]) -> None:
