@@ -30,14 +30,20 @@ for asked in ("COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "
 settings.register_profile("patient", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
 
-BROWSER = "tests/browser/"
+# Tests that share what takes seconds to make: a browser, a run of pytest, a server of their own.
+TOGETHER = (
+    "tests/browser/",
+    "tests/kernel/test_full_queue.py",
+    "tests/sql/test_bench_stage.py",
+    "tests/testing/test_plugin.py",
+)
 
 
 class _Apart(LoadScopeScheduling):  # type: ignore[misc]  # it comes without types
-    """Give every test to whoever is free, but those of pages to one process: they share a browser and a server."""
+    """Give every test to whoever is free, but those that share something dear to one process: others would make it again."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return BROWSER if nodeid.startswith(BROWSER) else nodeid
+        return next((place for place in TOGETHER if nodeid.startswith(place)), nodeid)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -500,15 +500,18 @@ def ended(connection: socket.socket) -> bool:
 @pytest.mark.contract("S6")
 def test_who_says_nothing_to_the_metrics_of_a_worker_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics, "LONGEST_SECONDS", 0.3)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    with metrics.serving(port):
-        with socket.create_connection(("127.0.0.1", port), timeout=20) as silent:
-            assert silent.recv(1) == b""
-        with socket.create_connection(("127.0.0.1", port), timeout=0.02) as dripping:
-            deadline = time.monotonic() + 20
-            while not ended(dripping):
-                assert time.monotonic() < deadline, "a byte now and then keeps a thread"
+    with socket.socket() as kept:
+        # Bound until the end, so that nobody else is given this port; who asks for it by its number may listen there.
+        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        kept.bind(("127.0.0.1", 0))
+        port = kept.getsockname()[1]
+        with metrics.serving(port):
+            with socket.create_connection(("127.0.0.1", port), timeout=20) as silent:
+                assert silent.recv(1) == b""
+            with socket.create_connection(("127.0.0.1", port), timeout=0.02) as dripping:
+                deadline = time.monotonic() + 20
+                while not ended(dripping):
+                    assert time.monotonic() < deadline, "a byte now and then keeps a thread"
 
 
 @pytest.mark.contract("S6")
