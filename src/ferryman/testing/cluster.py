@@ -11,11 +11,14 @@ parallel therefore have a server each.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import itertools
 import os
+import secrets
 import shutil
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -47,7 +50,9 @@ class Cluster:
         self.schema = schema
         self._embedded = None if url else Embedded(_roomy(Path(directory)), durable=False, keep=False)
         self._url = url
-        self._names = (f"ferryman_test_{os.getpid()}_{number}" for number in itertools.count())
+        # On a server that others use too, those of another machine may have our number.
+        mine = f"{os.getpid()}_{secrets.token_hex(3)}"
+        self._names = (f"ferryman_test_{mine}_{number}" for number in itertools.count())
         self._templates: dict[str, Template] = {}  # by schema
 
     def start(self) -> None:
@@ -56,9 +61,13 @@ class Cluster:
             self._url = self._embedded.start()
 
     def stop(self) -> None:
-        """Stop the server and forget its data."""
+        """Stop the server and forget its data; leave nothing on one that stays."""
         if self._embedded is not None:
             self._embedded.stop()
+        elif self._templates:
+            # The caller's loop may be running.
+            with ThreadPoolExecutor(1) as thread:
+                thread.submit(asyncio.run, self.close()).result()
 
     def address(self, database: str) -> str:
         """Return where to connect to one of its databases."""

@@ -49,6 +49,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--ferryman-seeds", type=int, default=None, help=f"how many seeds of crashes to try at most ({SEEDS})"
     )
     group.addoption("--ferryman-seed", type=int, default=None, help="try this seed of crashes alone")
+    group.addoption(
+        "--ferryman-server", metavar="URL", default=None,
+        help="make the databases of tests on this PostgreSQL, and drop them again, instead of on one that is started here",
+    )  # fmt: skip
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -149,12 +153,24 @@ def pytest_runtest_makereport(
 
 
 @pytest.fixture(scope="session")
-def ferryman_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def ferryman_cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """One PostgreSQL for the run (for each worker of pytest-xdist), which forgets everything at its end."""
+    from ferryman.kernel import errors
     from ferryman.testing.cluster import Cluster
 
-    with Cluster(tmp_path_factory.mktemp("ferryman") / "postgres") as started:
-        yield started
+    server = request.config.getoption("--ferryman-server")
+    cluster = Cluster(tmp_path_factory.mktemp("ferryman") / "postgres", url=server)
+    try:
+        cluster.start()
+    except errors.EmbeddedUnavailable as error:
+        # A test takes no address from the environment: it may be that of production.
+        raise RuntimeError(
+            f"{error.message} Or give one for tests: pytest --ferryman-server=postgresql://..."
+        ) from None
+    try:
+        yield cluster
+    finally:
+        cluster.stop()
 
 
 @pytest.fixture
