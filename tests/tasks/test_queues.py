@@ -172,6 +172,16 @@ async def test_a_rate_bounds_the_starts_over_all_workers(make_app: MakeApp) -> N
         assert at - begun > timedelta(seconds=(last - first - 2) / 50 - 0.001)
 
 
+async def test_a_rate_that_is_raised_holds_for_workers_that_wait_for_the_one_before(make_app: MakeApp) -> None:
+    app = await make_app(job)
+    await app.queues.set("default", new=True, rate="1/hour", burst=1)
+    async with app.worker():
+        await results(await app.tasks.create_many(job, [{}]))
+        waiting = await app.tasks.create_many(job, [{}] * 2)
+        await app.queues.set("default", rate="50/s", burst=1)
+        await results(waiting)
+
+
 # Pauses
 
 
