@@ -5,6 +5,8 @@ makes every rule want them, so that the watchdog, a worker and whoever stops or 
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -101,12 +103,12 @@ async def stops_them(tx: Session, scene: Scene, place: int) -> None:
     await stops.sweep(tx, PARTIES, after=Aftermath())
 
 
-async def enqueues(tx: Session, scene: Scene, place: int) -> None:
+async def enqueues(tx: Session, scene: Scene, place: int, parties: Parties = PARTIES) -> None:
     more = [
         Order(tenant=TENANT, agent_id=taken.agent_id, turn=ids.new_id(), instruction="more")
         for taken in ordered(scene.taken, place)
     ]
-    await intake.enqueue(tx, more, PARTIES, after=Aftermath())
+    await intake.enqueue(tx, more, parties, after=Aftermath())
 
 
 async def claims(tx: Session, scene: Scene, place: int) -> bool:
@@ -155,7 +157,38 @@ SUSPENDED: dict[str, Act] = {
 OVERRUN: dict[str, Act] = {
     "resume": claims, "stop": stops_them, "late result": reports, "overrun": by_rule("A18"), "repair": by_rule("W4"),
 }  # fmt: skip
-STATES = {"running": RUNNING, "suspended": SUSPENDED, "overrun": OVERRUN}
+# The lease is over, and nothing else: another worker may take the turn over, once a rule has let go of it, and it has.
+RELEASED: dict[str, Act] = {name: act for name, act in RUNNING.items() if name != "reap"}
+# All that was waited for is there, and nobody has gone on.
+RESUMABLE: dict[str, Act] = {"resume": claims, "stop": stops_them, "enqueue": enqueues}
+# Nobody has taken them in hand: for so long that they are put into the inbox again, or for too long.
+DISPATCHED: dict[str, Act] = {"start": claims, "nudge": by_rule("W5"), "stop": stops_them, "enqueue": enqueues}
+UNTAKEN: dict[str, Act] = {"start": claims, "give up": by_rule("W6"), "stop": stops_them, "enqueue": enqueues}
+# Behind each stands another in line, whose time there is over.
+IN_LINE: dict[str, Act] = {
+    "deliver": delivers, "hand back": hands_back, "stop": stops_them, "reap": by_rule("W7"), "forget": by_rule("A3"),
+    "enqueue": enqueues,
+}  # fmt: skip
+STATES = {
+    "running": RUNNING, "lapsed": RUNNING, "released": RELEASED, "suspended": SUSPENDED, "resumable": RESUMABLE,
+    "overrun": OVERRUN, "dispatched": DISPATCHED, "untaken": UNTAKEN, "in line": IN_LINE,
+}  # fmt: skip
+# How long each has lasted: so long that every rule that is named there wants it.
+PASSED_SECONDS = {
+    "running": 310, "lapsed": 40, "released": 40, "suspended": 31, "resumable": 31, "overrun": 401,
+    "dispatched": 11, "untaken": 31, "in line": 310,
+}  # fmt: skip
+# What does nothing there unless another has been before it, or does nothing because it is too late.
+FOLLOWS = {
+    "running": {"take over"}, "lapsed": {"take over"}, "released": {"deliver", "suspend", "hand back", "renew"},
+    "suspended": {"resume"},
+    "overrun": {"resume", "late result", "repair"},
+}  # fmt: skip
+UNCLAIMED, WAITING, ANSWERED = (
+    ("dispatched", "untaken"),
+    ("suspended", "resumable", "overrun"),
+    ("resumable", "overrun"),
+)
 
 
 def call_of(taken: Taken) -> tuple[Call, str]:
@@ -187,12 +220,13 @@ async def set_scene(db: Database, state: str) -> Scene:
             for name in names
         ]  # fmt: skip
         await intake.enqueue(tx, asked, PARTIES, after=Aftermath())
-        taken = await heads.claim(
-            tx, owner=HOLDER, profiles=["writer"], targets=["default"], kinds=["batch"], room=10, terms=TERMS
-        )
+        taken = await take(tx, kept=state not in UNCLAIMED)
+        if state == "in line":
+            soon = replace(TERMS, queued_for=timedelta(seconds=300))
+            await enqueues(tx, Scene(taken, [], []), 0, Parties(soon, PARTIES.owners, TASKS))
         calls: list[str] = []
         tasks: list[Claimed] = []
-        if state in ("suspended", "overrun"):
+        if state in WAITING:
             made = [call_of(each) for each in taken]
             calls = [name for _, name in made]
             waiting = [
@@ -200,11 +234,32 @@ async def set_scene(db: Database, state: str) -> Scene:
             ]
             await outcomes.settle(tx, waiting, PARTIES, owner=HOLDER, after=Aftermath())
             tasks = await run_tools(tx)
-        if state == "overrun":
-            await tools_end(tx, Scene(taken, calls, tasks), 0)
-        passed = {"running": 310, "suspended": 31, "overrun": 401}[state]
-        await tx.fetch("update ferryman.clock_shift set shift = make_interval(secs => $1)", float(passed))
-    return Scene(taken, calls, tasks)
+        scene = Scene(taken, calls, tasks)
+        if state in ANSWERED:
+            await tools_end(tx, scene, 0)
+        passed = float(PASSED_SECONDS[state])
+        await tx.fetch("update ferryman.clock_shift set shift = make_interval(secs => $1)", passed)
+        if state == "released":
+            await by_rule("W7")(tx, scene, 0)
+    return scene
+
+
+class Undone(Exception):
+    """What was done is to be as if it had not been."""
+
+
+async def take(tx: Session, *, kept: bool) -> list[Taken]:
+    """Take turns in hand, or only see which those would be."""
+    taken: list[Taken] = []
+    with suppress(Undone):
+        async with tx.transaction():
+            taken = await heads.claim(
+                tx, owner=HOLDER, profiles=["writer"], targets=["default"], kinds=["batch"], room=10, terms=TERMS
+            )
+            if not kept:
+                raise Undone
+    assert len(taken) == 2
+    return taken
 
 
 async def run_tools(tx: Session) -> list[Claimed]:
