@@ -1,7 +1,7 @@
 """R4 for commands: every pair of ways to end one async task, and every three, in orders of their statements.
 
-One winner, no deadlock. What becomes of the command and of each of its async tasks is what becomes of it when one comes after
-the other.
+So too of a command whose mapping is in hand: that it is processed meets what would end it before. One winner, no deadlock. What
+becomes of the command and of each of its async tasks is what becomes of it when one comes after the other.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -37,14 +37,26 @@ Way = Callable[["Scene", Session], Awaitable[bool | None]]
 
 
 class Scene:
-    """A command with two async tasks whose capabilities run; both are past their deadline, so that a rule may end them too."""
+    """A command with two async tasks whose capabilities run; both are past their deadline, so that a rule may end them too.
+
+    Or, before that, one whose mapping runs: it has no async tasks yet.
+    """
 
     def __init__(self, app: Ferryman) -> None:
         self.app = app
         self.orchestrator = app._orchestrator
         self.owners = app._open.owners
         self.command = ids.new_id()
+        self.mapping = ids.new_id()
         self.tasks: list[Any] = []
+
+    async def receive(self) -> "Scene":
+        sent = await self.app.commands.send("Ask")
+        self.command, self.mapping = sent.id, sent.command.task
+        async with self.app.database.transaction() as tx:
+            await self._claim(tx)
+            await tx.fetch("update ferryman.command_inbox set deadline_at = ferryman.clock() where finished_at is null")
+        return self
 
     async def set(self) -> "Scene":
         sent = await self.app.commands.send("Ask")
@@ -82,7 +94,12 @@ class Scene:
         return Outcome(task, 1, HOLDER, SUCCEEDED, result, callback="async_task", callback_ref=ref)
 
     def outcomes(self) -> list[Outcome]:
-        return [self._won(row["task"], RESULT) for row in self.tasks]
+        return [self._won(row["task"], RESULT) for row in self.tasks] or [self._won(self.mapping, PLAN)]
+
+    @property
+    def last_task(self) -> UUID:
+        task: UUID = self.tasks[1]["task"] if self.tasks else self.mapping
+        return task
 
 
 PLAN = (
@@ -130,10 +147,10 @@ async def cancel(scene: Scene, tx: Session) -> None:
 
 
 async def stop_task(scene: Scene, tx: Session) -> None:
-    """Somebody cancels the task of a capability, behind the command's back."""
+    """Somebody cancels the task of a capability, or of the mapping, behind the command's back."""
     from ferryman.tasks.intake import cancel as tasks
 
-    await tasks.end(tx, scene.owners, [scene.tasks[1]["task"]], reason="no")
+    await tasks.end(tx, scene.owners, [scene.last_task], reason="no")
 
 
 def rule(name: str) -> Way:
@@ -155,6 +172,8 @@ WAYS: dict[str, Way] = {
 FEW = 3  # orders of each pair that are walked in the usual run
 PAIRS = list(combinations_with_replacement(WAYS, 2))
 THREES = list(combinations(WAYS, 3))
+# What can happen while the mapping is in hand; `work` is that the command is processed.
+RECEIVED = ("work", "fail", "hand_back", "cancel", "stop_task", "W14")
 
 
 @pytest.fixture
@@ -197,6 +216,21 @@ async def test_three_who_end_one_command_leave_one_end_and_no_deadlock(app: Ferr
         await stage.keep()
         for three in THREES:
             await meet(driver, scene, stage, three, few=FEW_WALKS, most=MOST_OF_THREE)
+    assert driver.blocked > 0
+
+
+@pytest.mark.contract("R4", "K3", "K4", "C2", "C7", "W14")
+@pytest.mark.parametrize("actors", [2, 3])
+async def test_a_command_that_is_processed_and_ended_at_once_has_one_end(
+    app: Ferryman, database_url: str, actors: int
+) -> None:
+    scene = await Scene(app).receive()
+    few, most = (FEW, MOST_WALKS) if actors == 2 else (FEW_WALKS, MOST_OF_THREE)
+    async with staging(database_url) as stage, driving(database_url, actors=actors) as driver:
+        await stage.keep()
+        assert len(await in_turn(scene, stage, [partial(work, scene)])) == 3  # it has two async tasks then
+        for names in combinations_with_replacement(RECEIVED, 2) if actors == 2 else combinations(RECEIVED, 3):
+            await meet(driver, scene, stage, names, few=few, most=most)
     assert driver.blocked > 0
 
 
