@@ -2,12 +2,15 @@
 
 import asyncio
 import contextlib
+import re
 import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from urllib.parse import parse_qs, urlsplit
 
 IDLE = b"Z\x00\x00\x00\x05I"  # ReadyForQuery outside a transaction: what was sent has committed
+WITHIN = b"Z\x00\x00\x00\x05T"  # inside of one
+COMMIT = re.compile(rb"Q....commit;?\0", re.IGNORECASE | re.DOTALL)  # by itself, as a simple query
 PROTOCOL = 196608
 OURS = (b"user", b"database", b"client_encoding", b"application_name")
 
@@ -16,7 +19,9 @@ class Wire:
     """Carries bytes between TCP clients and the server's socket.
 
     `cut_reply(marker)`: the next message that carries the marker to the server is executed there; its answer never comes
-    and the connection is lost. `cut_answer(marker)`: the answer that carries the marker is lost on its way back.
+    and the connection is lost. `cut_commit(marker, then)`: so it is with the commit of the next transaction that carries the
+    marker, or with the marker itself where that commits alone; `then` is called before anybody could know of it.
+    `cut_answer(marker)`: the answer that carries the marker is lost on its way back.
     `before_answer(marker, then)`: the answer to the next message that carries the marker comes through after `then` was called.
     `refuse()`: every connection is cut, and no other is let in before `mend()`. `lose()`: from now on nothing comes through,
     either way, and nobody is told; after `mend()` new connections are carried, those that lost something never again.
@@ -37,6 +42,7 @@ class Wire:
         self._refusing = False
         self._mended = asyncio.Event()
         self._then: Callable[[], None] | None = None
+        self._committing: bytes | None = None
 
     def refuse(self) -> None:
         self._refusing = True
@@ -60,6 +66,10 @@ class Wire:
 
     def cut_reply(self, marker: str) -> None:
         self._going = marker.encode()
+
+    def cut_commit(self, marker: str, *, then: Callable[[], None]) -> None:
+        self._committing = marker.encode()
+        self._then = then
 
     def cut_answer(self, marker: str, *, then: Callable[[], None] | None = None) -> None:
         self._coming = marker.encode()
@@ -115,6 +125,8 @@ class Connection:
     ) -> None:
         self._wire, self._client, self._back, self._server, self._out = wire, client, back, server, out
         self._doomed = False
+        self._marked = False
+        self._within = False
         self._then: Callable[[], None] | None = None
         self._tail = b""
 
@@ -157,6 +169,7 @@ class Connection:
             if marker is not None and marker in self._tail + chunk:
                 self._wire._going = None
                 self._doomed = True
+            self._mark(chunk)
             awaited = self._wire._awaited
             if awaited is not None and awaited in self._tail + chunk:
                 self._wire._awaited = None
@@ -166,8 +179,19 @@ class Connection:
             self._out.write(chunk)
             await self._out.drain()
 
+    def _mark(self, chunk: bytes) -> None:
+        """Look for a transaction whose commit is to be cut."""
+        marker = self._wire._committing
+        if marker is not None and marker in self._tail + chunk:
+            self._wire._committing = None
+            self._marked = True
+        if self._marked and (not self._within or COMMIT.search(chunk)):
+            self._marked = False
+            self._doomed = True
+
     async def _coming(self) -> None:
         while chunk := await self._server.read(1 << 16):
+            self._within = chunk.endswith(WITHIN) or (self._within and not chunk.endswith(IDLE))
             marker = self._wire._coming
             if marker is not None and marker in chunk:
                 self._wire._coming = None
