@@ -176,8 +176,9 @@ async def test_an_executor_frozen_inside_a_page_lets_go_of_its_task_with_its_lea
         await judge(here, hull, again=1)
 
 
-# With a claim unknown to it, with a page in hand, inside the page's transaction, after it, and inside the end of a run.
-STOPS = ["ingest.claimed", "ingest.fetched", "ingest.written", "ingest.committed", "ingest.ending"]
+# With a claim unknown to it, with a page to ask for, with one in hand, inside the page's transaction, after it, and inside the
+# end of a run.
+STOPS = ["ingest.claimed", "ingest.begun", "ingest.fetched", "ingest.written", "ingest.committed", "ingest.ending"]
 
 
 @pytest.mark.contract("R2", "I4", "I6", "K4")
