@@ -83,7 +83,10 @@ class Past:
             return DONE if self._effects.get((before["task"], before["epoch"]), again) < again else KILLED
         # A lease is renewed when a third of it is over, so two thirds of one are left to whoever stands still.
         for cause, spans in ((STILL, self._still[pid]), (LOCKED, self._locked[before["task"]])):
-            if any(min(end, again) - max(begin, claim.since) > self._lease / 2 for begin, end in spans):
+            if any(
+                begin < claim.until and min(end, again) - max(begin, claim.since) > self._lease / 2
+                for begin, end in spans
+            ):
                 return cause
         if claim.lapsed and self._was_held_up(pid, claim):
             return RENEWALS

@@ -130,6 +130,25 @@ def test_what_came_before_a_claim_or_after_it_forced_nothing(
 
 
 @pytest.mark.contract("R3")
+@pytest.mark.parametrize(("since", "cause"), [(11.9, True), (12.1, False)])
+@pytest.mark.parametrize("kind", ["freeze", "hold"])
+def test_who_stood_still_or_was_held_after_a_claim_was_over_did_not_lose_it_by_that(
+    kind: str, since: float, cause: bool
+) -> None:
+    struck = line("struck", since, kind=kind, child=1, rows=["t"])
+    past = again.Past(
+        [struck, line("thawed", 15.0, child=1), line("released", 15.0, child=1)],
+        {("t", 1): claims.Claim(9.9, 12.0, True)},
+        lease=LEASE,
+    )
+
+    found, _ = again.causes([start(10.0, 1, 1), start(16.0, 2, 2)], past)
+
+    forced = again.STILL if kind == "freeze" else again.LOCKED
+    assert {each: count for each, count in found.items() if count} == {forced if cause else again.NOTHING: 1}
+
+
+@pytest.mark.contract("R3")
 def test_a_fault_inside_of_a_process_is_written_down_with_its_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,9 +34,9 @@ from tests.property.turns import FOLLOWS, HOLDER, SECOND, STATES, TASKS, TENANT,
 FEW, FEW_OF_ONE = 3, 7  # orders that are walked in the usual run: of each pair, of a pair that stands alone
 
 SOUND = Sound([*watch.AGENT_INVARIANTS, *TASK_INVARIANTS])
-# How each turn has ended, if it has, and how its agent stands: with whom, with what in line, with which answers. Answers that
-# are through with the line are not counted: one that a rule brings to a turn which was stopped since it looked is put down
-# there, and does nothing.
+# How each turn has ended, if it has, by which moves, and how its agent stands: with whom, with what in line, which answers.
+# Answers that are through with the line are not counted: one that a rule brings to a turn which was stopped since it looked is
+# put down there, and does nothing.
 FOUND = """
 select (select count(*) from ferryman.events where subject = message.id and kind = 'agent.task') as ends,
        (select told from parents where ref = message.agent_id) as told, message.turn_status as status,
@@ -46,7 +46,9 @@ select (select count(*) from ferryman.events where subject = message.id and kind
              where line.tenant = message.tenant and line.agent_id = message.agent_id
                and (line.message_type in ('turn', 'stop') or line.status <> 'consumed') order by 1)::text as line,
        array(select result.status from ferryman.turn_resume_ledger as result
-             where result.agent_turn_id = message.id order by 1)::text as results
+             where result.agent_turn_id = message.id order by 1)::text as results,
+       array(select concat_ws(' ', event.from_state, event.to_state, event.reason_code) from ferryman.events as event
+             where event.subject = message.id and event.kind = 'agent.state' order by event.id)::text as went
 from unnest($1::uuid[]) with ordinality as taken (id, place)
 join ferryman.agent_inbox as message on message.id = taken.id
 join ferryman.agent_state_head as head on (head.tenant, head.agent_id) = (message.tenant, message.agent_id)
