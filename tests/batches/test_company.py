@@ -147,6 +147,28 @@ async def test_tasks_of_agents_that_are_held_take_no_place_from_others(db: Datab
     assert [(await yard.dispatch()).taken for _ in range(3)] == [2, 2, 0]
 
 
+@pytest.mark.contract("B5", "B12", "W23")
+@pytest.mark.parametrize("what", ["parents", "batches"])
+async def test_tasks_whose_parents_or_batches_are_held_take_no_place_from_others(db: Database, what: str) -> None:
+    yard = Yard(db, terms=Terms(dispatch_concurrency=2))
+    callers = [await yard.parent(name, f"call of {name}") for name in ("ann", "abe")]
+    held = [await yard.fork(task(), caller=caller) for caller in callers]
+    free = await yard.fork(task())
+    rows = {
+        "parents": "select from ferryman.agent_state_head where agent_id in ('ann', 'abe') for update",
+        "batches": "select from ferryman.pmo_batches where parent_agent_id is not null for update",
+    }
+
+    async with yard.db.transaction() as tx:
+        await tx.fetch(rows[what])
+        done = [await yard.dispatch(), await yard.dispatch()]
+
+    assert [(each.taken, each.more) for each in done] == [(1, True), (0, True)]
+    assert await yard.statuses(free) == ["dispatched"]
+    assert [await yard.statuses(each) for each in held] == [["pending"]] * 2
+    assert [(await yard.dispatch()).taken for _ in range(2)] == [2, 0]
+
+
 @pytest.mark.contract("B5", "B11", "K25")
 async def test_an_orphan_that_cannot_be_ended_keeps_no_task_from_being_sent(yard: Yard) -> None:
     caller = await yard.parent("ann")

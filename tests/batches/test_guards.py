@@ -178,7 +178,10 @@ STATEMENTS: list[tuple[Statement, dict[str, Any]]] = [
     (batches._UNTOLD, {"limit": 50}),
     (batches._ORPHANS, {"limit": 50, "turns": None}),
     (batches._GET, {"ids": IDS, "tenant": "t1"}),
-    (tasks._CLAIM, {"room": 128, "scan": 200, "heads": True, "busy_tenants": ["t1"], "busy_agents": ["a1"]}),
+    (
+        tasks._CLAIM,
+        {"room": 128, "scan": 200, "heads": True, "busy_tenants": ["t1"], "busy_agents": ["a1"], "busy_batches": []},
+    ),
     (tasks._ACCEPT, {"ids": IDS, "epochs": [1] * 50}),
     (tasks._END, {"ends": json.dumps([{"id": str(id), "expects": "dispatched", "status": "failed"} for id in IDS])}),
     (tasks._ABORT, {"batches": IDS, "reason": "x", "warn_after": MINUTE}),

@@ -147,7 +147,9 @@ async def test_a_dispatch_does_not_read_what_was_put_off(yard: Yard, database_ur
     async with line.transaction() as tx:
         [row] = await tx.fetch(
             f"explain (analyze, timing off, format json) {claim.sql()}",
-            *claim.bind({"room": 128, "scan": 200, "heads": True, "busy_tenants": [], "busy_agents": []}),
+            *claim.bind(
+                {"room": 128, "scan": 200, "heads": True, "busy_tenants": [], "busy_agents": [], "busy_batches": []}
+            ),
         )
     await line.close()
     assert await yard.statuses(due) == ["dispatched"]

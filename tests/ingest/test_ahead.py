@@ -57,9 +57,12 @@ async def test_a_gate_that_breaks_does_not_cost_the_page_in_hand(database_url: s
     async with harbour(database_url, Server().fill(10 * PAGES), sink=CallSink(lambda _items: None)) as here:
         await here.plan(since=DAWN, until=DAWN + HOUR)
         [task] = await (ship := here.ship(gate=Guide(Allow(), *2 * [ValueError("broken")]))).claim()
-        with pytest.raises(ValueError, match="broken"):
-            await ship.runner.run(task)
+        outcome = await ship.runner.run(task)
+        await ship.settle(outcome)
 
+        assert outcome is not None
+        assert outcome.verdict.reason == "the rate gate failed: ValueError: broken"
+        assert await here.states("run") == ["PARTIAL"]
         assert await here.states("batch") == ["SUCCEEDED"]
         assert len(here.server.asked) == 1
 

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import signal
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -19,7 +21,7 @@ from ferryman.kernel import errors, faults, telemetry
 from ferryman.kernel.events import Event
 from ferryman.relays.model import Address
 from ferryman.relays.ports import Tellers
-from ferryman.relays.work.broker import MSG_ID, Broker, Message
+from ferryman.relays.work.broker import MSG_ID, Broker, BrokerAway, Message
 from ferryman.testing import NatsServer
 from tests.relays import conftest
 from tests.relays.conftest import Make, happen, later, relaying, until
@@ -254,6 +256,34 @@ async def test_a_stream_that_keeps_something_else_is_refused_and_one_that_keeps_
 
 def message(id: str, coast: Coast, body: bytes = b"{}") -> Message:
     return Message(id, f"{coast.name}.v1.default.main.evt.task.1.ready", body, b"short")
+
+
+@pytest.mark.contract("K10", "K24", "K17")
+@pytest.mark.parametrize("by", ["its patience", "whoever ends it"])
+async def test_a_relay_whose_server_stands_still_while_it_is_written_to_is_ended(tmp_path: Path, by: str) -> None:
+    """It takes no more than the buffers between it and us hold, and the client keeps to itself that it was told to end."""
+    patience = SECOND if by == "its patience" else SECOND * 600
+    with NatsServer(tmp_path) as frozen:
+        broker = Broker(frozen.url, stream="S", prefix="fz", kept=SECOND * 60, repeats=SECOND, patience=SECOND * 10)
+        await broker.open("mine")
+        broker._patience = patience.total_seconds()
+        page = [Message(f"evt_{n}", "fz.v1.d.m.evt.t.1.ready", b"x" * 900_000, b"short") for n in range(40)]
+        os.kill(frozen.pid, signal.SIGSTOP)
+        publishing = asyncio.create_task(broker.publish(page))
+        try:
+            async with asyncio.timeout(20):
+                while len(broker._waiting) < 3 and not publishing.done():  # noqa: ASYNC110 - until its buffer is full
+                    await asyncio.sleep(0.005)
+            if by == "whoever ends it":
+                publishing.cancel()
+            ended, _ = await asyncio.wait([publishing], timeout=10)
+        finally:
+            os.kill(frozen.pid, signal.SIGCONT)
+        await asyncio.wait([publishing])
+        await broker.close()
+
+    assert ended == {publishing}
+    assert publishing.cancelled() or isinstance(publishing.exception(), BrokerAway)
 
 
 @pytest.mark.contract("K10")

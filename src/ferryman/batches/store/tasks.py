@@ -24,21 +24,37 @@ _WARN = load(_HERE, "pmo_batch_tasks/warn")
 _ENDED = load(_HERE, "pmo_batch_tasks/ended")
 
 
+class Busy(NamedTuple):
+    """What somebody else holds: heads, and batches."""
+
+    heads: frozenset[tuple[str, str]] = frozenset()
+    batches: frozenset[UUID] = frozenset()
+
+    def __or__(self, other: Busy) -> Busy:
+        """Return both."""
+        return Busy(self.heads | other.heads, self.batches | other.batches)
+
+
 class Claim(NamedTuple):
-    """What one look took; how many it found, held or not; and the heads that somebody else holds."""
+    """What one look took; how many it found, held or not; and what somebody else holds."""
 
     taken: list[Claimed]
     found: int
-    busy: set[tuple[str, str]]
+    busy: Busy
 
 
-async def claim(tx: Tx, *, room: int, scan: int, heads: bool = True, past: Collection[tuple[str, str]] = ()) -> Claim:
-    """Take tasks that are to be sent, fairly, and lock their batches and `heads`; look past heads that are known to be busy."""
-    known = {"busy_tenants": [tenant for tenant, _ in past], "busy_agents": [agent for _, agent in past]}
+async def claim(tx: Tx, *, room: int, scan: int, heads: bool = True, past: Busy | None = None) -> Claim:
+    """Take tasks that are to be sent, fairly, and lock their batches and `heads`; look past what is known to be busy."""
+    past = past or Busy()
+    known = {
+        "busy_tenants": [tenant for tenant, _ in past.heads],
+        "busy_agents": [agent for _, agent in past.heads],
+        "busy_batches": list(past.batches),
+    }
     rows = await many(tx, _CLAIM, room=room, scan=scan, heads=heads, **known)
     taken = [Claimed(*(row[name] for name in Claimed._fields)) for row in rows if row["id"] is not None]
     busy = zip(rows[0]["busy_tenants"], rows[0]["busy_agents"], strict=True)
-    return Claim(taken, rows[0]["found"], set(busy))
+    return Claim(taken, rows[0]["found"], Busy(frozenset(busy), frozenset(rows[0]["busy_batches"])))
 
 
 async def accept(tx: Tx, epochs: Mapping[UUID, int]) -> set[UUID]:

@@ -54,14 +54,14 @@ async def dispatch(
 
 
 async def _take(tx: Ground, terms: Terms, *, room: int, heads: bool) -> tuple[list[Claimed], bool]:
-    """Take tasks, looking past those whose heads are busy; say whether any were found, held or not."""
+    """Take tasks, looking past those whose batches or heads are busy; say whether any were found, held or not."""
     taken: list[Claimed] = []
-    busy: set[tuple[str, str]] = set()
+    busy = tasks.Busy()
     while True:
         some, found, met = await tasks.claim(tx, room=room - len(taken), scan=terms.scan_limit, heads=heads, past=busy)
         taken += some
-        if met <= busy or len(taken) >= room:
-            return taken, bool(taken or found or busy)
+        if busy | met == busy or len(taken) >= room:
+            return taken, bool(taken or found or any(busy))
         busy |= met
 
 

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
-from ferryman.kernel import errors, telemetry
+from ferryman.kernel import errors, guest, telemetry
 from ferryman.relays.rules import subject
 
 if TYPE_CHECKING:
@@ -190,8 +190,21 @@ class Broker:
             headers |= {STREAM: self._stream} | ({AFTER: after} if after is not None else {})
             reply = f"{self._inbox}.{next(self._numbers)}"
             self._waiting[reply] = answer
-        await self._client.publish(message.subject, self._fit(message), reply=reply, headers=headers)
+        await self._write(self._client, message, reply, headers)
         return answer
+
+    async def _write(self, client: Client, message: Message, reply: str, headers: dict[str, str]) -> None:
+        """Put a message into the client's buffer, which has no room where the server stands still and reads nothing.
+
+        The client waits for room without end, and keeps a cancellation to itself: whoever ends the wait looks whether it was
+        ended, and whoever ends this relay is heard here.
+        """
+        async with asyncio.timeout(self._patience) as waiting:
+            await client.publish(message.subject, self._fit(message), reply=reply, headers=headers)
+        if waiting.expired():
+            raise BrokerAway(f"the server took nothing for {self._patience:g} s")
+        if guest.cancelled():
+            raise asyncio.CancelledError
 
     async def _answered(self, answers: Sequence[asyncio.Future[None]], *, lenient: bool = False) -> list[BaseException]:
         """Wait for answers; return those that are refusals, or raise the first."""

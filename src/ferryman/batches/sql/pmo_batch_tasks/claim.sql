@@ -1,8 +1,8 @@
 -- pending -> dispatched
 -- Fair: every tenant with tasks to send has its share, in each every batch, oldest first; so a flood of one starves nobody.
--- A batch that somebody holds is passed over: its tasks are found by the next look. One of which nothing is due takes no
+-- A batch that somebody holds is passed over. One of which nothing is due takes no
 -- place in the scan. Alike a task whose agent's head somebody holds, or that of its batch's parent, who may be told of its end:
--- those heads are named, and a further look is told to look past them. Without `heads` none is asked for.
+-- those batches and heads are named, and a further look is told to look past them. Without `heads` none is asked for.
 with recursive clock as materialized (
     select ferryman.clock() as now
 ),
@@ -55,6 +55,10 @@ walked as (
 batches as (
     select walked.tenant, walked.batch_id, min(walked.nth) as nth
     from walked
+    where walked.batch_id <> all(:busy_batches::uuid[])
+      and not exists (select from known
+                      join ferryman.pmo_batches as batch on batch.id = walked.batch_id and batch.parent_agent_id = known.agent_id
+                      where known.tenant = walked.tenant)
     group by walked.tenant, walked.batch_id
 ),
 due as materialized (
@@ -148,12 +152,14 @@ told as (
            jsonb_build_object('batch_id', sent.batch_id, 'agent_turn_id', sent.agent_turn_id, 'attempt', sent.attempt_count)
     from sent, clock
 )
--- One row at least: how many were found, also if all of them are of batches that somebody holds, and whose heads were busy.
+-- One row at least: how many were found, also if all of them are of batches that somebody holds, and which of those and whose
+-- heads were busy.
 select sent.id, sent.batch_id, sent.tenant, sent.agent_id, sent.agent_turn_id, sent.attempt_count, sent.context_box_id,
        sent.output_box_id, sent.parent_agent_id, sent.parent_agent_turn_id, sent.parent_step_id, sent.parent_channel_id,
        sent.recursion_depth, sent.budget_id, sent.traceparent, found.count as found,
        array(select busy.tenant from busy order by busy.tenant, busy.agent_id) as busy_tenants,
-       array(select busy.agent_id from busy order by busy.tenant, busy.agent_id) as busy_agents
+       array(select busy.agent_id from busy order by busy.tenant, busy.agent_id) as busy_agents,
+       array(select ranked.batch_id from ranked except select held.id from held) as busy_batches
 from (select count(*)::integer as count from ranked) as found
 left join sent on true
 order by sent.batch_id, sent.task_index
