@@ -338,6 +338,48 @@ async def test_a_quota_is_spent_by_all_together_and_opens_anew(world: World, mad
     assert await allowed(one) == 1
 
 
+@pytest.mark.parametrize("used", [1, 4, 32, 300])
+async def test_a_small_quota_is_used_however_many_slots_are_leased_at_a_time(
+    world: World, made: Made, used: int
+) -> None:
+    gate = made(Pace(top=100, burst=1))
+    for _ in range(used):  # as long as all are used a lot doubles
+        await gate.acquire(KEY)
+        await world.move(0.01)
+
+    minutes = []
+    for _ in range(3):
+        left = 40
+        for tick in range(300):
+            if isinstance(await gate.acquire(KEY), Allow):
+                left -= 1
+                said = {"X-RateLimit-Remaining": str(left), "X-RateLimit-Reset": str(60 - tick // 100)}
+                gate.told(KEY, Answer(200, QUICK, headers=said))
+                await gate.settle()
+            await world.move(0.01)
+        minutes.append(40 - left)
+        await world.move(60)
+
+    assert all(35 <= each <= 40 for each in minutes), minutes
+
+
+async def test_what_is_held_of_a_quota_that_comes_to_its_end_is_not_leased_to_others(world: World, made: Made) -> None:
+    one, two = made(Pace(top=100, burst=1)), made(Pace(top=100, burst=1))
+    for _ in range(3):  # the second lot has two slots, and the third four
+        await one.acquire(KEY)
+        await world.move(0.01)
+    assert isinstance(await one.acquire(KEY), Allow)
+    one.told(KEY, Answer(200, QUICK, headers={"X-RateLimit-Remaining": "4", "X-RateLimit-Reset": "60"}))
+    await one.settle()
+
+    went = 0
+    for _ in range(20):
+        went += await allowed(two) + await allowed(one)
+        await world.move(0.01)
+
+    assert went == 4
+
+
 async def test_a_refusal_of_one_request_moves_no_rate(world: World, made: Made) -> None:
     gate = made(Pace(top=10, burst=1))
     await allowed(gate)

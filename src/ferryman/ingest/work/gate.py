@@ -9,6 +9,9 @@ this process holds are dropped: they were leased at a rate that is over. Other p
 seconds later at most. A request halves the rate only if it began after the last halving that this process knows of: a
 hundred refusals of one moment are one piece of news.
 
+That a quota comes to its end is told at once too, less the slots that this process holds: those are kept while the quota
+bears them. They are counted as spent, and a small quota would go with them: leased whole, used once and dropped.
+
 Who is away does no harm: slots are moments, and pass. Only what was told last may be lost with a process, and is told again
 by the next refusal.
 """
@@ -88,7 +91,7 @@ class Standing:
         told, then = self.clock
         return told + timedelta(seconds=at - then)
 
-    def hear(self, answer: Answer, *, began: float) -> bool:
+    def hear(self, answer: Answer, *, began: float, now: float) -> bool:
         """Add an answer to the news; tell whether others must hear of it at once."""
         wall = datetime.now(UTC)
         quota = limits.quota(answer.headers, now=wall) if answer.headers else None
@@ -107,7 +110,14 @@ class Standing:
             quota=quota or before.quota,
             status=answer.status if answer.status is not None else before.status,
         )
+        if slow or (quota is not None and quota.left < self.held(now)):
+            self.lots.clear()
+            self.opens = self.look = 0.0
         return slow or (quota is not None and quota.left <= self.size)
+
+    def held(self, now: float) -> int:
+        """Count the slots that are leased and still to come."""
+        return sum(lot.unused(now) for lot in self.lots)
 
     def lease(self, leased: Leased, *, wish: int, now: float) -> None:
         """Take what the database answered."""
@@ -162,9 +172,8 @@ class SharedGate:
         standing = self._known.get(key)
         if standing is None:
             standing = self._known[key] = Standing(key, self._agreed(key))
-        if standing.hear(answer, began=self._clock() - answer.latency.total_seconds()):
-            standing.lots.clear()
-            standing.opens = standing.look = 0.0
+        now = self._clock()
+        if standing.hear(answer, began=now - answer.latency.total_seconds(), now=now):
             telling = asyncio.get_running_loop().create_task(self._tell(standing))
             self._telling.add(telling)
             telling.add_done_callback(self._telling.discard)
@@ -189,7 +198,7 @@ class SharedGate:
             async with standing.turn:
                 if standing.news != NO_NEWS:
                     await self._ask(standing, wish=0)
-                unused = sum(lot.unused(self._clock()) for lot in standing.lots)
+                unused = standing.held(self._clock())
                 standing.lots.clear()
                 if unused and standing.spent_until is not None:
                     back = timedelta(seconds=unused * standing.every)
@@ -210,12 +219,13 @@ class SharedGate:
 
     async def _ask(self, standing: Standing, *, wish: int) -> None:
         news, standing.news = standing.news, NO_NEWS
+        told = news.less(standing.held(self._clock()))
         try:
-            leased = await gates.pass_through(self._tx, standing.name, wish=wish, news=news, halvings=standing.halvings)
+            leased = await gates.pass_through(self._tx, standing.name, wish=wish, news=told, halvings=standing.halvings)
             if leased is None:
                 await gates.declare(self._tx, standing.name, standing.pace)
                 leased = await gates.pass_through(
-                    self._tx, standing.name, wish=wish, news=news, halvings=standing.halvings
+                    self._tx, standing.name, wish=wish, news=told, halvings=standing.halvings
                 )
         except BaseException:
             standing.news = merge(news, standing.news)
