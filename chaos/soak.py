@@ -10,11 +10,12 @@ Connections are counted for each process that lives: a worker dies every minute,
 Which of a hundred are there at a look would decide about a slope of four.
 
 What has ended is kept for weeks, so rows grow with the run, and dead rows and bytes with them. Level must be what of the rows
-is dead, and how many bytes a row takes, by table: a table whose rows stay and whose bytes grow is what that finds. But where
-nobody can vacuum, every row that comes leaves as many dead behind, and both are as level as can be. So how much of a table is
-dead in the middle of the run has a bar of its own, by table (LEVELS), and so has the oldest transaction of ours at any look:
-one that stays open is what keeps vacuum from the dead. What all of it takes at the end is put beside what it takes when it is
-written anew, indexes too, which have no slope of their own (chaos/anew.py).
+is dead, and how many bytes a row takes, living or dead, by table: a table whose rows stay and whose bytes grow is what that
+finds. The dead are judged by themselves: until the first visit of vacuum, at a fifth of a small table, they only grow. But
+where nobody can vacuum, every row that comes leaves as many dead behind, and both are as level as can be. So how much of a
+table is dead in the middle of the run has a bar of its own, by table (LEVELS), and so has the oldest transaction of ours at
+any look: one that stays open is what keeps vacuum from the dead. What all of it takes at the end is put beside what it takes
+when it is written anew, indexes too, which have no slope of their own (chaos/anew.py).
 
 Where what has ended leaves after a minute or some (`--retention`) the bytes themselves must be level, by table, from when as
 many leave as come and vacuum has been there. The log is kept for a day at least, and the moves of cursors for ever: of these
@@ -189,7 +190,7 @@ class Gauge:
             name = table["name"]
             if not self._leaves:
                 if table["bytes"] >= TABLE_LEAST:
-                    self.seen["bytes a row", name].append((now, table["bytes"] / max(1.0, rows[name])))
+                    self.seen["bytes a row", name].append((now, table["bytes"] / max(1.0, rows[name] + table["dead"])))
                 continue
             # Apart: vacuum gives room back to rows of any kind, and to an index only page by page.
             for who, size in ((name, table["bytes"]), (f"{name} by its indexes", table["indexes"])):
