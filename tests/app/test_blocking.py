@@ -1,11 +1,12 @@
 """The synchronous client does what the async doors do (S2)."""
 
+import asyncio
 import inspect
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from ferryman import Client
+from ferryman import Client, Ferryman
 from ferryman.app.agents import Agents
 from ferryman.app.batches import Batches
 from ferryman.app.blocking_batches import BlockingBatches
@@ -16,6 +17,7 @@ from ferryman.app.blocking_webhooks import BlockingWebhooks
 from ferryman.app.commands import Commands
 from ferryman.app.ingest import Ingest
 from ferryman.app.relays import Webhooks
+from ferryman.kernel import errors
 from tests.http.domains.fleet import fleet
 
 DAWN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -68,3 +70,12 @@ def test_a_script_sends_plans_and_adds(database_url: str) -> None:
         assert client.webhooks.pause("hook")
         assert [each.id for each in client.webhooks.list(state="paused")] == [added.webhook.id]
         assert client.batches.tree(batch).batch.status == "running"
+
+
+@pytest.mark.contract("S2")
+async def test_an_app_that_is_open_in_another_loop_is_refused_and_stays_open(database_url: str) -> None:
+    async with Ferryman(database_url) as app:
+        with pytest.raises(errors.OpenElsewhere):
+            await asyncio.to_thread(Client(app).__enter__)
+
+        assert list(await app.tasks.list()) == []

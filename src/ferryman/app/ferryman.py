@@ -67,6 +67,7 @@ class Ferryman(Declarations, Declares):
         self._given_doorbell = doorbell
         self._codec = codec
         self._opened: wiring.Opened | None = None
+        self._opened_in: asyncio.AbstractEventLoop | None = None
         self._watching: Watching | None = None
 
     # Opening and closing
@@ -93,6 +94,9 @@ class Ferryman(Declarations, Declares):
                 profiles=self._profiles,
                 codec=self._codec,
             )
+            self._opened_in = asyncio.get_running_loop()
+        elif self._opened_in is not asyncio.get_running_loop():
+            raise errors.OpenElsewhere
         return self
 
     async def close(self) -> None:

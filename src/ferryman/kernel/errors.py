@@ -750,6 +750,13 @@ class NotOpen(FerrymanError):
     advice = "Use `async with app:`, or await app.open() first."
 
 
+class OpenElsewhere(FerrymanError):
+    """The app is open in another event loop, and its connections belong to that one."""
+
+    code = "OPEN_ELSEWHERE"
+    advice = "Close it there first, or open another app: `Client(address)` makes one of its own."
+
+
 class WorkerBroken(FerrymanError):
     """A part of this worker has died, so it has handed back its work and stopped."""
 
