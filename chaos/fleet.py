@@ -36,6 +36,7 @@ class Slot:
     frozen_until: float | None = None
     working: int = 0  # which of its lives was seen to have begun to work
     born_at: float = 0.0
+    doomed: bool = False  # whether a SIGKILL is asked for: by us, or by its own faults some time
 
     @property
     def alive(self) -> bool:
@@ -92,6 +93,7 @@ class Fleet:
         slot.nth += 1
         slot.born_at = time.monotonic()
         life = plan.life(self._seed, slot.name, slot.nth, role=slot.role, calm=self.calm, lease=self._lease)
+        slot.doomed = bool(life.faults or life.forgets)
         child = os.fork()
         if child == 0:
             self._live(slot, life)
@@ -129,8 +131,8 @@ class Fleet:
             return
         code = os.waitstatus_to_exitcode(status)
         self._told.write("died", who=slot.name, child=pid, code=code)
-        # A death by a fault of the process itself is a SIGKILL too; anything else was not asked for.
-        if code not in (-signal.SIGKILL, 0):
+        # A death by a fault of the process itself is a SIGKILL too; one of another's, where memory is out, was not asked for.
+        if code not in (-signal.SIGKILL, 0) or (code != 0 and not slot.doomed):
             self.unexpected.append(f"{slot.name}.{slot.nth:04} ended with {code}")
         elif code == 0 and not self.calm:
             self.unexpected.append(f"{slot.name}.{slot.nth:04} stopped by itself")
@@ -138,6 +140,7 @@ class Fleet:
 
     def kill(self, slot: Slot) -> None:
         """SIGKILL."""
+        slot.doomed = True
         os.kill(slot.pid, signal.SIGKILL)
 
     def finish(self, slot: Slot) -> None:
