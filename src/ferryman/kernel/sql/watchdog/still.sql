@@ -21,6 +21,6 @@ where activity.datname = current_database()
   end
   and pg_has_role(activity.usesysid, 'usage')
   and (current_setting('is_superuser')::boolean
-       or not exists (select from pg_roles as role where role.oid = activity.usesysid and role.rolsuper))
+       or activity.usesysid <> all(array(select role.oid from pg_roles as role where role.rolsuper)))
   and not exists (select from pg_stat_progress_copy as copying where copying.pid = activity.pid)
 limit :limit
