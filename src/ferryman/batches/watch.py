@@ -21,7 +21,7 @@ from ferryman.batches.store import batches, tasks
 from ferryman.batches.store import retention as past
 from ferryman.batches.work.dispatch import dispatch
 from ferryman.batches.work.part import ORPHANED
-from ferryman.kernel import outage, telemetry
+from ferryman.kernel import faults, outage, telemetry
 from ferryman.kernel.db import Row, Tx
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.invariants import Invariant, declare
@@ -61,6 +61,10 @@ class _Rules:
     def ring(self, _found: Sequence[Any]) -> None:
         after, self.after = self.after, Aftermath()
         after.ring(self._doorbell)
+
+    def ring_for_sent(self, found: Sequence[Any]) -> None:
+        faults.point("batch.sent")
+        self.ring(found)
 
     async def send(self, tx: Any, limit: int) -> Sequence[Row]:
         """Send what is due; looking and acting are one, for the look locks."""
@@ -191,6 +195,7 @@ def rules(ends: BatchEnds, doorbell: Doorbell, *, sweep: timedelta) -> list[Rule
             does="asks its agent for the turn",
             every=sweep,
             find=acts.send,
+            after=acts.ring_for_sent,
             limit=terms.dispatch_concurrency,
             only_bound=True,
         ),
