@@ -117,7 +117,8 @@ async def test_a_batch_survives_several_deaths_at_each_of_its_own_points(
     turns: list[UUID] = []
     for life in range(1, KILLS + 1):
         await worker.seen("working", count=life)
-        turns += await fork(database_url, 4, 2, first=len(turns))  # there is something to send, and to close, in every life
+        # There is something to send, and to close, in every life.
+        turns += await fork(database_url, 4, 2, first=len(turns))
         await worker.seen("died", count=life)
     await all_ended(database_url)
 
