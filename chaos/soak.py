@@ -127,7 +127,7 @@ class Gauge:
     """What was seen, and what it comes to."""
 
     def __init__(self, sea: Sea, fleet: Fleet, seconds: float, *, retention: float | None = None) -> None:
-        """Look some sixty times; `retention` is how long what has ended is kept, if it leaves before the run is over."""
+        """Look every sixtieth of the run, once it is warm; `retention` is how long what has ended is kept, if rows leave."""
         self._sea = sea
         self._fleet = fleet
         self._seconds = seconds
