@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from chaos import terms
+from chaos.alone import ROLES
 from chaos.checker.again import NOTHING
 from chaos.checker.survivors import BESIDE, LONG_SECONDS
 from chaos.soak import FALLING
@@ -120,6 +122,7 @@ def _wild(found: Found) -> list[Aim]:
             found["started"] > 0 and found["starts_per_task"] <= 1.05,
         ),
         _none("starts that no fault forced", found["started_again"][NOTHING], found["started"], "tasks"),
+        _none("tasks that were passed over in line", found["passed_over"], found["waits"], "waits"),
         _none(
             "workers that lived on and began nothing, with tasks in line",
             found["idle"],
@@ -130,7 +133,7 @@ def _wild(found: Found) -> list[Aim]:
             "survivors that were left alone, and what one of them did not do: tasks, turns, windows, firings, leases",
             "0",
             f"{found['alone_short']:,} of {' and '.join(f'{count} {role}s' for role, count in found['alone'].items())}",
-            found["alone_short"] == 0 and all(found["alone"].values()),
+            found["alone_short"] == 0 and Counter(found["alone"]) >= Counter(ROLES),
         ),
         Aim(
             "faults",

@@ -104,6 +104,8 @@ def found(
         "looks": late.looks,
         "idle": figures.idle,
         "idle_could": figures.idle_could,
+        "waits": figures.waits,
+        "passed_over": counted["nothing_is_passed_over"],
         "alone": figures.alone,
         "alone_short": counted["who_is_left_alone_does_all_its_part"],
         "quiet_seconds": round(outcome.quiet_seconds, 1),

@@ -14,6 +14,7 @@ from chaos.checker import able, again, alone, claims, survivors, zombies
 from chaos.checker.able import Able
 from chaos.checker.cases import STEADY, cases
 from chaos.checker.evidence import Evidence
+from chaos.checker.line import waits as stood_in_line
 from chaos.checker.recovery import recoveries, windows
 from chaos.history import Line
 
@@ -56,6 +57,7 @@ class Figures:
     )
     idle: int  # lives that were awake and began nothing though there was work
     idle_could: int  # lives of which that would have been told
+    waits: int  # so often a task stood in line until it was claimed, of those of which it is asked whether they starve
     alone: dict[str, int]  # who was left alone, by what its part is
     cases: dict[str, int]
 
@@ -112,6 +114,7 @@ def measure(seen: Evidence, folder: Path, *, lease: float) -> Figures:
         first_end=_first_ends(seen, could),
         idle=len(lived.idle),
         idle_could=lived.could,
+        waits=len(stood_in_line(seen)),
         alone=alone.left(seen),
         cases=cases(seen, _inside(folder), zombies=fenced, lost=found.lost),
     )

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from chaos import __main__ as program
-from chaos import aims, report, terms
+from chaos import aims, checker, report, terms
 from chaos.checker import again, recovery
 
 WILD: dict[str, Any] = {
@@ -25,7 +25,7 @@ WILD: dict[str, Any] = {
     "windows": (9, 3.0, 4.0, 5.0), "windows_by_the_clock": (9, 3.0, 4.0, 5.0),
     "outages": 6, "first_success_worst": 5.0, "first_success_since_back": 6.0, "first_success_since_killed": 7.0,
     "first_ends": 6, "first_end_worst": 5.0, "first_end_since_back": 6.0, "first_end_since_killed": 7.0,
-    "idle": 0, "idle_could": 9, "alone": {"worker": 2, "dog": 1}, "alone_short": 0,
+    "idle": 0, "idle_could": 9, "passed_over": 0, "waits": 9, "alone": {"worker": 2, "dog": 1}, "alone_short": 0,
 }  # fmt: skip
 
 
@@ -44,6 +44,9 @@ WILD: dict[str, Any] = {
         ({"idle_could": 0}, "workers that lived on and began nothing"),
         ({"alone_short": 1}, "survivors that were left alone"),
         ({"alone": {"worker": 2, "dog": 0}}, "survivors that were left alone"),
+        ({"alone": {"worker": 1, "dog": 1}}, "survivors that were left alone"),
+        ({"passed_over": 1}, "passed over in line"),
+        ({"waits": 0}, "passed over in line"),
         ({"faults": 999}, "faults"),
         ({"zombies_fenced": 199}, "zombies fenced"),
         ({"taken_back_p99": 3.01}, "work of a killed worker taken back"),
@@ -73,6 +76,12 @@ def test_a_figure_that_is_missed_or_was_never_taken_fails_the_run(wrong: dict[st
     short = aims.short({**WILD, **wrong})
 
     assert [said is not None and said in each for each in short] == ([] if said is None else [True])
+
+
+@pytest.mark.contract("R3")
+def test_what_is_told_as_lost_or_ended_twice_is_what_checks_found_that_there_are() -> None:
+    """A count of a check that has another name now would be none for ever."""
+    assert {*report.LOST, *report.TWICE} <= set(checker.names())
 
 
 @pytest.mark.contract("R3")
