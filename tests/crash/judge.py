@@ -4,14 +4,15 @@ import asyncio
 import json
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 from itertools import pairwise
 from typing import Any
 
 import asyncpg
 
 PATIENCE_SECONDS = 60.0
-_LOOK_SECONDS = 0.05
+_LOOK_SECONDS = 0.02
 TERMINAL = ("succeeded", "failed", "cancelled")
 
 Line = dict[str, Any]
@@ -20,45 +21,45 @@ Verdict = list[str]
 
 async def all_ended(url: str) -> None:
     """Wait until no task is live."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while True:
-        live = await read(
-            url, "select id, state, attempt, epoch from ferryman.tasks where state <> all($1)", list(TERMINAL)
-        )
-        if not live:
-            return
-        assert time.monotonic() < deadline, (
-            f"still live after {PATIENCE_SECONDS:g} s: {[dict(row) for row in live[:5]]}"
-        )
-        await asyncio.sleep(_LOOK_SECONDS)
+    await nothing_of(url, f"select id, state, attempt, epoch from ferryman.tasks where state not in {TERMINAL}")
 
 
 async def all_held(url: str) -> None:
     """Wait until no lease is over."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while await read(url, "select id from ferryman.tasks where leased_until <= ferryman.clock()"):
-        assert time.monotonic() < deadline, f"a lease was not renewed for {PATIENCE_SECONDS:g} s"
-        await asyncio.sleep(_LOOK_SECONDS)
+    await nothing_of(url, "select id, leased_until from ferryman.tasks where leased_until <= ferryman.clock()")
 
 
 async def all_fired(url: str, count: int) -> None:
     """Wait until so many tasks were fired by schedules."""
+    await nothing_of(
+        url, "select count(*) as fired from ferryman.tasks where schedule is not null having count(*) < $1", count
+    )
+
+
+async def nothing_of(url: str, query: str, *args: object) -> None:
+    """Wait until a query finds no row, over one connection: to make one for each look takes as long as the work looked at."""
     deadline = time.monotonic() + PATIENCE_SECONDS
-    fired = 0
-    while fired < count:
-        assert time.monotonic() < deadline, f"{fired} of {count} fired after {PATIENCE_SECONDS:g} s"
-        await asyncio.sleep(_LOOK_SECONDS)
-        [row] = await read(url, "select count(*) as n from ferryman.tasks where schedule is not null")
-        fired = row["n"]
+    async with reading(url) as look:
+        while found := await look(query, *args):
+            assert time.monotonic() < deadline, (
+                f"still there after {PATIENCE_SECONDS:g} s: {[dict(row) for row in found[:5]]}"
+            )
+            await asyncio.sleep(_LOOK_SECONDS)
+
+
+@asynccontextmanager
+async def reading(url: str) -> AsyncIterator[Callable[..., Awaitable[Sequence[asyncpg.Record]]]]:
+    """Lend a connection to whoever looks more than once."""
+    connection = await asyncpg.connect(url)
+    try:
+        yield connection.fetch
+    finally:
+        await connection.close()
 
 
 async def read(url: str, query: str, *args: object) -> Sequence[asyncpg.Record]:
-    connection = await asyncpg.connect(url)
-    try:
-        rows: Sequence[asyncpg.Record] = await connection.fetch(query, *args)
-        return rows
-    finally:
-        await connection.close()
+    async with reading(url) as look:
+        return await look(query, *args)
 
 
 async def judge(url: str, acknowledged: Iterable[str], lines: Sequence[Line], *, state: str = "succeeded") -> None:

@@ -51,16 +51,11 @@ async def send(url: str, count: int, *, deadline: float | None = None, **payload
 
 async def all_ended(url: str) -> None:
     """Wait until no command is live, and no task."""
-    deadline = asyncio.get_running_loop().time() + judge.PATIENCE_SECONDS
-    live: Sequence[Any] = [None]
-    while live:
-        assert asyncio.get_running_loop().time() < deadline, f"still live: {[dict(row) for row in live[:5]]}"
-        await asyncio.sleep(0.05)
-        live = await judge.read(
-            url,
-            "select id, status from ferryman.command_inbox where finished_at is null"
-            " union all select id, state from ferryman.tasks where finished_at is null",
-        )
+    await judge.nothing_of(
+        url,
+        "select id, status from ferryman.command_inbox where finished_at is null"
+        " union all select id, state from ferryman.tasks where finished_at is null",
+    )
 
 
 async def done_once(url: str, acknowledged: Sequence[str]) -> None:

@@ -207,10 +207,11 @@ async def end_what_is_open(url: str) -> None:
     A statement that was under way when it froze ends first; one that was not sent whole is waited for.
     """
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while await judge.read(url, LEFT_OPEN):
-        await judge.read(url, END_THEM)
-        assert time.monotonic() < deadline, "something stays open"
-        await asyncio.sleep(0.02)
+    async with judge.reading(url) as look:
+        while await look(LEFT_OPEN):
+            await look(END_THEM)
+            assert time.monotonic() < deadline, "something stays open"
+            await asyncio.sleep(0.02)
 
 
 async def log_of(app: Ferryman, like: str) -> list[str]:

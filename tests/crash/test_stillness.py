@@ -79,9 +79,7 @@ async def test_a_worker_that_finds_no_connection_to_be_had_waits_and_goes_on(sea
 async def renewed(url: str) -> None:
     """Wait until every lease was renewed again."""
     [begun] = await judge.read(url, "select max(lease_count) as most from ferryman.tasks")
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while await judge.read(url, "select from ferryman.tasks where lease_count <= $1", begun["most"]):  # noqa: ASYNC110 - the sign is a row
-            await asyncio.sleep(0.05)
+    await judge.nothing_of(url, "select id, lease_count from ferryman.tasks where lease_count <= $1", begun["most"])
 
 
 async def take_all(url: str) -> list[asyncpg.Connection]:

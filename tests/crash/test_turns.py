@@ -1,10 +1,8 @@
 """R1 and R2 for turns: workers are killed at every named point and frozen past their lease; each turn still ends once."""
 
-import asyncio
 import json
 import os
 import signal
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -66,19 +64,13 @@ async def send(url: str, count: int, instruction: Any = "sail", *, profile: str 
 
 async def all_ended(url: str) -> None:
     """Wait until no message is live."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while True:
-        live = await judge.read(
-            url,
-            """select message.id, message.message_type, message.status, head.status as head, head.turn_epoch
-               from ferryman.agent_inbox as message
-               left join ferryman.agent_state_head as head on head.active_agent_turn_id = message.agent_turn_id
-               where message.archived_at is null""",
-        )
-        if not live:
-            return
-        await asyncio.sleep(0.02)
-        assert time.monotonic() < deadline, f"still live: {[dict(row) for row in live[:5]]}"
+    await judge.nothing_of(
+        url,
+        """select message.id, message.message_type, message.status, head.status as head, head.turn_epoch
+           from ferryman.agent_inbox as message
+           left join ferryman.agent_state_head as head on head.active_agent_turn_id = message.agent_turn_id
+           where message.archived_at is null""",
+    )
 
 
 async def assert_one_story(url: str, turns: Sequence[str], lines: Sequence[Line], *, alone: bool = False) -> None:

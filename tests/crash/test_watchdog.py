@@ -31,7 +31,7 @@ SECOND = timedelta(seconds=1)
 OFTEN = {"FERRYMAN_WORKER__WATCHDOG_INTERVAL_SECONDS": "0.2", "FERRYMAN_PMO__WATCHDOG_INTERVAL_SECONDS": "0.2"}
 
 
-OPEN = "select from pg_stat_activity where datname = current_database() and application_name like 'ferryman%'"
+OPEN = "select pid, state, query from pg_stat_activity where datname = current_database() and application_name like 'ferryman%'"
 
 
 async def until(true: Callable[[], Coroutine[Any, Any, Any]]) -> None:
@@ -43,7 +43,7 @@ async def until(true: Callable[[], Coroutine[Any, Any, Any]]) -> None:
 async def dies(worker: Ship, url: str) -> None:
     """Wait for the death of a worker, and until PostgreSQL has noticed: nothing of it is written after that."""
     await worker.start().seen("died")
-    await until(lambda: judge.read(url, f"select 1 as gone where not exists ({OPEN})"))
+    await judge.nothing_of(url, OPEN)
 
 
 async def turns_in_hand(url: str, ship: Launch, gate: Path) -> list[str]:

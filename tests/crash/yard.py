@@ -77,6 +77,8 @@ class Ship:
             **more,
         }
         self._process: Forged | None = None
+        self._lines: list[Line] = []  # of its history, as far as it was read
+        self._read_to = 0
 
     def start(self, **environment: str) -> "Ship":
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("FERRYMAN_")}
@@ -96,10 +98,13 @@ class Ship:
         return self._process.pid
 
     def lines(self, *whats: str) -> list[Line]:
-        # What comes after the last end of a line is being written.
-        whole = self.history_file.read_text(encoding="utf-8").rpartition("\n")[0]
-        read = [json.loads(line) for line in whole.splitlines()]
-        return [line for line in read if not whats or line["what"] in whats]
+        with self.history_file.open("rb") as file:
+            file.seek(self._read_to)
+            # What comes after the last end of a line is being written.
+            whole, ended, _ = file.read().rpartition(b"\n")
+        self._lines += [json.loads(line) for line in whole.splitlines()]
+        self._read_to += len(whole) + len(ended)
+        return [line for line in self._lines if not whats or line["what"] in whats]
 
     def strikes(self, point: str) -> int:
         """Count the faults that were written down before they struck."""
