@@ -81,17 +81,17 @@ class Cluster:
 
         Whoever is still connected then is thrown out.
         """
-        url = await self.lend(migrated=migrated, schema=schema)
-        try:
-            yield url
-        finally:
-            await self.take_back(url)
+        async with self._admin() as admin:
+            name = await self._lend(admin, schema, migrated=migrated)
+            try:
+                yield self.address(name)
+            finally:
+                await admin.fetch(f"drop database {name} with (force)")
 
     async def lend(self, *, migrated: bool = True, schema: str | None = None) -> str:
         """Make a database and return its address, for whoever cannot hold a block open."""
         async with self._admin() as admin:
-            template = await self._migrated(admin, schema or self.schema) if migrated else "template0"
-            return self.address(await self._create(admin, template))
+            return self.address(await self._lend(admin, schema, migrated=migrated))
 
     async def take_back(self, url: str) -> None:
         """Drop a database that was lent, whoever is still connected."""
@@ -106,6 +106,10 @@ class Cluster:
             async with self._admin() as admin:
                 for template in templates.values():
                     await admin.fetch(f"drop database {template.name} with (force)")
+
+    async def _lend(self, admin: Line, schema: str | None, *, migrated: bool) -> str:
+        template = await self._migrated(admin, schema or self.schema) if migrated else "template0"
+        return await self._create(admin, template)
 
     async def _migrated(self, admin: Line, schema: str) -> str:
         """Return the template of this day: the log of a new database has a partition for the day of its migration alone."""
