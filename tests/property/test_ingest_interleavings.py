@@ -34,7 +34,7 @@ from ferryman.kernel.doorbell import NoDoorbell
 from ferryman.kernel.pool import Session
 from tests.ingest.harbour import DAWN, HOUR, SOURCE, Harbour, Server, Ship, harbour, hold
 from tests.property.interleave import MOST_OF_THREE, Driver, Walks, driving, walks
-from tests.property.stage import Sound, staging
+from tests.property.stage import Sound, each_has_something_to_do, staging
 
 SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 TENANT = "default"
@@ -280,6 +280,11 @@ ACTS: dict[str, dict[str, Act]] = {
     },
     "partial": {"decide": by_rule("I10", "decide"), "claim": claims, **MORE},
 }  # fmt: skip
+# What does nothing there unless the one has been before it that is named.
+FOLLOWS: dict[str, dict[str, str]] = {
+    "queued": {"plan again": "rewind"}, "dispatched": {"claim": "hand back"},
+    "executing": {"claim": "hand back", "plan again": "rewind"}, "partial": {"claim": "decide", "plan again": "rewind"},
+}  # fmt: skip
 # Each of them takes the first task from its holder, and it can be taken once.
 RELEASING = {"succeed", "fail", "retry", "part", "hand back", "give back", "reap"}
 PAGES = {"page", "cursor page", "bad page"}
@@ -437,6 +442,20 @@ def judge(scene: Scene, names: Sequence[str], before: Any, found: Any, answers: 
         first = str(scene.held[0].id)
         [went] = [went for kind, id, _, went in found["rows"] if (kind, id) == ("ingest_task", first)]
         assert sum(MOVES.get(("ingest_task", *move)) == "release" for move in went) == 1
+
+
+@pytest.mark.contract("R4")
+@pytest.mark.parametrize("ground", ACTS)
+async def test_each_of_them_has_something_to_do(database_url: str, ground: str) -> None:
+    async with laid(database_url, ground) as scene, staging(database_url) as stage:
+        await stage.keep("public.cargo")
+
+        async def done(act: Act) -> None:
+            async with scene.here.app.database.transaction() as tx:
+                await act(tx, scene, 0)
+
+        acts = {name: partial(done, act) for name, act in ACTS[ground].items()}
+        await each_has_something_to_do(stage, acts, FOLLOWS.get(ground, {}))
 
 
 @pytest.mark.contract("R4", "I5", "I6", "I11", "W15", "K4")
