@@ -19,7 +19,9 @@ from tests.batches.yard import BROKEN_INBOX, REFUSE, Yard, caller_of, task
 CALLS = ("call-low", "call-high")
 DEADLINE_SECONDS = 60
 # Past the deadline, the leases of children and what is waited for from whom nothing is heard; before a parent's call gives up.
-PASSED_SECONDS = 310
+LONG_SECONDS = 310
+# Past the leases of children, and nothing else: whoever reaps a turn after so long lets another worker take it over.
+PASSED_SECONDS = {"lapsed": 40}
 
 
 @dataclass
@@ -93,6 +95,11 @@ async def running(db: Database) -> Fleet:
     fleet.children = [taken[:2], taken[2:]]
     await fleet.yard.write("update ferryman.agents set when_busy = 'interrupt' where profile = 'child'")
     return fleet
+
+
+async def lapsed(db: Database) -> Fleet:
+    """Both children of each are with a worker that has not been heard of for longer than a lease."""
+    return await running(db)
 
 
 async def stopping(db: Database) -> Fleet:
@@ -179,5 +186,5 @@ async def tree(db: Database) -> Fleet:
 
 SCENES: dict[str, Callable[[Database], Awaitable[Fleet]]] = {
     each.__name__: each
-    for each in (pending, refused, put_off, running, stopping, last, unheard, lost, orphaned, unsettled, tree)
+    for each in (pending, refused, put_off, running, lapsed, stopping, last, unheard, lost, orphaned, unsettled, tree)
 }

@@ -4,7 +4,7 @@ The rows are put back past guards and foreign keys, by a connection of its own t
 set back to the moment in which they were kept. That takes some milliseconds, and to lead a batch there fifty statements.
 """
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 
 from ferryman.kernel.db import Tx
@@ -65,9 +65,37 @@ class Stage:
             for name in (*self._tables, "ferryman.clock_shift"):
                 await self._line.fetch(f"vacuum {name}")
 
+    async def moves(self, *acts: Callable[[], Awaitable[object]]) -> list[bool]:
+        """Lay the scene, and tell of each of those who act there one after another whether it changed anything."""
+        await self.reset()
+        before, moved = await self._rows(), []
+        for act in acts:
+            await act()
+            after = await self._rows()
+            moved.append(after != before)
+            before = after
+        return moved
+
+    async def _rows(self) -> list[tuple[str, str]]:
+        asked = (f"select '{name}' as name, (one.*)::text as row from {name} as one" for name in self._tables)
+        rows = await self._line.fetch(" union all ".join(asked))
+        return sorted((row["name"], row["row"]) for row in rows)
+
 
 # A statement that is longer is not kept prepared, and planned each time: that takes longer than all the rest.
 LONGEST = 12_000
+
+
+async def each_has_something_to_do(
+    stage: Stage, acts: Mapping[str, Callable[[], Awaitable[object]]], follows: Mapping[str, str | None]
+) -> None:
+    """See that each act changes something when it is alone, but for followers: those do after the one that is named there.
+
+    What finds nothing to do meets nobody. Who follows none (None) is there to do nothing.
+    """
+    assert {name for name, act in acts.items() if await stage.moves(act) == [False]} == follows.keys()
+    for name, leader in follows.items():
+        assert leader is None or await stage.moves(acts[leader], acts[name]) == [True, True], name
 
 
 class Sound:

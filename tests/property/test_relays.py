@@ -1,14 +1,14 @@
 """R4 for deliveries: whoever claims, settles, expires, spreads, tries anew or removes, in every order of their statements.
 
-What becomes of the deliveries is what becomes of them when one comes after the other; and what was settled is delivered, unless
-somebody took it from its holder.
+Three of them meet as well. What becomes of the deliveries is what becomes of them when one comes after another; and what was
+settled is delivered, unless somebody took it from its holder.
 """
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from functools import partial
-from itertools import combinations_with_replacement, pairwise
+from itertools import combinations, combinations_with_replacement, pairwise
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -20,7 +20,7 @@ from ferryman.relays.model import NewDelivery, Outcome
 from ferryman.relays.states import DEAD, DELIVERED, DELIVERY, DISABLED, DeliveryState
 from ferryman.relays.store import deliveries, webhooks
 from ferryman.relays.watch import RELAY_INVARIANTS
-from tests.property.interleave import Program, driving, orders, some
+from tests.property.interleave import MOST_OF_THREE, Program, driving, orders, some, walks
 from tests.property.oracle import InTurn
 from tests.property.stage import Stage, staging
 
@@ -89,6 +89,10 @@ ACTS: dict[str, Callable[[Scene, Session], Awaitable[Did]]] = {
 }  # fmt: skip
 
 
+# Of senders there may be two, or three.
+THREES = [*combinations(ACTS, 3), *(("claim", "claim", third) for third in ACTS)]
+
+
 async def lay(db: Database) -> Scene:
     """Set up a webhook with its deliveries."""
     terms: dict[str, Any] = {
@@ -134,14 +138,38 @@ async def test_whoever_meets_whom_a_delivery_has_one_holder_and_one_end(
         for order in some(orders(*alone)):
             await stage.reset()
             did = await driver.run(programs, order)
-            did += await again(db, [program for program, each in zip(programs, did, strict=True) if each.left])
-
-            said = f"{pair} in order {order}"
-            await judge(db, scene, [id for each in did for id in each.claimed], pair=pair, said=said)
-            became = await found(db, scene)
-            assert await turns.tells(became), f"{said}: {became} is none of {turns.could}"
+            became = await settled(db, scene, pair, programs, did, said=f"in {order}")
+            assert await turns.tells(became), f"{pair} in order {order}: {became} is none of {turns.could}"
     async with db.session() as tx:
         assert await invariants.check(tx, RELAY_INVARIANTS) == []
+
+
+@pytest.mark.contract("R4", "K10", "K4")
+async def test_of_three_at_once_a_delivery_has_one_holder_and_one_end(db: Database, database_url: str) -> None:
+    async with staging(database_url) as stage, driving(database_url, actors=3) as driver:
+        scene = await lay(db)
+        await stage.keep()
+        for three in THREES:
+            programs = [partial(ACTS[name], scene) for name in three]
+            turns = InTurn(programs, partial(in_turn, db, stage, scene))
+            for walk in walks(f"{three}", most=MOST_OF_THREE):
+                await stage.reset()
+                did = await driver.walk(programs, walk)
+                became = await settled(db, scene, three, programs, did, said=f"in {walk.path}")
+                assert await turns.tells(became), f"{three} in order {walk.path}: {became} is none of {turns.could}"
+        assert driver.blocked > 0  # they did meet
+    async with db.session() as tx:
+        assert await invariants.check(tx, RELAY_INVARIANTS) == []
+
+
+async def settled(
+    db: Database, scene: Scene, names: Sequence[str], programs: Sequence[Program], did: Sequence[Did], *, said: str
+) -> list[tuple[Any, ...]]:
+    """Let those act again who left something, see that all of it is right, and say what became of the deliveries."""
+    more = await again(db, [program for program, each in zip(programs, did, strict=True) if each.left])
+    claimed = [id for each in (*did, *more) for id in each.claimed]
+    await judge(db, scene, claimed, names=names, said=f"{names} {said}")
+    return await found(db, scene)
 
 
 async def again(db: Database, programs: Sequence[Program]) -> tuple[Did, ...]:
@@ -154,7 +182,7 @@ async def again(db: Database, programs: Sequence[Program]) -> tuple[Did, ...]:
 
 
 async def in_turn(db: Database, stage: Stage, scene: Scene, programs: Sequence[Program]) -> list[tuple[Any, ...]]:
-    """Say what becomes of the deliveries when one comes after the other."""
+    """Say what becomes of the deliveries when one comes after another."""
     await stage.reset()
     await again(db, programs)
     return await found(db, scene)
@@ -175,7 +203,7 @@ async def found(db: Database, scene: Scene) -> list[tuple[Any, ...]]:
         return [tuple(row) for row in await tx.fetch(FOUND, scene.webhook, HOLDER)]  # type: ignore[arg-type]  # a record is a sequence
 
 
-async def judge(db: Database, scene: Scene, claimed: Sequence[UUID], *, pair: tuple[str, str], said: str) -> None:
+async def judge(db: Database, scene: Scene, claimed: Sequence[UUID], *, names: Sequence[str], said: str) -> None:
     """Nothing was claimed twice or beyond the room; each has one history; a removed webhook is owed nothing."""
     async with db.session() as tx:
         rows = await tx.fetch("select * from ferryman.webhook_deliveries where webhook_id = $1", scene.webhook)
@@ -193,11 +221,11 @@ async def judge(db: Database, scene: Scene, claimed: Sequence[UUID], *, pair: tu
     assert states[scene.dead] == DEAD, said
     assert sum(row["retry_of"] is not None for row in rows) <= 1, said
     assert sum(row["event_id"] == NEW for row in rows) <= 1, said
-    if "settle" in pair and scene.lapsed not in claimed and "remove" not in pair:
+    if "settle" in names and scene.lapsed not in claimed and "remove" not in names:
         assert states[scene.lapsed] == DELIVERED, said
-    if "expire" in pair or "remove" in pair:
+    if "expire" in names or "remove" in names:
         assert states[scene.over] == DEAD, said
-    if "remove" in pair:
+    if "remove" in names:
         assert webhook["state"] == DISABLED, said
         assert [row["id"] for row in rows if row["state"] == "pending" and row["id"] not in claimed] == [], said
     for id, state in states.items():

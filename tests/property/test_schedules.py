@@ -1,6 +1,6 @@
-"""R4 for schedules: two who fire, or one who fires and one who moves, in every order of their statements (T10, T11).
+"""R4 for schedules: two who fire, or one who fires and one who moves, in every order of their statements, and three (T10, T11).
 
-What becomes of the schedule and its tasks is what becomes of them when one comes after the other; and what is due has fired
+What becomes of the schedule and its tasks is what becomes of them when one comes after another; and what is due has fired
 once, unless somebody paused or ended it.
 """
 
@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
-from itertools import combinations_with_replacement, pairwise
+from itertools import chain, combinations, combinations_with_replacement, pairwise
 from typing import Any
 from uuid import UUID
 
@@ -23,11 +23,12 @@ from ferryman.tasks.rules import request, standing
 from ferryman.tasks.states import ACTIVE, ENDED, SCHEDULE, ScheduleState
 from ferryman.tasks.watch import SCHEDULE_INVARIANTS, TASK_INVARIANTS
 from ferryman.tasks.work.scheduler import Scheduler
-from tests.property.interleave import Program, driving, orders, some
+from tests.property.interleave import MOST_OF_THREE, Program, driving, orders, some, walks
 from tests.property.oracle import InTurn
 from tests.property.stage import Stage, staging
 
 DAY = timedelta(days=1)
+OVERLAP = "cancel_previous"
 # What it answers: the tasks that it made.
 Act = Callable[[ScheduleRecord, Session], Awaitable[Sequence[UUID]]]
 
@@ -64,7 +65,7 @@ async def ends(schedule: ScheduleRecord, tx: Session) -> Sequence[UUID]:
 
 
 async def declares(schedule: ScheduleRecord, tx: Session) -> Sequence[UUID]:
-    await intake.declare(tx, [drafted(schedule.schedule_id, declared=True).schedule])
+    await intake.declare(tx, [drafted(schedule.schedule_id, declared=True, overlap=OVERLAP).schedule])
     return []
 
 
@@ -83,13 +84,22 @@ PAIRS = list(combinations_with_replacement(ACTS, 2))
 # Only there a schedule can go on.
 GROUNDS = {"due": PAIRS, "paused": [pair for pair in PAIRS if "resume" in pair]}
 NAMED = {"due": "", "paused": "paused-"}
+# Who fires may meet another who does, or two.
+THREES: dict[str, list[tuple[str, ...]]] = {
+    ground: [
+        three
+        for three in [*combinations(ACTS, 3), *(("fire", "fire", third) for third in ACTS)]
+        if ground == "due" or "resume" in three
+    ]
+    for ground in GROUNDS
+}
 MET = [(ground, pair) for ground, pairs in GROUNDS.items() for pair in pairs]
 
 
 async def due(db: Database, *, paused: bool) -> ScheduleRecord:
     """Make a schedule whose time came a second ago; perhaps it was paused then."""
     async with db.session() as tx:
-        made = (await intake.create(tx, drafted("s", overlap="cancel_previous"))).schedule
+        made = (await intake.create(tx, drafted("s", overlap=OVERLAP))).schedule
         await tx.fetch(
             "update ferryman.schedules set next_run_at = ferryman.clock() - interval '1 s' where id = $1", made.id
         )
@@ -114,13 +124,46 @@ async def test_whoever_meets_whom_a_firing_makes_one_task_and_nobody_waits_for_e
             alone.append(await driver.count(place, program))
         for order in some(orders(*alone)):
             await stage.reset()
-            one, other = await driver.run(programs, order)
-            again = await look_again(db, schedule) if "fire" in pair and not (one and other) else []
+            became = await settled(db, schedule, pair, await driver.run(programs, order), ground, said=f"in {order}")
+            assert await turns.tells(became), f"{pair} in order {order}: {became} is none of {turns.could}"
+    await sound(db)
 
-            said = f"{pair} in order {order}"
-            await judge(db, schedule, [*one, *other, *again], pair=pair, paused=ground == "paused", said=said)
-            became = await found(db, schedule)
-            assert await turns.tells(became), f"{said}: {became} is none of {turns.could}"
+
+@pytest.mark.contract("T11", "T10", "R4")
+@pytest.mark.parametrize("ground", GROUNDS)
+async def test_of_three_at_once_a_firing_makes_one_task(ground: str, db: Database, database_url: str) -> None:
+    async with staging(database_url) as stage, driving(database_url, actors=3) as driver:
+        schedule = await due(db, paused=ground == "paused")
+        await stage.keep()
+        for three in THREES[ground]:
+            programs = [partial(ACTS[name], schedule) for name in three]
+            turns = InTurn(programs, partial(in_turn, db, stage, schedule))
+            for walk in walks(f"{ground}{three}", most=MOST_OF_THREE):
+                await stage.reset()
+                made = await driver.walk(programs, walk)
+                became = await settled(db, schedule, three, made, ground, said=f"in {walk.path}")
+                assert await turns.tells(became), f"{three} in order {walk.path}: {became} is none of {turns.could}"
+        assert driver.blocked > 0  # they did meet
+    await sound(db)
+
+
+async def settled(
+    db: Database,
+    schedule: ScheduleRecord,
+    names: Sequence[str],
+    made: Sequence[Sequence[UUID]],
+    ground: str,
+    *,
+    said: str,
+) -> list[Any]:
+    """Let who fired in vain look again, see that all of it is right, and say what became of the schedule."""
+    again = await look_again(db, schedule) if "fire" in names and not all(made) else []
+    born = [*chain.from_iterable(made), *again]
+    await judge(db, schedule, born, names=names, paused=ground == "paused", said=f"{names} {said}")
+    return await found(db, schedule)
+
+
+async def sound(db: Database) -> None:
     async with db.session() as tx:
         assert await invariants.check(tx, [*SCHEDULE_INVARIANTS, *TASK_INVARIANTS], deep=False) == []
 
@@ -132,7 +175,7 @@ async def look_again(db: Database, schedule: ScheduleRecord) -> Sequence[UUID]:
 
 
 async def in_turn(db: Database, stage: Stage, schedule: ScheduleRecord, programs: Sequence[Program]) -> list[Any]:
-    """Say what becomes of the schedule when one comes after the other."""
+    """Say what becomes of the schedule when one comes after another."""
     await stage.reset()
     for program in programs:
         async with db.transaction() as tx:
@@ -156,7 +199,7 @@ async def found(db: Database, schedule: ScheduleRecord) -> list[Any]:
 
 
 async def judge(
-    db: Database, schedule: ScheduleRecord, born: Sequence[UUID], *, pair: tuple[str, str], paused: bool, said: str
+    db: Database, schedule: ScheduleRecord, born: Sequence[UUID], *, names: Sequence[str], paused: bool, said: str
 ) -> None:
     """What they say they made is there, once; the schedule has one history."""
     async with db.session() as tx:
@@ -168,12 +211,12 @@ async def judge(
         )
     assert sorted(task["id"] for task in tasks) == sorted(born), said
     assert row["fired"] == len(born), said
-    most = min(1, pair.count("fire")) + pair.count("trigger")
+    most = min(1, names.count("fire")) + names.count("trigger")
     assert len(born) <= most, said
-    assert len(born) == most or paused or {"pause", "end"} & {*pair}, said  # nobody else keeps it from firing
-    assert not paused or {"pause", "end"} & {*pair} or row["state"] == ACTIVE, said  # what may go on goes on
+    assert len(born) == most or paused or {"pause", "end"} & {*names}, said  # nobody else keeps it from firing
+    assert not paused or {"pause", "end"} & {*names} or row["state"] == ACTIVE, said  # what may go on goes on
     assert sum(task["state"] == "ready" for task in tasks) <= 1, said  # each cancels the one before
-    assert row["state"] == ENDED or "end" not in pair, said
+    assert row["state"] == ENDED or "end" not in names, said
     went = [(event["from_state"], event["to_state"]) for event in events]
     assert went[0] == (None, ACTIVE), said
     assert went[-1][1] == row["state"], said
