@@ -169,6 +169,36 @@ async def test_tasks_whose_parents_or_batches_are_held_take_no_place_from_others
     assert [(await yard.dispatch()).taken for _ in range(2)] == [2, 0]
 
 
+@pytest.mark.contract("B5", "B12", "W23")
+@pytest.mark.parametrize("what", ["an agent", "a parent", "batches", "a batch"])
+async def test_more_tasks_that_are_held_than_a_walk_has_steps_hide_nobody_behind_them(db: Database, what: str) -> None:
+    yard = Yard(db, terms=Terms(scan_limit=2))
+    caller = await yard.parent("ann")
+    await yard.agent("bob")
+    if what == "a batch":
+        held = [await yard.fork(task(), task(), task(), caller=caller)]
+        await yard.write(
+            "update ferryman.pmo_batch_tasks set next_retry_at = next_retry_at - interval '1 s' * task_index"
+        )
+    else:
+        held = [await yard.fork(task("bob", strategy="reuse"), caller=caller) for _ in range(5)]
+    free = await yard.fork(task())
+    rows = {
+        "an agent": "select from ferryman.agent_state_head where agent_id = 'bob' for update",
+        "a parent": "select from ferryman.agent_state_head where agent_id = 'ann' for update",
+        "batches": "select from ferryman.pmo_batches where parent_agent_id is not null for update",
+        "a batch": "select from ferryman.pmo_batches where parent_agent_id is not null for update",
+    }
+
+    async with yard.db.transaction() as tx:
+        await tx.fetch(rows[what])
+        sent = await yard.dispatch()
+
+    assert sent.taken == 1
+    assert await yard.statuses(free) == ["dispatched"]
+    assert {status for each in held for status in await yard.statuses(each)} == {"pending"}
+
+
 @pytest.mark.contract("B5", "B11", "K25")
 async def test_an_orphan_that_cannot_be_ended_keeps_no_task_from_being_sent(yard: Yard) -> None:
     caller = await yard.parent("ann")

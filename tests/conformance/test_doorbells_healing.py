@@ -168,6 +168,30 @@ async def test_an_answer_of_nats_that_comes_too_late_makes_nobody_deaf(
     assert "nats: encountered error" not in caplog.text
 
 
+@pytest.mark.contract("K2", "K24")
+async def test_a_doorbell_gives_up_a_connection_to_nats_that_takes_nothing_any_more(
+    tmp_path: Path, schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doorbell_nats, "FLUSH_SECONDS", 0.2)
+    with NatsServer(tmp_path) as server:
+        bell = Impatient(server.url, schema=schema)
+        ear = Ear(bell)
+        async with opened(bell):
+            assert bell._client is not None
+            wire = bell._client._transport._io_writer.transport  # type: ignore[union-attr]
+            os.kill(server.pid, signal.SIGSTOP)
+            try:
+                wire.write(bytes(64 * MEBIBYTE))  # more than the buffers between it and us hold
+                bell.ring("ready", ["during"])
+                await asyncio.wait_for(bell.gave_up.wait(), PATIENCE_SECONDS)
+                async with asyncio.timeout(PATIENCE_SECONDS):
+                    while not wire.is_closing() or wire.get_write_buffer_size():  # noqa: ASYNC110 - nothing tells of it
+                        await asyncio.sleep(0.01)
+            finally:
+                os.kill(server.pid, signal.SIGCONT)
+            await ear.until(lambda ear: frozenset() in ear.heard)
+
+
 class Sending(NatsDoorbell):
     """Says when the answer to a ring is waited for, and when it has come."""
 

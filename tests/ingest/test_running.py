@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -541,6 +541,35 @@ async def test_a_fault_of_a_gate_ends_its_run_with_a_reason(database_url: str, w
         assert await here.states("run") == ["FAILED"]
         assert set(await here.states("batch")) <= {"FAILED"}
         await here.sound()
+
+
+@pytest.mark.contract("I8", "I9")
+async def test_a_gate_whose_clock_is_behind_has_nobody_run_again_at_once(database_url: str) -> None:
+    """By the database's clock it has opened already; its word is no fault of the task's and counts as none."""
+    async with harbour(database_url, Server().fill(5)) as here:
+        await one_hour(here)
+        past = only(await here.fetch("select ferryman.clock() - interval '1 s'"))[0]
+        await here.ship(gate=Porter(Reject("shut", until=past))).work(1)
+        assert await here.ship().claim() == ()
+        await here.travel(timedelta(seconds=1.1))
+        await here.ship().work()
+
+        assert await here.fetch("select status, epoch, used from ferryman.ingest_task") == [("SUCCEEDED", 2, 0)]
+
+
+@pytest.mark.contract("R6", "I9")
+@pytest.mark.parametrize("word", [WaitUntil(datetime(2100, 1, 1)), Reject("shut", until=datetime(2100, 1, 1))])  # noqa: DTZ001
+async def test_a_time_of_a_gate_that_cannot_be_read_ends_its_run_with_a_reason(
+    database_url: str, word: Decision
+) -> None:
+    async with harbour(database_url, Server().fill(5)) as here:
+        await one_hour(here)
+        await here.ship(gate=Porter(word)).work(1)
+
+        [(status, used, reason)] = await here.fetch("select status, used, error_reason from ferryman.ingest_task")
+        assert (status, used) == ("QUEUED", 1)
+        assert reason.startswith("the rate gate failed: TypeError: ")
+        assert await here.states("run") == ["FAILED"]
 
 
 @pytest.mark.contract("R6", "I8", "I9")

@@ -254,6 +254,11 @@ async def test_a_stream_that_keeps_something_else_is_refused_and_one_that_keeps_
 # What goes out
 
 
+def wire_of(client: Client) -> asyncio.WriteTransport:
+    wire: asyncio.WriteTransport = client._transport._io_writer.transport  # type: ignore[union-attr]
+    return wire
+
+
 def message(id: str, coast: Coast, body: bytes = b"{}") -> Message:
     return Message(id, f"{coast.name}.v1.default.main.evt.task.1.ready", body, b"short")
 
@@ -268,6 +273,8 @@ async def test_a_relay_whose_server_stands_still_while_it_is_written_to_is_ended
         await broker.open("mine")
         broker._patience = patience.total_seconds()
         page = [Message(f"evt_{n}", "fz.v1.d.m.evt.t.1.ready", b"x" * 900_000, b"short") for n in range(40)]
+        assert broker._client is not None
+        wire = wire_of(broker._client)
         os.kill(frozen.pid, signal.SIGSTOP)
         publishing = asyncio.create_task(broker.publish(page))
         try:
@@ -277,12 +284,14 @@ async def test_a_relay_whose_server_stands_still_while_it_is_written_to_is_ended
             if by == "whoever ends it":
                 publishing.cancel()
             ended, _ = await asyncio.wait([publishing], timeout=10)
+            await broker.close()
+            left = wire.get_write_buffer_size()
         finally:
             os.kill(frozen.pid, signal.SIGCONT)
         await asyncio.wait([publishing])
-        await broker.close()
 
     assert ended == {publishing}
+    assert (wire.is_closing(), left) == (True, 0)  # nothing is written that was given up, once the server goes on
     assert publishing.cancelled() or isinstance(publishing.exception(), BrokerAway)
 
 

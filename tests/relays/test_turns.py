@@ -2,6 +2,9 @@
 
 import asyncio
 import json
+import os
+import signal
+from pathlib import Path
 from typing import Any
 
 import nats
@@ -108,6 +111,25 @@ async def test_what_strangers_say_on_the_subject_of_a_stream_is_not_told_and_sto
     await stranger.close()
     await streams.close()
     assert caplog.records == []
+
+
+@pytest.mark.contract("A15", "K24")
+async def test_a_stream_whose_server_stands_still_is_closed_all_the_same(tmp_path: Path) -> None:
+    with NatsServer(tmp_path) as frozen:
+        streams = Streams(frozen.url)
+        wire = (await streams._connected())._transport._io_writer.transport  # type: ignore[union-attr]
+        os.kill(frozen.pid, signal.SIGSTOP)
+        try:
+            wire.write(bytes(64 * 1024 * 1024))  # more than the buffers between it and us hold
+            streams.say("a turn", "one", to="frozen")
+            ended, _ = await asyncio.wait([closing := asyncio.create_task(streams.close())], timeout=10)
+            left = wire.get_write_buffer_size()
+        finally:
+            os.kill(frozen.pid, signal.SIGCONT)
+        await asyncio.wait([closing])
+
+    assert ended == {closing}
+    assert (wire.is_closing(), left) == (True, 0)
 
 
 async def told(words: Any, *, last: tuple[str, asyncio.Event] | None = None) -> list[str]:

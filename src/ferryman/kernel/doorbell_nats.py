@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from ferryman.kernel import db, errors, telemetry
 from ferryman.kernel.doorbell import EVERYTHING, LOG, Bundle, Carrier, Heard, Inside, Local, hinted, pause, stop
+from ferryman.kernel.farewell import hang_up
 from ferryman.kernel.timed import timed
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ class NatsDoorbell:
         finally:
             self._client = None
             try:
-                await client.close()
+                await hang_up(client)
             finally:
                 for flush in self._flushes:
                     flush.cancel()
@@ -178,7 +179,7 @@ class NatsDoorbell:
                 closed_cb=self._gone,
             )
         except asyncio.CancelledError:
-            await client.close()
+            await hang_up(client)
             raise
         return client
 

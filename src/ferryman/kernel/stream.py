@@ -15,6 +15,8 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING
 
+from ferryman.kernel.farewell import hang_up
+
 if TYPE_CHECKING:
     from nats.aio.client import Client
     from nats.aio.msg import Msg
@@ -105,7 +107,7 @@ class Streams:
         if self._sender is not None:
             await asyncio.wait([self._sender], timeout=CONNECT_SECONDS)
         if self._client is not None:
-            await self._client.close()
+            await hang_up(self._client)
 
 
 def _said(data: bytes, key: str) -> str | None:

@@ -219,9 +219,12 @@ async def requeue(
     return list(await many(tx, _REQUEUE, **_split(messages), patience=patience, look_after=look_after))
 
 
-async def pending(tx: Tx, limit: int, *, patience: timedelta, skip_after: timedelta) -> Sequence[Row]:
-    """Find messages that have waited too long to be taken in hand."""
-    return await many(tx, _PENDING, limit=limit, patience=patience, skip_after=skip_after)
+async def pending(
+    tx: Tx, limit: int, *, patience: timedelta, skip_after: timedelta, past: Row | None = None
+) -> Sequence[Row]:
+    """Find messages that have waited too long to be taken in hand, behind the one that was found last."""
+    at, id = (None, None) if past is None else (past["look_at"], past["id"])
+    return await many(tx, _PENDING, limit=limit, patience=patience, skip_after=skip_after, past_at=at, past_id=id)
 
 
 async def waiting(tx: Tx, limit: int) -> Sequence[Row]:

@@ -25,6 +25,18 @@ def message_rules(parties: Parties, told: Told) -> list[Rule]:
     terms = parties.terms
     rule = partial(told.rule, setting="pmo.watchdog_interval_seconds", every=terms.interval)
 
+    last: Row | None = None
+
+    async def knockers(tx: Tx, limit: int) -> Sequence[Row]:
+        # Ringing changes nothing: what was rung for would be found again, and hide whoever stands behind it. So each look
+        # goes on behind the last one, until one is not full.
+        nonlocal last
+        found = await inbox.pending(
+            tx, limit, patience=terms.pending_wakeup, skip_after=terms.pending_wakeup_skip, past=last
+        )
+        last = found[-1] if len(found) == limit else None
+        return found
+
     async def knock(tx: Tx, waiting: Sequence[Row]) -> int:
         told.after.targets |= {row["worker_target"] or "" for row in waiting}
         lost = [row for row in waiting if row["lost"]]
@@ -51,9 +63,8 @@ def message_rules(parties: Parties, told: Told) -> list[Rule]:
             "a message that has waited too long to be taken in hand",
             "rings; one without a channel is skipped after a while, and its turn ends as failed",
             setting="pmo.pending_wakeup_seconds",
-            find=partial(inbox.pending, patience=terms.pending_wakeup, skip_after=terms.pending_wakeup_skip),
+            find=knockers,
             act=knock,
-            nudges=True,
         ),
         rule(
             "A3",

@@ -36,6 +36,8 @@ TRIES = 5
 AGAIN = retry.Backoff(base=timedelta(milliseconds=100), factor=2.0, cap=timedelta(seconds=30), jitter=0.2)
 # Longer than this nobody waits with a task in hand: it goes back into its line.
 PATIENCE = timedelta(seconds=30)
+# By the database's clock a gate whose own is behind has opened already: nobody runs again and again until it has.
+SOONEST = timedelta(seconds=1)
 
 OK = 200
 LONGEST_POSITION = 64 * 1024
@@ -117,16 +119,16 @@ class Fetch:
             try:
                 # Its place is in the database, as a rule; while that is away the run waits, as with all that it writes.
                 decision = decision or await outlast(lambda: self.ask(fetches))
+                if isinstance(decision, Reject):
+                    return await self._refused(decision)
+                if not isinstance(decision, WaitUntil):
+                    return None
+                wait = decision.at - await self._clock()
             except Exception as error:
                 if outage.passes(error):
                     raise
                 log.exception("a rate gate failed", extra={"source": self._declared.name})
                 return Broken(f"the rate gate failed: {_words(error)}")
-            if isinstance(decision, Reject):
-                return await self._refused(decision)
-            if not isinstance(decision, WaitUntil):
-                return None
-            wait = decision.at - await self._clock()
             if wait > PATIENCE:
                 return Postponed(wait, "the rate gate is closed")
             seconds = max(0.0, wait.total_seconds())
@@ -139,7 +141,7 @@ class Fetch:
         told = f"the rate gate refused: {decision.reason}"
         if decision.until is None:
             return Broken(told)
-        return Postponed(max(timedelta(0), decision.until - await self._clock()), told)
+        return Postponed(max(SOONEST, decision.until - await self._clock()), told)
 
     async def page(self, request: Request, fetches: Fetches) -> Page | End:
         """Return the page, or how the run ends without it. The first request is admitted already."""

@@ -7,7 +7,6 @@ left to the next look.
 
 What somebody else holds is not bad, but busy: an act that waits for a lock fails soon, and an act that passes over what is
 locked leaves it as it was, so that a full set meets it again. Both are left alone for a moment, and looks reach beyond them.
-So is what a rule only nudges, where a set of it is full: it would be found again and again, and hide whoever stands behind it.
 """
 
 from __future__ import annotations
@@ -130,12 +129,8 @@ class Look:
             self._put_aside(key, error)
         for key in self._busy:
             self._pass_over(key)
-        done = frozenset(map(self.rule.key, self._done)) if self._full else frozenset()
         helped_all = not self.rule.acts or outcome.acted >= len(self._done)
-        self._met = frozenset() if helped_all or self.rule.nudges else done
-        if self.rule.nudges:
-            for key in done:
-                self._pass_over(key)
+        self._met = frozenset() if helped_all or not self._full else frozenset(map(self.rule.key, self._done))
         if self._done and self.rule.after is not None:
             self.rule.after(self._done)
         self._let_go()

@@ -36,7 +36,6 @@ class Rule:
     # The domain whose leases it judges, if it does: it waits out the grace after an outage, of the database or of their tables.
     reaps: str | None = None
     only_bound: bool = False  # the only end of a live state: cannot be switched off
-    nudges: bool = False  # what is acted on stays as it was, and is found again
     limit: int = 500
     budget: timedelta = timedelta(seconds=10)
     key: Callable[[Any], Hashable] = _by_id  # tells a finding from others

@@ -19,6 +19,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from ferryman.kernel import errors, guest, telemetry
+from ferryman.kernel.farewell import hang_up
 from ferryman.relays.rules import subject
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ class Broker:
                 error_cb=_heard,
             )
         except BaseException:
-            await client.close()
+            await hang_up(client)
             raise
         return client
 
@@ -249,11 +250,7 @@ class Broker:
         for answer in waiting.values():
             answer.cancel()
         if client is not None:
-            try:
-                async with asyncio.timeout(1):
-                    await client.close()
-            except Exception as error:
-                log.debug("the connection to NATS could not be closed", exc_info=error)
+            await hang_up(client)
 
 
 async def _heard(error: Exception) -> None:

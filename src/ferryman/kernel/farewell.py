@@ -1,0 +1,43 @@
+"""How a connection to NATS is given up, whatever its server does.
+
+The client closes by writing first what it has still to write, and so does the socket below it: where the server stands still,
+and reads nothing, neither comes to an end, and what was given up goes out when the server goes on. So after a moment the
+connection is broken off, with all it holds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from ferryman.kernel import telemetry
+
+if TYPE_CHECKING:
+    from nats.aio.client import Client
+
+log = telemetry.logger("nats")
+
+SECONDS = 1.0
+
+
+async def hang_up(client: Client) -> None:
+    """Close a connection, or break it off. In a task, because the client keeps a cancellation to itself here and there."""
+    closing = asyncio.create_task(client.close())
+    closing.add_done_callback(_closed)
+    try:
+        await asyncio.wait([closing], timeout=SECONDS)
+    finally:
+        _break_off(client)
+        closing.cancel()
+
+
+def _break_off(client: Client) -> None:
+    # Neither the client nor its own transport has a word for it. A websocket has no writer.
+    writer = getattr(client._transport, "_io_writer", None)  # noqa: SLF001 - there is no other way to the socket
+    if writer is not None:
+        writer.transport.abort()
+
+
+def _closed(closing: asyncio.Task[None]) -> None:
+    if not closing.cancelled() and (error := closing.exception()) is not None:
+        log.debug("a connection to NATS could not be closed", exc_info=error)
