@@ -281,21 +281,7 @@ class Pump(Generic[Item, Outcome]):
             self._idle.append(line)
 
     async def _reclaim(self, line: Line) -> bool:
-        self._sight.reclaiming = True
-        try:
-            handed_back = await self._crew.reclaim(line, self._hold.known())
-        except Exception as error:  # the next turn that succeeds tries again
-            known = isinstance(error, errors.FerrymanError)
-            log.warning("could not look for lost claims: %s", error, exc_info=None if known else error)
-            return False
-        else:
-            if handed_back is None:
-                return False  # somebody writes a row of ours: the next turn that succeeds looks again
-            self._sight.regain()
-            log.info("the database is back", extra={"handed_back": handed_back})
-            return True
-        finally:
-            self._sight.reclaiming = False
+        return await self._sight.look_back(lambda: self._crew.reclaim(line, self._hold.known()))
 
     def _lose_sight(self) -> None:
         self._sight.lose()
