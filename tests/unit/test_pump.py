@@ -14,6 +14,7 @@ from ferryman.kernel.crew import Turned
 from ferryman.kernel.loop import Pump
 
 AWAY = errors.DatabaseUnavailable("gone")
+BROKEN_OFF = errors.DatabaseUnavailable("it takes too long", unfinished=True)
 
 
 class Item(NamedTuple):
@@ -566,6 +567,60 @@ async def test_outcomes_that_take_too_long_together_go_in_smaller_sets(
             assert number < 30
 
         assert [len(turn.outcomes) for turn in crew.asked if turn.outcomes][:2] == [5, 2]
+
+
+@pytest.mark.contract("K24", "K25")
+@pytest.mark.parametrize("lanes", [1, 2])
+async def test_a_claim_that_takes_too_long_is_made_smaller_and_grows_again(
+    lanes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "RECONNECT", retry.Backoff.fixed(timedelta(milliseconds=1)))
+    crew = Script()
+    async with pumping(crew, lanes=lanes) as pump:
+        (await asked(crew, 1)).fail(BROKEN_OFF)
+        (await asked(crew, 2)).fail(BROKEN_OFF)
+        (await asked(crew, 3)).give(item(1), more=True)
+        (await asked(crew, 4)).give(item(2), item(3), more=True)
+        (await asked(crew, 5)).give(*(item(n) for n in range(4, 8)), more=True)
+        await asked(crew, 6)
+
+        assert [turn.room for turn in crew.asked[:6]] == [5, 2, 1, 2, 4, 5]
+        assert len(pump.held) == 7
+
+
+@pytest.mark.contract("K24", "K25")
+async def test_outcomes_beside_a_claim_that_takes_too_long_are_settled_when_it_is_small_enough(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(loop, "RECONNECT", retry.Backoff.fixed(timedelta(milliseconds=1)))
+    crew = Script()
+    async with pumping(crew, lanes=1) as pump:
+        (await asked(crew, 1)).give(item(1))
+        await until(lambda: pump.held)
+        crew.finish[UUID(int=1)].set()
+
+        number = 2
+        while pump.held:
+            turn = await asked(crew, number)
+            number += 1
+            if turn.room > 2:
+                turn.fail(BROKEN_OFF)
+            else:
+                turn.give()
+            await until(Answered(pump, crew, number))
+            assert number < 10
+
+        assert [(len(turn.outcomes), turn.room) for turn in crew.asked[1:3]] == [(1, 5), (1, 2)]
+
+
+@pytest.mark.contract("K24")
+async def test_a_claim_is_no_smaller_after_a_database_that_was_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "RECONNECT", retry.Backoff.fixed(timedelta(milliseconds=1)))
+    crew = Script()
+    async with pumping(crew, lanes=1):
+        for number in (1, 2, 3):
+            (await asked(crew, number)).fail()
+        assert (await asked(crew, 4)).room == 5
 
 
 @pytest.mark.contract("K24")

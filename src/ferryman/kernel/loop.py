@@ -12,10 +12,12 @@ handler can block this event loop.
 A claim is held until its outcome has been answered: what has run but is not settled yet is renewed like what runs, so that no
 delay of the database throws finished work away. When the database goes away, outcomes are kept and sent again, half as many at
 a time: at once by a lane that may have a connection, as one that was cut is no outage, and then with backoff; their fence makes
-the repeat harmless. A turn whose answer never came may have claimed tasks that nobody here knows of: they are looked for when
-the database is back, and handed back by `reclaim` (kernel/sight.py). A claim whose answer came after its lease, because this
-process stood still, is handed back and not begun: others have it by now, or soon will. An outcome that can never be settled is
-let go but not forgotten: only its lease ends that claim, and an attempt is used.
+the repeat harmless. After a turn that was broken off in the middle half as much is claimed, too: what takes too long as a set
+would do so again, for every worker, and all behind it would wait. A turn whose answer never came may have claimed tasks that
+nobody here knows of: they are looked for when the database is back, and handed back by `reclaim` (kernel/sight.py). A claim
+whose answer came after its lease, because this process stood still, is handed back and not begun: others have it by now, or
+soon will. An outcome that can never be settled is let go but not forgotten: only its lease ends that claim, and an attempt is
+used.
 """
 
 from __future__ import annotations
@@ -75,7 +77,7 @@ class Pump(Generic[Item, Outcome]):
         self._hold: Hold[Item] = Hold()
         self.held = self._hold.held
         self._outcomes: list[Outcome] = []
-        self._most = MOST
+        self._most, self._reach = MOST, self._claim_max
         self._reserved = self._failures = 0
         self._look = True
         self._pause = POLL_LEAST
@@ -195,12 +197,12 @@ class Pump(Generic[Item, Outcome]):
     def _room(self) -> int:
         if self._stopping or not self._sight.allows_claims():
             return 0
-        return max(0, min(self._claim_max, self._concurrency - self._hold.running - self._reserved))
+        return max(0, min(self._reach, self._concurrency - self._hold.running - self._reserved))
 
     def _wants_more(self) -> bool:
         room = self._room()
         # While other turns are under way more room will come: a trip for a few is not worth its price.
-        worth = room > 0 if not self._turns else room * 4 >= self._claim_max
+        worth = room > 0 if not self._turns else room * 4 >= self._reach
         return self._look and worth
 
     async def _turn(self, line: Line, outcomes: list[Outcome], room: int, this: object) -> None:
@@ -253,6 +255,7 @@ class Pump(Generic[Item, Outcome]):
         asked = began if turned.asked is None else turned.asked
         if turned.items:
             self._pause = POLL_LEAST
+            self._reach = min(self._claim_max, 2 * self._reach)
         late = time.monotonic() - asked >= self._lease
         for item in turned.items:
             earlier = self.held.get(item.id)
@@ -295,6 +298,8 @@ class Pump(Generic[Item, Outcome]):
             return
         self._outcomes += outcomes  # behind the others: one that is too large by itself must not stand before them
         self._most = max(1, len(outcomes) // 2) if outcomes else self._most
+        if room and outage.unfinished(error):
+            self._reach = min(self._reach, max(1, room // 2))
         self._lose_sight()
         self._failures += 1
         if self._failures == 1:
