@@ -28,6 +28,7 @@ import logging
 import time
 from collections.abc import Collection, Coroutine, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any, Generic
 from uuid import UUID
 
@@ -36,6 +37,7 @@ from ferryman.kernel.crew import Crew, Item, Outcome, Turned
 from ferryman.kernel.hold import Hold, Holding
 from ferryman.kernel.pool import Line
 from ferryman.kernel.sight import Sight
+from ferryman.kernel.straggler import Stragglers
 from ferryman.kernel.timed import timed
 
 log = logging.getLogger("ferryman.pump")
@@ -77,6 +79,7 @@ class Pump(Generic[Item, Outcome]):
         self._hold: Hold[Item] = Hold()
         self.held = self._hold.held
         self._outcomes: list[Outcome] = []
+        self._stragglers: Stragglers[Outcome] = Stragglers(self._rouse)
         self._most, self._reach = MOST, self._claim_max
         self._reserved = self._failures = 0
         self._look = True
@@ -173,6 +176,8 @@ class Pump(Generic[Item, Outcome]):
     def _begin_turns(self) -> None:
         if self._closed:
             return
+        if self._idle and self._stragglers.ready:
+            self._begin(self._stragglers.send(partial(self._turn, self._idle.pop())))
         while self._idle and (self._outcomes or self._wants_more()):
             outcomes, self._outcomes = self._outcomes[: self._most], self._outcomes[self._most :]
             room = self._room()
@@ -296,10 +301,14 @@ class Pump(Generic[Item, Outcome]):
         if not passes or (outcomes and outage.narrow(error)):
             await self._after_refusal(line, outcomes, room, error)
             return
-        self._outcomes += outcomes  # behind the others: one that is too large by itself must not stand before them
-        self._most = max(1, len(outcomes) // 2) if outcomes else self._most
-        if room and outage.unfinished(error):
+        too_much = outage.unfinished(error)
+        if room and too_much:
             self._reach = min(self._reach, max(1, room // 2))
+        if too_much and len(outcomes) == 1:
+            self._stragglers.put(outcomes[0])
+        elif outcomes:
+            self._outcomes += outcomes
+            self._most = max(1, len(outcomes) // 2)
         self._lose_sight()
         self._failures += 1
         if self._failures == 1:
