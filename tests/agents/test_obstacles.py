@@ -49,7 +49,7 @@ UNREADABLE = """
 create role {role} login in role pg_read_all_data, pg_write_all_data;
 create function public.readable(card uuid) returns boolean language plpgsql as
 $$ begin
-    if card = '{card}' then raise exception 'a page cannot be read' using errcode = 'XX001'; end if;
+    if card = any ('{{{cards}}}') then {obstacle}; end if;
     return true;
 end $$;
 alter table ferryman.cards enable row level security;
@@ -297,7 +297,7 @@ async def test_a_turn_whose_context_cannot_be_read_keeps_no_other_waiting_and_ha
     await house.write("update ferryman.agent_inbox set requeue_count = 5 where id = $1", bad)
     card = await house.value("select id from ferryman.cards where agent_turn_id = $1", bad)
     async with house.db.session() as tx:
-        await tx.execute(UNREADABLE.format(role=reader, card=card))
+        await tx.execute(UNREADABLE.format(role=reader, cards=card, obstacle=OBSTACLES["damaged"]))
     app = fresh(database_url.replace("postgres@", f"{reader}@"), **{"worker.lease": 2})
 
     @app.agent
@@ -312,4 +312,29 @@ async def test_a_turn_whose_context_cannot_be_read_keeps_no_other_waiting_and_ha
     assert others == ["success"] * 3
     assert before == []
     assert await house.ends(bad) == [("failed", "poison_message")]
+    assert await house.broken() == []
+
+
+@pytest.mark.contract("K24", "K25", "A9")
+async def test_turns_whose_contexts_take_too_long_to_read_together_are_claimed_in_smaller_sets(
+    house: House, database_url: str, reader: str
+) -> None:
+    turns = []
+    for n in range(6):
+        await house.agent(f"agent-{n}", profile="sound")
+        turns.append(await house.enqueue(f"agent-{n}"))
+    cards = await house.value("select string_agg(id::text, ',') from ferryman.cards")
+    async with house.db.session() as tx:
+        # The server gives up a statement after 0.8 s.
+        await tx.execute(UNREADABLE.format(role=reader, cards=cards, obstacle="perform pg_sleep(0.25)"))
+    app = fresh(database_url.replace("postgres@", f"{reader}@"), **{"worker.lease": 2})
+
+    @app.agent
+    async def sound(turn: Turn) -> str:
+        return str(turn.instruction)
+
+    async with at_work(app), asyncio.timeout(SECONDS):
+        ends = [str((await app.agents.wait(turn)).turn_status) for turn in turns]
+
+    assert ends == ["success"] * 6
     assert await house.broken() == []

@@ -24,8 +24,8 @@ create trigger spoil before insert on ferryman.{table} for each row when ({when}
 Door = Callable[[Ferryman, int], Awaitable[Any]]
 
 
-def an_app(database_url: str) -> Ferryman:
-    app = fresh(database_url)
+def an_app(database_url: str, **settings: Any) -> Ferryman:
+    app = fresh(database_url, **settings)
 
     @app.task
     async def greet(n: int) -> int:
@@ -177,3 +177,49 @@ async def test_a_remote_worker_is_told_of_a_lock_that_lasts(database_url: str, m
                 await asyncio.wait_for(
                     app.remote.complete(worker, held[BAD].id, epoch=held[BAD].epoch, result="done"), 60
                 )
+
+
+# For each row that it is given, as a large one takes; the server gives up a statement after 0.8 s.
+SLOW = """
+create function public.slow() returns trigger language plpgsql as $$ begin perform pg_sleep({seconds}); return new; end $$;
+create trigger slow before update on ferryman.tasks for each row when ({when}) execute function public.slow();
+"""
+SHORT = {"worker.lease": 2}
+
+
+@pytest.mark.contract("K24", "K25", "S4")
+async def test_outcomes_of_remote_workers_that_take_too_long_together_are_stored_in_smaller_sets(
+    database_url: str,
+) -> None:
+    async with an_app(database_url, **SHORT) as app:
+        worker, held = await claimed(app)
+        async with app.database.session() as tx:
+            await tx.execute(SLOW.format(seconds=0.3, when="true"))
+
+        async with asyncio.timeout(SECONDS):
+            ends = [app.remote.complete(worker, each.id, epoch=each.epoch, result="done") for each in held]
+            told = await asyncio.gather(*ends)
+
+    assert {each.state.value for each in told} == {"succeeded"}
+
+
+@pytest.mark.contract("K24", "K25", "S4")
+async def test_an_outcome_of_a_remote_worker_that_takes_too_long_by_itself_keeps_no_other_waiting(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with an_app(database_url, **SHORT) as app:
+        worker, held = await claimed(app)
+        engine = app.remote._engine
+        monkeypatch.setattr(engine, "terms", engine.terms._replace(patience=timedelta(seconds=4)))
+        async with app.database.session() as tx:
+            await tx.execute(SLOW.format(seconds=60, when=f"new.id = '{held[BAD].id}'"))
+        ends = [
+            asyncio.create_task(app.remote.complete(worker, each.id, epoch=each.epoch, result="done")) for each in held
+        ]
+
+        async with asyncio.timeout(SECONDS):
+            await asyncio.gather(*ends[:BAD], *ends[BAD + 1 :])
+        assert not ends[BAD].done()
+
+        with pytest.raises(errors.DatabaseUnavailable):
+            await asyncio.wait_for(ends[BAD], 60)

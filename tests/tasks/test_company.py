@@ -210,3 +210,30 @@ async def test_a_firing_that_overtakes_another_takes_its_children_along(make_app
 
         assert (await app.tasks.record(first.id)).state is CANCELLED
         assert (await app.tasks.record(child.id)).state is CANCELLED
+
+
+# As the result of a task over a slow wire; the server gives up a statement after 0.8 s.
+SLOW = """
+create function public.slow() returns trigger language plpgsql as $$ begin perform pg_sleep(60); return new; end $$;
+create trigger slow before update on ferryman.tasks
+    for each row when (new.state = 'succeeded' and new.id = any ('{{{ids}}}')) execute function public.slow();
+"""
+MEND = "drop function public.slow() cascade"
+
+
+@pytest.mark.contract("K24", "K25")
+async def test_outcomes_that_take_too_long_by_themselves_keep_nobody_else_from_being_begun_and_ended(
+    make_app: MakeApp,
+) -> None:
+    app = await make_app(mail, worker={"lease": "2s", "poll": "100ms"})
+    slow = [await app.tasks.create(mail) for _ in range(2)]
+    async with app.database.session() as tx:
+        await tx.execute(SLOW.format(ids=",".join(str(each.id) for each in slow)))
+
+    async with app.worker(), asyncio.timeout(SECONDS * 3):
+        for n in range(5):
+            assert await (await app.tasks.create(mail, n=n)).result() == n
+        assert [(await app.tasks.record(each.id)).state.value for each in slow] == ["running"] * 2
+        async with app.database.session() as tx:
+            await tx.execute(MEND)
+        assert [await each.result() for each in slow] == [0, 0]

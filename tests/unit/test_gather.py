@@ -1,7 +1,9 @@
 """Natural batching: the first goes alone and at once, a crowd shares the next trip."""
 
 import asyncio
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -210,7 +212,9 @@ async def test_what_takes_long_in_vain_leaves_the_way_to_others_for_as_long(monk
     sound = loop.call_later
 
     def call_later(delay: float, callback: Any, *args: Any, **more: Any) -> asyncio.TimerHandle:
+        nonlocal now
         pauses.append(delay)
+        now += delay
         return sound(0, callback, *args, **more)
 
     async def send(things: list[int]) -> Sequence[int | Exception]:
@@ -224,7 +228,92 @@ async def test_what_takes_long_in_vain_leaves_the_way_to_others_for_as_long(monk
 
     assert [await each for each in [made.put(1), made.put(2)]] == [1, 2]
 
-    assert pauses == [0.1, 8.0, 8.0]
+    assert pauses == [0.1, pytest.approx(8.0), pytest.approx(8.0)]
+
+
+class Clock:
+    """Time that passes for who sends, and for who waits when nothing else is to be done."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self._due: list[tuple[float, Callable[[], None]]] = []
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def call_later(self, delay: float, callback: Callable[[], None]) -> SimpleNamespace:
+        self._due.append((self.now + delay, callback))
+        return SimpleNamespace(cancel=lambda: None)
+
+    async def timed(self, waiting: Coroutine[Any, Any, Any], seconds: float) -> None:
+        """Wait in vain."""
+        waiting.close()
+        until = self.now + seconds
+        while any(at <= until for at, _ in self._due):
+            self.go_on()
+        self.now = max(self.now, until)
+        raise TimeoutError
+
+    def go_on(self) -> None:
+        """Go on to what is due next."""
+        at, callback = min(self._due, key=lambda each: each[0])
+        self._due.remove((at, callback))
+        self.now = max(self.now, at)
+        callback()
+
+
+@pytest.fixture
+async def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(gather, "time", clock)
+    monkeypatch.setattr(gather, "timed", clock.timed)
+    monkeypatch.setattr(asyncio.get_running_loop(), "call_later", clock.call_later)
+    return clock
+
+
+@pytest.mark.contract("K25")
+async def test_several_that_take_long_in_vain_leave_the_way_to_others_between_them(clock: Clock) -> None:
+    """Each rests for as long as it took; if another went meanwhile, all of them together would have the whole way."""
+    took, slow = 8.0, {1, 2, 3}
+    sent: list[float] = []
+
+    async def send(things: list[int]) -> Sequence[int | Exception]:
+        if slow.issuperset(things):
+            sent.append(clock.now)
+            clock.now += took
+        return [Again(ValueError("too slow")) if thing in slow else thing for thing in things]
+
+    made = Gather(send)
+    late = [made.put(n) for n in (*slow, 4)]
+    assert await late.pop() == 4
+    while len(sent) < 7:
+        if made.idle:
+            clock.go_on()
+        await asyncio.sleep(0)
+
+    gaps = [later - earlier - took for earlier, later in pairwise(sent)]
+    assert gaps == [pytest.approx(took)] * 6
+
+
+@pytest.mark.contract("K25")
+async def test_while_what_is_late_rests_who_comes_goes_at_once_and_who_leaves_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gather, "LATER_SECONDS", 0.0)
+
+    async def send(things: list[int]) -> Sequence[int | Exception]:
+        return [Again(ValueError("too slow")) if thing == 1 else thing for thing in things]
+
+    made = Gather(send)
+    made._late_at = time.monotonic() + 3600
+    late = made.put(1)
+    while not made._late:  # noqa: ASYNC110 - until its own pause is over
+        await asyncio.sleep(0)
+
+    async with asyncio.timeout(5):
+        assert await made.put(2) == 2
+        late.cancel()
+        await made.drain()
 
 
 @pytest.mark.contract("K25")

@@ -9,11 +9,12 @@ from uuid import UUID
 
 import pytest
 
-from ferryman.kernel import errors, loop, retry
+from ferryman.kernel import errors, loop, retry, straggler
 from ferryman.kernel.crew import Turned
 from ferryman.kernel.loop import Pump
 
 AWAY = errors.DatabaseUnavailable("gone")
+BROKEN_OFF = errors.DatabaseUnavailable("it takes too long", unfinished=True)
 
 
 class Item(NamedTuple):
@@ -235,6 +236,26 @@ async def test_after_a_lost_answer_an_outcome_is_sent_again_at_once_and_only_the
 
         assert len({each.line for each in crew.asked[1:]}) == lanes
         assert len(crew.asked) == lanes + 2
+
+
+@pytest.mark.contract("K24", "R3")
+@pytest.mark.parametrize("lanes", [1, 2])
+async def test_after_a_connection_was_cut_an_outcome_is_sent_again_at_once(
+    monkeypatch: pytest.MonkeyPatch, lanes: int
+) -> None:
+    monkeypatch.setattr(loop, "RECONNECT", retry.Backoff.fixed(timedelta(hours=1)))
+    crew = Script()
+    async with pumping(crew, lanes=lanes) as pump:
+        (await asked(crew, 1)).give(item(1))
+        await until(lambda: pump.held)
+        crew.finish[UUID(int=1)].set()
+        cut = await asked(crew, 2)
+        cut.fail(BROKEN_OFF)
+
+        again = await asked(crew, 3)
+        assert (again.outcomes, again.line != cut.line) == (cut.outcomes, lanes > 1)
+        again.give()
+        await until(lambda: not pump.held)
 
 
 @pytest.mark.contract("K24", "R3")
@@ -542,9 +563,14 @@ def _too_large(outcomes: Sequence[Result]) -> bool:
 
 @pytest.mark.contract("K24", "K25")
 @pytest.mark.parametrize("lanes", [1, 2])
+@pytest.mark.parametrize("error", [AWAY, BROKEN_OFF])
 @pytest.mark.parametrize(("slow", "left"), [(_too_many, 0), (_too_large, 1)])
 async def test_outcomes_that_take_too_long_together_go_in_smaller_sets(
-    slow: Callable[[Sequence[Result]], bool], left: int, lanes: int, monkeypatch: pytest.MonkeyPatch
+    slow: Callable[[Sequence[Result]], bool],
+    left: int,
+    lanes: int,
+    error: Exception,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(loop, "RECONNECT", retry.Backoff.fixed(timedelta(milliseconds=1)))
     crew = Script()
@@ -559,13 +585,138 @@ async def test_outcomes_that_take_too_long_together_go_in_smaller_sets(
             turn = await asked(crew, number)
             number += 1
             if slow(turn.outcomes):
-                turn.fail()
+                turn.fail(error)
             else:
                 turn.give()
             await until(Answered(pump, crew, number))
             assert number < 30
 
         assert [len(turn.outcomes) for turn in crew.asked if turn.outcomes][:2] == [5, 2]
+
+
+class Watch:
+    """A watch in the hands of the test: it says how long something took."""
+
+    now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.mark.contract("K24", "K25")
+async def test_an_outcome_that_takes_too_long_by_itself_rests_as_long_and_holds_up_no_other_and_no_claim(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    watch = Watch()
+    monkeypatch.setattr(straggler, "time", watch)
+    monkeypatch.setattr(loop, "RECONNECT", retry.Backoff.fixed(timedelta(milliseconds=1)))
+    crew = Script()
+    async with pumping(crew, lanes=1) as pump:
+        (await asked(crew, 1)).give(item(1), item(2))
+        await until(lambda: len(pump.held) == 2)
+        crew.finish[UUID(int=1)].set()
+        (await asked(crew, 2)).fail(BROKEN_OFF)  # with a claim, which may have been what took so long
+        alone = await asked(crew, 3)
+        assert (alone.outcomes, alone.room) == ([Result(UUID(int=1), "done")], 0)
+        watch.now += 3600
+        alone.fail(BROKEN_OFF)
+
+        claim = await asked(crew, 4)
+        assert (claim.outcomes, claim.room) == ([], 2)
+        claim.give(item(3))
+        await until(lambda: UUID(int=3) in pump.held)
+        crew.finish[UUID(int=2)].set()
+        settle = await asked(crew, 5)
+        assert (settle.outcomes, settle.room) == ([Result(UUID(int=2), "done")], 4)
+        settle.give()
+        await until(lambda: set(pump.held) == {UUID(int=1), UUID(int=3)})
+
+
+@pytest.mark.contract("K24", "K25")
+@pytest.mark.parametrize("lanes", [1, 2])
+async def test_of_several_outcomes_that_take_too_long_by_themselves_one_is_sent_at_a_time(
+    lanes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "RECONNECT", retry.Backoff.fixed(timedelta(milliseconds=1)))
+    crew = Script()
+    slow = {Result(UUID(int=n), "done") for n in (1, 2, 3)}
+    async with pumping(crew, lanes=lanes) as pump:
+        (await asked(crew, 1)).give(*(item(n) for n in range(1, 6)))
+        await until(lambda: len(pump.held) == 5)
+        for number in range(1, 6):
+            crew.finish[UUID(int=number)].set()
+
+        number, alone = 2, 0
+        aside: set[Result] = set()
+        while alone < 10:
+            turn = await asked(crew, number)
+            number += 1
+            sent = [each for each in crew.asked if not each.answer.done() and aside.intersection(each.outcomes)]
+            assert [(len(each.outcomes), each.room) for each in sent] in ([], [(1, 0)])
+            alone += turn in sent
+            if slow.isdisjoint(turn.outcomes):
+                turn.give()
+            else:
+                aside |= {each for each in turn.outcomes if len(turn.outcomes) == 1}
+                turn.fail(BROKEN_OFF)
+            await until(Answered(pump, crew, number))
+            assert number < 100
+        slow.clear()
+        await until(lambda: crew.answered() and not pump.held)
+
+
+@pytest.mark.contract("K24", "K25")
+@pytest.mark.parametrize("lanes", [1, 2])
+async def test_a_claim_that_takes_too_long_is_made_smaller_and_grows_again(
+    lanes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "RECONNECT", retry.Backoff.fixed(timedelta(milliseconds=1)))
+    crew = Script()
+    async with pumping(crew, lanes=lanes) as pump:
+        (await asked(crew, 1)).fail(BROKEN_OFF)
+        (await asked(crew, 2)).fail(BROKEN_OFF)
+        (await asked(crew, 3)).give(item(1), more=True)
+        (await asked(crew, 4)).give(item(2), item(3), more=True)
+        (await asked(crew, 5)).give(*(item(n) for n in range(4, 8)), more=True)
+        await asked(crew, 6)
+
+        assert [turn.room for turn in crew.asked[:6]] == [5, 2, 1, 2, 4, 5]
+        assert len(pump.held) == 7
+
+
+@pytest.mark.contract("K24", "K25")
+async def test_an_outcome_beside_a_claim_that_takes_too_long_is_settled_without_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(loop, "RECONNECT", retry.Backoff.fixed(timedelta(milliseconds=1)))
+    crew = Script()
+    async with pumping(crew, lanes=1) as pump:
+        (await asked(crew, 1)).give(item(1))
+        await until(lambda: pump.held)
+        crew.finish[UUID(int=1)].set()
+
+        number = 2
+        while pump.held:
+            turn = await asked(crew, number)
+            number += 1
+            if turn.room > 2:
+                turn.fail(BROKEN_OFF)
+            else:
+                turn.give()
+            await until(Answered(pump, crew, number))
+            assert number < 10
+
+        assert [(len(turn.outcomes), turn.room) for turn in crew.asked[1:3]] == [(1, 5), (1, 0)]
+
+
+@pytest.mark.contract("K24")
+async def test_a_claim_is_no_smaller_after_a_database_that_was_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "RECONNECT", retry.Backoff.fixed(timedelta(milliseconds=1)))
+    crew = Script()
+    async with pumping(crew, lanes=1):
+        for number in (1, 2, 3):
+            (await asked(crew, number)).fail()
+        assert (await asked(crew, 4)).room == 5
 
 
 @pytest.mark.contract("K24")

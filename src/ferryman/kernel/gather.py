@@ -14,7 +14,10 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Any, Generic, TypeVar
+
+from ferryman.kernel.timed import timed
 
 log = logging.getLogger("ferryman.gather")
 
@@ -33,7 +36,7 @@ class Again(Exception):
     """The answer for a thing that must go with a later set; the others of its set do not wait for it.
 
     With a reason it is one that may last: it is told, and the thing is put off for longer, and then goes alone; others have the
-    way for as long as that took, at least.
+    way for as long as that took, at least, also from all else that was put off.
     """
 
     def __init__(self, reason: Exception | None = None) -> None:
@@ -72,7 +75,10 @@ class Gather(Generic[Thing, Answer]):
         self._back: asyncio.Future[None] | None = None  # somebody waits until what went alone is back
         self._again: dict[asyncio.Future[Answer], asyncio.TimerHandle] = {}
         self._stuck: set[asyncio.Future[Answer]] = set()  # put off for a reason that may last
-        self._late: list[tuple[Thing, asyncio.Future[Answer], float]] = []  # of those, what is to be tried again
+        # Of those, what is to be tried again, and from when on: before, others have the way.
+        self._late: dict[asyncio.Future[Answer], tuple[Thing, asyncio.Future[Answer], float]] = {}
+        self._late_at = 0.0
+        self._came = asyncio.Event()  # somebody, or who was late has gone away
 
     def __call__(self, thing: Thing) -> Awaitable[Answer]:
         """Send one thing, with whatever else goes now; its answer is waited for at once."""
@@ -120,6 +126,7 @@ class Gather(Generic[Thing, Answer]):
 
     def _wait(self, thing: Thing, future: asyncio.Future[Answer], pause: float) -> None:
         self._waiting.append((thing, future, pause))
+        self._came.set()
         self._start()
 
     def _start(self) -> None:
@@ -132,12 +139,21 @@ class Gather(Generic[Thing, Answer]):
                 batch, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
                 await self._flush(batch)
                 # One at a time, and not in front of those who come: each may have to be waited for.
-                if self._late:
-                    await self._flush([self._late.pop(0)])
+                if self._late and await self._rested():
+                    await self._flush([self._late.pop(next(iter(self._late)))])
                 # Who has just been answered often comes again at once: one trip for all of them, not two for half each.
                 await asyncio.sleep(0)
         finally:
             self._sender, self._under_way = None, False
+
+    async def _rested(self) -> bool:
+        """Wait until what is late may go, or somebody comes or goes away; tell whether it may."""
+        rest = self._late_at - time.monotonic()
+        if rest > 0 and not self._waiting:
+            self._came.clear()
+            with suppress(TimeoutError):
+                await timed(self._came.wait(), rest)
+        return bool(self._late) and time.monotonic() >= self._late_at
 
     async def _flush(self, batch: list[tuple[Thing, asyncio.Future[Answer], float]]) -> None:
         if self._revocable:
@@ -172,6 +188,7 @@ class Gather(Generic[Thing, Answer]):
         if reason is not None:
             self._stick(future, reason)
             pause = max(pause, LATER_SECONDS, took)
+            self._late_at = max(self._late_at, time.monotonic() + took)
         most = LATER_SECONDS if reason is None else LATEST_SECONDS
 
         def send() -> None:
@@ -181,7 +198,7 @@ class Gather(Generic[Thing, Answer]):
             if reason is None:
                 self._wait(thing, future, min(2 * pause, most))
             else:
-                self._late.append((thing, future, min(2 * pause, most)))
+                self._late[future] = (thing, future, min(2 * pause, most))
                 self._start()
 
         self._again[future] = asyncio.get_running_loop().call_later(pause, send)
@@ -191,7 +208,12 @@ class Gather(Generic[Thing, Answer]):
             log.warning("a call cannot be written now; coming back", extra={"reason": str(reason)})
         if future not in self._stuck:
             self._stuck.add(future)
-            future.add_done_callback(self._stuck.discard)
+            future.add_done_callback(self._come_loose)
+
+    def _come_loose(self, future: asyncio.Future[Answer]) -> None:
+        self._stuck.discard(future)
+        self._late.pop(future, None)
+        self._came.set()
 
     async def stop(self) -> None:
         """Let go of what is under way and of what waits; their callers are cancelled."""
@@ -200,7 +222,7 @@ class Gather(Generic[Thing, Answer]):
         for future, timer in again.items():
             timer.cancel()
             future.cancel()
-        waiting, self._waiting, self._late = [*self._waiting, *self._late], [], []
+        waiting, self._waiting, self._late = [*self._waiting, *self._late.values()], [], {}
         for _, future, _ in waiting:
             future.cancel()
         if sender is not None:

@@ -12,10 +12,12 @@ handler can block this event loop.
 A claim is held until its outcome has been answered: what has run but is not settled yet is renewed like what runs, so that no
 delay of the database throws finished work away. When the database goes away, outcomes are kept and sent again, half as many at
 a time: at once by a lane that may have a connection, as one that was cut is no outage, and then with backoff; their fence makes
-the repeat harmless. A turn whose answer never came may have claimed tasks that nobody here knows of: they are looked for when
-the database is back, and handed back by `reclaim` (kernel/sight.py). A claim whose answer came after its lease, because this
-process stood still, is handed back and not begun: others have it by now, or soon will. An outcome that can never be settled is
-let go but not forgotten: only its lease ends that claim, and an attempt is used.
+the repeat harmless. After a turn that was broken off in the middle half as much is claimed, too: what takes too long as a set
+would do so again, for every worker, and all behind it would wait. A turn whose answer never came may have claimed tasks that
+nobody here knows of: they are looked for when the database is back, and handed back by `reclaim` (kernel/sight.py). A claim
+whose answer came after its lease, because this process stood still, is handed back and not begun: others have it by now, or
+soon will. An outcome that can never be settled is let go but not forgotten: only its lease ends that claim, and an attempt is
+used.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ import logging
 import time
 from collections.abc import Collection, Coroutine, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any, Generic
 from uuid import UUID
 
@@ -34,6 +37,7 @@ from ferryman.kernel.crew import Crew, Item, Outcome, Turned
 from ferryman.kernel.hold import Hold, Holding
 from ferryman.kernel.pool import Line
 from ferryman.kernel.sight import Sight
+from ferryman.kernel.straggler import Stragglers
 from ferryman.kernel.timed import timed
 
 log = logging.getLogger("ferryman.pump")
@@ -75,7 +79,8 @@ class Pump(Generic[Item, Outcome]):
         self._hold: Hold[Item] = Hold()
         self.held = self._hold.held
         self._outcomes: list[Outcome] = []
-        self._most = MOST
+        self._stragglers: Stragglers[Outcome] = Stragglers(self._rouse)
+        self._most, self._reach = MOST, self._claim_max
         self._reserved = self._failures = 0
         self._look = True
         self._pause = POLL_LEAST
@@ -171,6 +176,8 @@ class Pump(Generic[Item, Outcome]):
     def _begin_turns(self) -> None:
         if self._closed:
             return
+        if self._idle and self._stragglers.ready:
+            self._begin(self._stragglers.send(partial(self._turn, self._idle.pop())))
         while self._idle and (self._outcomes or self._wants_more()):
             outcomes, self._outcomes = self._outcomes[: self._most], self._outcomes[self._most :]
             room = self._room()
@@ -195,12 +202,12 @@ class Pump(Generic[Item, Outcome]):
     def _room(self) -> int:
         if self._stopping or not self._sight.allows_claims():
             return 0
-        return max(0, min(self._claim_max, self._concurrency - self._hold.running - self._reserved))
+        return max(0, min(self._reach, self._concurrency - self._hold.running - self._reserved))
 
     def _wants_more(self) -> bool:
         room = self._room()
         # While other turns are under way more room will come: a trip for a few is not worth its price.
-        worth = room > 0 if not self._turns else room * 4 >= self._claim_max
+        worth = room > 0 if not self._turns else room * 4 >= self._reach
         return self._look and worth
 
     async def _turn(self, line: Line, outcomes: list[Outcome], room: int, this: object) -> None:
@@ -253,6 +260,7 @@ class Pump(Generic[Item, Outcome]):
         asked = began if turned.asked is None else turned.asked
         if turned.items:
             self._pause = POLL_LEAST
+            self._reach = min(self._claim_max, 2 * self._reach)
         late = time.monotonic() - asked >= self._lease
         for item in turned.items:
             earlier = self.held.get(item.id)
@@ -281,21 +289,7 @@ class Pump(Generic[Item, Outcome]):
             self._idle.append(line)
 
     async def _reclaim(self, line: Line) -> bool:
-        self._sight.reclaiming = True
-        try:
-            handed_back = await self._crew.reclaim(line, self._hold.known())
-        except Exception as error:  # the next turn that succeeds tries again
-            known = isinstance(error, errors.FerrymanError)
-            log.warning("could not look for lost claims: %s", error, exc_info=None if known else error)
-            return False
-        else:
-            if handed_back is None:
-                return False  # somebody writes a row of ours: the next turn that succeeds looks again
-            self._sight.regain()
-            log.info("the database is back", extra={"handed_back": handed_back})
-            return True
-        finally:
-            self._sight.reclaiming = False
+        return await self._sight.look_back(lambda: self._crew.reclaim(line, self._hold.known()))
 
     def _lose_sight(self) -> None:
         self._sight.lose()
@@ -307,8 +301,14 @@ class Pump(Generic[Item, Outcome]):
         if not passes or (outcomes and outage.narrow(error)):
             await self._after_refusal(line, outcomes, room, error)
             return
-        self._outcomes += outcomes  # behind the others: one that is too large by itself must not stand before them
-        self._most = max(1, len(outcomes) // 2) if outcomes else self._most
+        too_much = outage.unfinished(error)
+        if room and too_much:
+            self._reach = min(self._reach, max(1, room // 2))
+        if too_much and len(outcomes) == 1:
+            self._stragglers.put(outcomes[0])
+        elif outcomes:
+            self._outcomes += outcomes
+            self._most = max(1, len(outcomes) // 2)
         self._lose_sight()
         self._failures += 1
         if self._failures == 1:

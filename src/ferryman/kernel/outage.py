@@ -76,8 +76,13 @@ def unfinished(error: BaseException) -> bool:
 
 
 def of_all(error: BaseException) -> bool:
-    """Tell whether a failure passes and is nobody's in particular: a smaller set would meet it as well."""
+    """Tell whether a failure passes and is nobody's in particular."""
     return passes(error) and not narrow(error)
+
+
+def of_any_set(error: BaseException) -> bool:
+    """Tell whether a smaller set would meet it as well: it is of all, and nothing was broken off in the middle."""
+    return of_all(error) and not unfinished(error)
 
 
 def of_one(error: BaseException) -> bool:

@@ -8,6 +8,13 @@ with the others: they began before, and what they claimed is known when they ans
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Awaitable, Callable
+
+from ferryman.kernel import errors
+
+log = logging.getLogger("ferryman.pump")
+
 
 class Sight:
     """What one pump can see of its claims."""
@@ -42,7 +49,21 @@ class Sight:
         """Tell whether this is the moment to look: sight is lost, and nobody else is claiming."""
         return self.lost and not self.reclaiming and not self._claims - {turn}
 
-    def regain(self) -> None:
-        """Know again of everything that is leased to us."""
-        self.lost = False
-        self._old.clear()
+    async def look_back(self, reclaim: Callable[[], Awaitable[int | None]]) -> bool:
+        """Hand back what is leased to us and unknown; tell whether we know again of everything."""
+        self.reclaiming = True
+        try:
+            handed_back = await reclaim()
+        except Exception as error:  # the next turn that succeeds tries again
+            known = isinstance(error, errors.FerrymanError)
+            log.warning("could not look for lost claims: %s", error, exc_info=None if known else error)
+            return False
+        else:
+            if handed_back is None:
+                return False  # somebody writes a row of ours: the next turn that succeeds looks again
+            self.lost = False
+            self._old.clear()
+            log.info("the database is back", extra={"handed_back": handed_back})
+            return True
+        finally:
+            self.reclaiming = False

@@ -119,7 +119,7 @@ class Scribe:
         While the database is away it is asked again: whoever waits is ended by its wall time or its lease, not by us.
         """
         try:
-            return list(await outlast(lambda: ask(things), over=_away, told=_wait))
+            return list(await outlast(lambda: ask(things), over=outage.of_any_set, told=_wait))
         except Exception as error:
             if len(things) == 1 and outage.passes(error):
                 return [Again(error)]
@@ -128,10 +128,6 @@ class Scribe:
                 return [error]
             half = len(things) // 2
             return [*await self._whole(things[:half], ask), *await self._whole(things[half:], ask)]
-
-
-def _away(error: errors.FerrymanError) -> bool:
-    return outage.of_all(error) and not outage.unfinished(error)
 
 
 def _wait(failures: int, error: errors.FerrymanError) -> None:

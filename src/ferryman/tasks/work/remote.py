@@ -68,7 +68,7 @@ class Hello(NamedTuple):
 
 
 class Told(NamedTuple):
-    """An outcome, and until when it is sent again while somebody holds what it has to write."""
+    """An outcome, and until when it is sent again while it cannot be written though the database is there."""
 
     outcome: Outcome
     until: float
@@ -320,12 +320,15 @@ class Remotes:
 
         try:
             turned = await outlast(turn, within=self.terms.patience, over=_away)
-        except Exception as error:
-            held = outage.locked(error)
+        except Exception as error:  # noqa: BLE001 - told to those whom it is about
+            held, too_much = outage.locked(error), outage.unfinished(error)
             if len(told) == 1:
-                return [Again(error) if held and time.monotonic() < told[0].until else error]
+                return [Again(error) if (held or too_much) and time.monotonic() < told[0].until else error]
+            if too_much:
+                half = len(told) // 2
+                return [*await self._settle_set(told[:half]), *await self._settle_set(told[half:])]
             if not held and not outage.of_one(error):
-                raise
+                return [error] * len(told)
             # One of them is refused by PostgreSQL, or cannot be written now; the others must not suffer by their company.
             alone: list[bool | Exception] = []
             for each in told:
@@ -380,7 +383,7 @@ def _lost(id: UUID, state: TaskState | None) -> errors.LeaseLost:
 
 
 def _away(error: errors.FerrymanError) -> bool:
-    return away(error) and outage.of_all(error)
+    return away(error) and outage.of_any_set(error)
 
 
 async def _first(heard: asyncio.Event, unless: asyncio.Event, seconds: float) -> None:

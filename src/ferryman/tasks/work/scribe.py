@@ -228,7 +228,7 @@ class Scribe:
         While the database is away it is asked again: whoever waits is ended by its timeout or its lease, not by us.
         """
         try:
-            return dict(await outlast(lambda: ask(things), over=_away, told=_wait))
+            return dict(await outlast(lambda: ask(things), over=outage.of_any_set, told=_wait))
         except Exception as error:
             if len(things) == 1 and outage.passes(error):
                 return {0: Again(error)}
@@ -239,10 +239,6 @@ class Scribe:
             first = await self._whole(things[:half], ask)
             second = await self._whole(things[half:], ask)
             return first | {half + n: each for n, each in second.items()}
-
-
-def _away(error: errors.FerrymanError) -> bool:
-    return outage.of_all(error) and not outage.unfinished(error)
 
 
 def _wait(failures: int, error: errors.FerrymanError) -> None:
