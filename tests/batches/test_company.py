@@ -3,12 +3,15 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from uuid import UUID
 
 import pytest
 
+from ferryman.batches import watch
 from ferryman.batches.model import Terms
 from ferryman.batches.work.part import BatchWorker
+from ferryman.kernel import watchdog
 from ferryman.kernel.doorbell import NoDoorbell
 from ferryman.kernel.pool import Database, Line
 from tests.agents.crew import until
@@ -126,6 +129,40 @@ async def test_an_agent_that_somebody_holds_keeps_no_other_task_waiting(yard: Ya
     assert (passed.status, passed.attempt_count) == ("pending", 0)
     assert await yard.statuses(second) == ["dispatched"]
     assert (await yard.dispatch()).taken == 1
+    assert await yard.broken() == []
+
+
+# The server gives up a statement after 0.8 s; the inbox takes three messages in that time.
+PATIENCE = timedelta(seconds=1)
+SLOW_INBOX = """
+create function public.slow() returns trigger language plpgsql as $$ begin perform pg_sleep(0.25); return new; end $$;
+create trigger slow before insert on ferryman.agent_inbox for each row execute function public.slow();
+"""
+
+
+@pytest.mark.contract("B5", "K24", "K25")
+@pytest.mark.parametrize("worker", [True, False], ids=["a worker", "a watchdog"])
+async def test_tasks_that_take_too_long_together_are_sent_one_by_one(yard: Yard, *, worker: bool) -> None:
+    batch = await yard.fork(*[task() for _ in range(5)])
+    async with yard.db.session() as tx:
+        await tx.execute(SLOW_INBOX)
+    line = Line(yard.db.url, patience=PATIENCE)
+
+    if worker:
+        part = BatchWorker(yard.owner, NoDoorbell(), line=line)
+        part.start()
+        try:
+            await until(lambda: _sent(yard, batch), SECONDS)
+        finally:
+            await part.close()
+    else:
+        [rule] = [each for each in watch.rules(yard.owner, NoDoorbell(), sweep=PATIENCE) if each.name == "B5"]
+        try:
+            await watchdog.tick(line, [rule])
+        finally:
+            await line.close()
+
+    assert await yard.statuses(batch) == ["dispatched"] * 5
     assert await yard.broken() == []
 
 

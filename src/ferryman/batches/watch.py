@@ -19,15 +19,13 @@ from ferryman.batches.model import Closed, TaskEnd
 from ferryman.batches.states import FAILED
 from ferryman.batches.store import batches, tasks
 from ferryman.batches.store import retention as past
-from ferryman.batches.work.dispatch import dispatch
+from ferryman.batches.work.dispatch import alone_instead, dispatch
 from ferryman.batches.work.part import ORPHANED
-from ferryman.kernel import faults, outage, telemetry
+from ferryman.kernel import faults
 from ferryman.kernel.db import Row, Tx
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.invariants import Invariant, declare
 from ferryman.kernel.watchdog import Rule, walking
-
-log = telemetry.logger("batches")
 
 _HERE = "ferryman.batches"
 QUEUED = "queued"
@@ -72,9 +70,8 @@ class _Rules:
             async with tx.transaction():
                 done = await dispatch(tx, self.parties, self.terms, after=self.after, room=limit)
         except Exception as error:
-            if outage.of_all(error):
+            if not alone_instead(error):
                 raise
-            log.exception("a set of tasks could not be dispatched: each is tried by itself")
             done = await dispatch(tx, self.parties, self.terms, after=self.after, room=limit, careful=True)
         return [{"id": n} for n in range(done.taken)]
 

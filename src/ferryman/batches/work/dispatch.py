@@ -9,7 +9,7 @@ written, each goes by itself: what PostgreSQL refuses for one, or cannot write o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import NamedTuple
 from uuid import UUID
@@ -51,6 +51,19 @@ async def dispatch(
         answers = await _ask(tx, taken, parties, after=after)
         await _note(tx, list(zip(taken, answers, strict=True)), parties, terms, after=after)
     return Pass(len(taken), more=more)
+
+
+def alone_instead(error: Exception) -> bool:
+    """Tell whether a set that could not be sent may come through task by task, and say so."""
+    if outage.of_any_set(error):
+        return False
+    _teller(error)("a set of tasks could not be dispatched: each is tried by itself", extra={"error": str(error)})
+    return True
+
+
+def _teller(error: Exception) -> Callable[..., None]:
+    """What was broken off in the middle is foreseen: there was too much in it, or its connection was cut."""
+    return log.warning if outage.unfinished(error) else log.exception
 
 
 async def _take(tx: Ground, terms: Terms, *, room: int, heads: bool) -> tuple[list[Claimed], bool]:
@@ -117,10 +130,10 @@ async def _tried(
                 [answer] = await _ask(tx, [task], parties, after=after)
             await _note(tx, [(task, answer)], parties, terms, after=after)
     except Exception as error:
-        if outage.of_all(error):
+        if outage.of_any_set(error):
             raise
         outage.tell(error)
-        log.exception("a task of a batch could not be dispatched", extra={"task": str(task.id)})
+        _teller(error)("a task of a batch could not be dispatched", extra={"task": str(task.id), "error": str(error)})
         return NOT_NOW if outage.passes(error) else Failed("internal_error", errors.said(error))
     return None
 

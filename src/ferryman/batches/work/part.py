@@ -15,7 +15,7 @@ from uuid import UUID
 from ferryman.agents.ends import Aftermath
 from ferryman.batches.ends import BatchEnds, cancel
 from ferryman.batches.store import batches
-from ferryman.batches.work.dispatch import Pass, dispatch
+from ferryman.batches.work.dispatch import Pass, alone_instead, dispatch
 from ferryman.batches.work.forks import PENDING
 from ferryman.kernel import faults, outage, retry, telemetry
 from ferryman.kernel.doorbell import Doorbell
@@ -108,9 +108,8 @@ class BatchWorker:
             async with self._line.transaction() as tx:
                 done = await dispatch(tx, self._ends.parties, self._ends.terms, after=after)
         except Exception as error:
-            if outage.of_all(error):
+            if not alone_instead(error):
                 raise
-            log.exception("a set of tasks could not be dispatched: each is tried by itself")
             after = Aftermath()
             async with self._line.transaction() as tx:
                 done = await dispatch(tx, self._ends.parties, self._ends.terms, after=after, careful=True)
