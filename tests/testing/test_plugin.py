@@ -187,6 +187,12 @@ def run(folder: Path, files: dict[str, str], *options: str) -> subprocess.Comple
     )  # fmt: skip
 
 
+@pytest.fixture
+def served(cluster: Cluster) -> str:
+    """The option by which a run needs no server of its own."""
+    return f"--ferryman-server={cluster.address('postgres')}"
+
+
 @pytest.fixture(scope="module")
 def said(tmp_path_factory: pytest.TempPathFactory) -> str:
     """What pytest says of all four, when nobody has said how many seeds to try."""
@@ -229,24 +235,24 @@ def test_a_test_in_which_nobody_can_die_says_so(said: str) -> None:
 
 @pytest.mark.contract("R9")
 def test_a_trial_that_a_fixture_holds_open_dies_by_every_seed_and_one_that_cannot_begin_is_tried_once(
-    tmp_path: Path,
+    tmp_path: Path, served: str
 ) -> None:
-    ended = run(tmp_path, {"test_held": HELD}, "--ferryman-seeds=5")
+    ended = run(tmp_path, {"test_held": HELD}, "--ferryman-seeds=5", served)
 
     # Three places, and a seed that finds none.
     assert "4 passed, 5 deselected, 1 error" in ended.stdout, ended.stdout + ended.stderr
 
 
 @pytest.mark.contract("R9")
-def test_an_app_with_a_schema_of_its_own_gets_a_database_that_has_it(tmp_path: Path) -> None:
-    ended = run(tmp_path, {"test_schemas": SCHEMAS}, "--ferryman-seeds=1")
+def test_an_app_with_a_schema_of_its_own_gets_a_database_that_has_it(tmp_path: Path, served: str) -> None:
+    ended = run(tmp_path, {"test_schemas": SCHEMAS}, "--ferryman-seeds=1", served)
 
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "3 passed" in ended.stdout
 
 
 @pytest.mark.contract("R9")
-async def test_a_server_that_is_given_is_used_and_left_as_it_was(cluster: Cluster, tmp_path: Path) -> None:
+async def test_a_server_that_is_given_is_used_and_left_as_it_was(cluster: Cluster, tmp_path: Path, served: str) -> None:
     async def databases() -> set[str]:
         line = Line(cluster.address("postgres"))
         try:
@@ -254,7 +260,7 @@ async def test_a_server_that_is_given_is_used_and_left_as_it_was(cluster: Cluste
         finally:
             await line.close()
 
-    served = f"""
+    given = f"""
 def test_it_is(ferryman_url, ferryman_cluster):
     assert ferryman_cluster.address("x") == {cluster.address("x")!r}
     assert ferryman_url.partition("?")[2] == {cluster.address("x").partition("?")[2]!r}
@@ -262,8 +268,8 @@ def test_it_is(ferryman_url, ferryman_cluster):
     before = await databases()
     ended = run(
         tmp_path,
-        {"test_served": served + SCHEMAS},
-        f"--ferryman-server={cluster.address('postgres')}",
+        {"test_served": given + SCHEMAS},
+        served,
         "-k",
         "it_is or each",
     )
@@ -284,17 +290,17 @@ def test_where_no_server_can_be_started_it_says_how_to_give_one(tmp_path: Path) 
 
 
 @pytest.mark.contract("R9")
-def test_a_seed_that_is_asked_for_and_kills_nobody_says_so(tmp_path: Path) -> None:
-    ended = run(tmp_path, {"test_four_steps": FOUR_STEPS}, "--ferryman-seed=12")
+def test_a_seed_that_is_asked_for_and_kills_nobody_says_so(tmp_path: Path, served: str) -> None:
+    ended = run(tmp_path, {"test_four_steps": FOUR_STEPS}, "--ferryman-seed=12", served)
 
     assert ended.returncode == 1, ended.stdout + ended.stderr
     assert "Seed 12 killed nobody" in ended.stdout
 
 
 @pytest.mark.contract("R9")
-def test_a_row_of_seeds_that_ends_before_the_places_do_says_so(tmp_path: Path) -> None:
+def test_a_row_of_seeds_that_ends_before_the_places_do_says_so(tmp_path: Path, served: str) -> None:
     fewer = "from ferryman.testing import plugin\n\nplugin.SEEDS = 2\n"
-    ended = run(tmp_path, {"conftest": fewer, "test_four_steps": FOUR_STEPS})
+    ended = run(tmp_path, {"conftest": fewer, "test_four_steps": FOUR_STEPS}, served)
 
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "Seed 2 still found a place to die, and is the last" in ended.stdout
