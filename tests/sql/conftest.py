@@ -13,9 +13,9 @@ from ferryman.testing import Cluster
 @pytest.fixture(scope="module")
 def shared_url(cluster: Cluster) -> Iterator[str]:
     """A migrated database that the tests of one module share."""
-    lent = cluster.database()
-    yield asyncio.run(lent.__aenter__())
-    asyncio.run(lent.__aexit__(None, None, None))
+    url = asyncio.run(cluster.lend())
+    yield url
+    asyncio.run(cluster.take_back(url))
 
 
 class _Undo(Exception):
