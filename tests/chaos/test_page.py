@@ -52,9 +52,12 @@ def soaked(wanted: tuple[tuple[str, str], ...]) -> aims.Found:
     return {**SOAK, "soak": grown, "levels": dict.fromkeys(soak.LEVELS, LEVEL), "wide": anew.told(WIDE)}
 
 
+HOUR = soaked(soak.WANTED)
+LEAVING = {**soaked(soak.WANTED_OF_LEAVING), "wide": {}, "retention": 60.0}
 WRITES = {
     "chaos": (rows(WILD), rows({**WILD, **MANY})),
-    "soak": (rows(soaked(soak.WANTED)), rows(soaked(soak.WANTED))),
+    "soak": (rows(HOUR), rows(HOUR)),
+    "retention": (rows(LEAVING), rows(LEAVING)),
 }
 REASONS = {shape(f"{LEFT_OUT}{why}") for name, why in vars(recovery).items() if name.isupper() and isinstance(why, str)}
 
@@ -67,7 +70,7 @@ def differs(text: str, mark: str) -> dict[str, set[str]]:
 
 
 @pytest.mark.contract("R3")
-@pytest.mark.parametrize("mark", ["chaos", "soak"])
+@pytest.mark.parametrize("mark", WRITES)
 def test_the_tables_on_the_page_have_the_rows_that_a_run_writes_now(mark: str) -> None:
     text = PAGE.read_text(encoding="utf-8")
 
@@ -84,7 +87,7 @@ def test_the_cases_on_the_page_are_those_that_a_run_counts_now() -> None:
 
 @pytest.mark.contract("R3")
 @pytest.mark.parametrize(
-    ("mark", "found"), [("chaos", {**WILD, **MANY}), ("chaos", WILD), ("soak", soaked(soak.WANTED))]
+    ("mark", "found"), [("chaos", {**WILD, **MANY}), ("chaos", WILD), ("soak", HOUR), ("retention", LEAVING)]
 )
 def test_what_a_run_writes_has_the_form_and_a_row_more_or_less_has_not(
     tmp_path: Path, mark: str, found: aims.Found
