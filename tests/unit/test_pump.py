@@ -1,6 +1,7 @@
 """The pump against a crew that answers when the test says so: what is lost sight of, kept, spoiled, handed back."""
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -630,6 +631,54 @@ async def test_an_outcome_that_takes_too_long_by_itself_rests_as_long_and_holds_
         assert (settle.outcomes, settle.room) == ([Result(UUID(int=2), "done")], 4)
         settle.give()
         await until(lambda: set(pump.held) == {UUID(int=1), UUID(int=3)})
+
+
+@pytest.mark.contract("K24", "K25")
+async def test_what_takes_too_long_stands_alone_soon_whoever_ends_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others would join it, and make its set as large again."""
+    monkeypatch.setattr(loop, "RECONNECT", retry.Backoff.fixed(timedelta(milliseconds=1)))
+    crew, numbers = Script(), itertools.count(1)
+    huge = Result(UUID(int=1), "done")
+    sets: list[tuple[int, int]] = []
+    async with pumping(crew, lanes=1) as pump:
+        for number in itertools.count(1):
+            turn = await asked(crew, number)
+            if huge in turn.outcomes:
+                sets.append((len(turn.outcomes), turn.room))
+                if len(turn.outcomes) == 1:
+                    break
+                turn.fail(BROKEN_OFF)
+            else:
+                turn.give(*(item(next(numbers)) for _ in range(turn.room)), more=True)
+            for done in range(1, 1 + 3 * number):
+                crew.finish.setdefault(UUID(int=done), asyncio.Event()).set()
+            await until(Answered(pump, crew, number + 1))
+
+    assert len(sets) <= 4
+    assert {room for _, room in sets[1:]} == {0}
+
+
+@pytest.mark.contract("K24", "K25", "K4")
+async def test_an_outcome_that_takes_too_long_is_let_go_when_its_lease_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "RECONNECT", retry.Backoff.fixed(timedelta(milliseconds=1)))
+    crew = Script()
+    async with pumping(crew, lanes=1) as pump:
+        (await asked(crew, 1)).give(item(1))
+        await until(lambda: pump.held)
+        crew.finish[UUID(int=1)].set()
+        (await asked(crew, 2)).fail(BROKEN_OFF)
+        under_way = await asked(crew, 3)
+        pump.abort({UUID(int=1)})
+        assert pump.held  # its answer may yet come
+        reclaims = len(crew.reclaims)
+        under_way.fail(BROKEN_OFF)
+        await until(lambda: pump.held and len(crew.asked) >= 4)
+        pump.abort({UUID(int=1)})
+
+        assert not pump.held
+        await until(crew.answered)
+        assert [turn.outcomes for turn in crew.asked[4:]] == []
+        assert len(crew.reclaims) == reclaims  # it had claimed nothing
 
 
 @pytest.mark.contract("K24", "K25")

@@ -16,8 +16,7 @@ the repeat harmless. After a turn that was broken off in the middle half as much
 would do so again, for every worker, and all behind it would wait. A turn whose answer never came may have claimed tasks that
 nobody here knows of: they are looked for when the database is back, and handed back by `reclaim` (kernel/sight.py). A claim
 whose answer came after its lease, because this process stood still, is handed back and not begun: others have it by now, or
-soon will. An outcome that can never be settled is let go but not forgotten: only its lease ends that claim, and an attempt is
-used.
+soon will. An outcome that can never be settled is let go but not forgotten: only its lease ends that claim, by an attempt.
 """
 
 from __future__ import annotations
@@ -100,6 +99,9 @@ class Pump(Generic[Item, Outcome]):
     def abort(self, ids: Collection[UUID]) -> None:
         """Cancel the handlers of claims that are no longer ours."""
         self._lose([self.held[id] for id in ids if id in self.held])
+        for each in self._stragglers.give_up(ids):
+            if (holding := self._hold.find(each.id, each.epoch)) is not None and not holding.running:
+                self._hold.drop(holding)
 
     def _lose(self, holdings: Collection[Holding[Item]]) -> None:
         running = [each for each in holdings if each.running]
@@ -291,10 +293,6 @@ class Pump(Generic[Item, Outcome]):
     async def _reclaim(self, line: Line) -> bool:
         return await self._sight.look_back(lambda: self._crew.reclaim(line, self._hold.known()))
 
-    def _lose_sight(self) -> None:
-        self._sight.lose()
-        self._look = True
-
     async def _after_failure(self, line: Line, outcomes: list[Outcome], room: int, error: errors.FerrymanError) -> None:
         """Keep the outcomes and come back later, each lane on its own; unless a few of them may be the reason."""
         passes = error.retryable or outage.passes(error)
@@ -304,12 +302,15 @@ class Pump(Generic[Item, Outcome]):
         too_much = outage.unfinished(error)
         if room and too_much:
             self._reach = min(self._reach, max(1, room // 2))
-        if too_much and len(outcomes) == 1:
-            self._stragglers.put(outcomes[0])
-        elif outcomes:
+        if too_much:
+            self._stragglers.put(outcomes)
+        else:
             self._outcomes += outcomes
+        if len(outcomes) > 1 or (outcomes and not too_much):
             self._most = max(1, len(outcomes) // 2)
-        self._lose_sight()
+        if room or not too_much:  # a straggler claims nothing
+            self._sight.lose()
+        self._look = True
         self._failures += 1
         if self._failures == 1:
             log.warning("the database cannot be used; coming back", extra={"code": error.code, "reason": error.message})
@@ -328,7 +329,8 @@ class Pump(Generic[Item, Outcome]):
 
     async def _after_refusal(self, line: Line, outcomes: list[Outcome], room: int, error: Exception) -> None:
         """Find the outcome that PostgreSQL refuses, or cannot write now, by halving the set; the others are settled (K25)."""
-        self._lose_sight()
+        self._sight.lose()
+        self._look = True
         if not outcomes:
             log.error("claiming failed", exc_info=error)
             self._failures += 1
