@@ -133,9 +133,10 @@ async def meet(
     for walk in walks(f"{state}{names}", few=few, most=most):
         await stage.reset()
         try:
-            await again(db, programs, await driver.walk(programs, walk))
+            left = await driver.walk(programs, walk)
+            await again(db, programs, left)
             became = await found(db, scene)
-            assert await turns.tells(became), f"{became} is none of {turns.could}"
+            assert await turns.tells(became, driver.came(left)), f"{became} is none of {turns.could}"
         except BaseException as error:
             error.add_note(f"{state}: {names} in the order {walk.path}")
             raise
