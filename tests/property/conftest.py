@@ -15,6 +15,12 @@ HERE = Path(__file__).parent
 NARROWING = ("keyword", "markexpr", "deselect", "ignore", "ignore_glob", "lf", "stepwise")
 
 
+@pytest.fixture
+def database_url(database_url: str) -> str:
+    """Let the pool keep the plan of a statement from the first on, as workers' lines do: each test has cold connections."""
+    return f"{database_url}{'&' if '?' in database_url else '?'}plan_cache_mode=force_generic_plan"
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     """Write down how many orders a test has run; a deadlock in one of them fails the test."""

@@ -8,6 +8,7 @@ is blocked by another. A blocked actor is parked; it goes on by itself when the 
 import asyncio
 import os
 import random
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from itertools import combinations
@@ -17,6 +18,8 @@ from ferryman.kernel.db import Row
 from ferryman.kernel.pool import Line, Session
 
 PATIENCE_SECONDS = 20.0
+# Who takes longer than most statements may be blocked: the server is asked, and ever less often while it says no.
+FIRST_LOOK_SECONDS, LAST_LOOK_SECONDS = 0.001, 0.008
 # A deadlock is told at once, and nobody is ended for having to wait for the driver.
 SETTINGS = {"deadlock_timeout": "20ms", "idle_in_transaction_session_timeout": "0"}
 
@@ -55,6 +58,7 @@ class Actor:
         self.pid = pid
         self.steps = 0
         self.ended = True
+        self.ended_at = 0.0
         self._go = asyncio.Semaphore(0)
         self._still = asyncio.Event()
         self._still.set()
@@ -76,6 +80,7 @@ class Actor:
             return answer
         finally:
             self.ended = True
+            self.ended_at = time.monotonic()
             self._still.set()
 
     async def _ask(self) -> None:
@@ -93,8 +98,10 @@ class Actor:
         self._go.release()
 
     async def soon(self, seconds: float) -> bool:
+        # Not wait_for, which makes a task of what it waits for.
         try:
-            await asyncio.wait_for(self._still.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._still.wait()
         except TimeoutError:
             return False
         return True
@@ -152,6 +159,12 @@ class Driver:
             walks.end()
             return tuple([await actor.answer() for actor in self._actors])
 
+    def came(self, left: Sequence[object] = ()) -> tuple[int, ...]:
+        """Say in which order they ended; who left something, and does it again, comes after the others."""
+        late = {place for place, some in enumerate(left) if some}
+        places = range(len(self._actors))
+        return tuple(sorted(places, key=lambda place: (place in late, self._actors[place].ended_at)))
+
     async def _advance(self, actor: Actor) -> None:
         if actor.still and not actor.ended:
             actor.step()
@@ -163,10 +176,12 @@ class Driver:
 
     async def _settle(self, actor: Actor) -> bool:
         """Wait until an actor is still; False if it is blocked."""
-        while not await actor.soon(0.001):
+        seconds = FIRST_LOOK_SECONDS
+        while not await actor.soon(seconds):
             rows = await self._watcher.fetch("select cardinality(pg_blocking_pids($1)) > 0 as blocked", actor.pid)
             if rows[0]["blocked"] and not actor.still:
                 return False
+            seconds = min(2 * seconds, LAST_LOOK_SECONDS)
         return True
 
 

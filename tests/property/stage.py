@@ -41,18 +41,21 @@ class Stage:
 
     async def keep(self, *beside: str) -> None:
         """Keep what is there now, in the product's tables and in those beside them."""
+        tables = await self._line.fetch(_TABLES, list(STAYS), list(beside))
+        self._tables = [row["name"] for row in tables]
+        asked = (f"select '{name}' as name where exists (select from {name})" for name in self._tables)
+        filled = {row["name"] for row in await self._line.fetch(" union all ".join(asked))}
+        made = ["create schema kept;", "create table kept.at as select ferryman.clock() as now;"]
         lines = []
-        await self._line.fetch("create schema kept")
-        for row in await self._line.fetch(_TABLES, list(STAYS), list(beside)):
+        for row in tables:
             name, kept, columns = row["name"], f"kept.{row['short']}", row["columns"]
-            self._tables.append(name)
-            await self._line.fetch(f"create table {kept} as select {columns} from {name}")
             lines.append(f"delete from {name};")
-            lines.append(f"insert into {name} ({columns}) overriding system value select {columns} from {kept};")
-        [now] = await self._line.fetch("select ferryman.clock() as now")
-        await self._line.fetch("create table kept.at as select $1::timestamptz as now", now["now"])
-        await self._line.fetch(
-            "create function kept.reset() returns void language plpgsql as $$ begin "
+            if name in filled:
+                made.append(f"create table {kept} as select {columns} from {name};")
+                lines.append(f"insert into {name} ({columns}) overriding system value select {columns} from {kept};")
+        await self._line.execute(
+            " ".join(made)
+            + " create function kept.reset() returns void language plpgsql as $$ begin "
             + " ".join(lines)
             + " update ferryman.clock_shift set shift = (select now from kept.at) - clock_timestamp(); end $$"
         )
@@ -62,8 +65,7 @@ class Stage:
         await self._line.fetch("select kept.reset()")
         self._resets += 1
         if self._resets % TIDIED_AFTER == 0:
-            for name in (*self._tables, "ferryman.clock_shift"):
-                await self._line.fetch(f"vacuum {name}")
+            await self._line.fetch(f"vacuum {', '.join(self._tables)}, ferryman.clock_shift")
 
     async def moves(self, *acts: Callable[[], Awaitable[object]]) -> list[bool]:
         """Lay the scene, and tell of each of those who act there one after another whether it changed anything."""

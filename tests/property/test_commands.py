@@ -241,9 +241,10 @@ async def meet(driver: Driver, scene: Scene, stage: Stage, names: Sequence[str],
     for walk in walks(f"command{names}", few=few, most=most):
         await stage.reset()
         try:
-            await again(scene, programs, await driver.walk(programs, walk))
+            left = await driver.walk(programs, walk)
+            await again(scene, programs, left)
             found = await settled(scene)
-            assert await turns.tells(found), (found, turns.could)
+            assert await turns.tells(found, driver.came(left)), (found, turns.could)
         except BaseException as error:
             error.add_note(f"{names} in the order {walk.path}")
             raise

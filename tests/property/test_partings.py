@@ -243,9 +243,10 @@ async def meet(driver: Driver, scene: Scene, names: Sequence[str], *, few: int, 
     for walk in walks(f"{scene.ground}{names}", few=few, most=most):
         await scene.stage.reset()
         try:
-            await look_again(scene, programs, await driver.walk(programs, walk), times=len(names) - 1)
+            left = await driver.walk(programs, walk)
+            await look_again(scene, programs, left, times=len(names) - 1)
             found = await judged(scene)
-            assert await turns.tells(found), (found, turns.could)
+            assert await turns.tells(found, driver.came(left)), (found, turns.could)
         except BaseException as error:
             error.add_note(f"{scene.ground}: {names} in the order {walk.path}")
             raise
@@ -268,8 +269,11 @@ async def again(db: Database, programs: Sequence[Program], left: Sequence[bool])
     """Let those act alone who did nothing or left something, one after another."""
     said = []
     for program, more in zip(programs, left, strict=True):
+        if not more:
+            said.append(False)
+            continue
         async with db.transaction() as tx:
-            said.append(more and await program(tx))
+            said.append(await program(tx))
     return said
 
 

@@ -178,11 +178,12 @@ PASSED_SECONDS = {
     "running": 310, "lapsed": 40, "released": 40, "suspended": 31, "resumable": 31, "overrun": 401,
     "dispatched": 11, "untaken": 31, "in line": 310,
 }  # fmt: skip
-# What does nothing there unless another has been before it, or does nothing because it is too late.
-FOLLOWS = {
-    "running": {"take over"}, "lapsed": {"take over"}, "released": {"deliver", "suspend", "hand back", "renew"},
-    "suspended": {"resume"},
-    "overrun": {"resume", "late result", "repair"},
+# What does nothing there unless the one has been before it that is named; without one it does nothing, because it is too late.
+FOLLOWS: dict[str, dict[str, str | None]] = {
+    "running": {"take over": "hand back"}, "lapsed": {"take over": "reap"},
+    "released": dict.fromkeys(("deliver", "suspend", "hand back", "renew")),
+    "suspended": {"resume": "result"},
+    "overrun": dict.fromkeys(("resume", "late result", "repair")),
 }  # fmt: skip
 UNCLAIMED, WAITING, ANSWERED = (
     ("dispatched", "untaken"),
