@@ -224,7 +224,7 @@ async def test_many_hands_at_one_gate_never_hold_more_than_its_slots(database_ur
     async with db.transaction() as tx:
         await tx.execute("insert into ferryman.queues (name, concurrency, key_concurrency) values ('default', 5, 2)")
         for n in range(tasks):
-            await plant(tx, TASK, READY, limit_key=None if n % 3 == 0 else f"k{n % 4}")
+            await plant(tx, TASK, READY, limit_key=None if n % 3 == 0 else f"k{n % 2}")
 
     async def hand(line: Line, watcher: Line) -> int:
         owner, done = ids.boot_id(), 0
