@@ -143,7 +143,7 @@ FORCED: dict[str, tuple[Plant, str, float, Sequence[tuple[str, str | None]]]] = 
     "past its wall time": (_outrun, "A18", 106, [("partial", "wall_time_exceeded")]),
     "a stop": (_stopped, "A16", 1, [("failed", "stopped")]),
     "poison": (_worn, "W1", 301, [("failed", "poison_message")]),
-    "no channel": (_without_channel, "W8", 306, [("failed", "missing_channel")]),
+    "no channel": (_without_channel, "W8-lost", 306, [("failed", "missing_channel")]),
     "in line for too long": (_queued, "A3", 1, [("timeout", "queue_timeout")]),
     # The end of a call, and not of its turn, which goes on by itself.
     "a call that is late": (_suspended, "W2", 31, []),

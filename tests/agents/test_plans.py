@@ -83,7 +83,8 @@ STATEMENTS: list[tuple[Statement, dict[str, Any]]] = [
 RULES: list[tuple[Statement, dict[str, Any]]] = [
     (retention._WALK, {"limit": 100, "kept": TERM, "span": 5000, "pace": TERM, "rest": TERM}),
     (retention._FORGET, {"ids": IDS}),
-    (inbox._PENDING, {"limit": 500, "patience": TERM, "skip_after": TERM, "past_at": None, "past_id": None}),
+    (inbox._PENDING, {"limit": 500, "patience": TERM, "past_at": None, "past_id": None}),
+    (inbox._LOST, {"limit": 500, "skip_after": TERM}),
 ]  # fmt: skip
 BIG = {"agent_state_head", "agent_inbox", "cards", "boxes", "turn_waiting_tools"}
 

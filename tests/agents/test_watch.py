@@ -9,6 +9,7 @@ import json
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -18,8 +19,8 @@ from ferryman.agents.intake.report import TOOL, reference
 from ferryman.agents.model import Release, Terms
 from ferryman.kernel import ids, watchdog
 from ferryman.kernel.doorbell import NoDoorbell
-from ferryman.kernel.pool import Database
-from ferryman.kernel.watchdog import Watchdog
+from ferryman.kernel.pool import Database, Line
+from ferryman.kernel.watchdog import Rule, Watchdog
 from ferryman.tasks.model import Draft, NewTask
 from tests.agents.house import OTHER, OWNER, TENANT, House
 
@@ -370,9 +371,10 @@ async def test_a_message_without_a_channel_is_skipped_and_its_turn_has_an_end(ho
     before = await house.rows("select * from ferryman.agent_inbox")
     assert (await house.tick("W8")).acted() == 1  # rings
     assert await house.rows("select * from ferryman.agent_inbox") == before
+    assert (await house.tick("W8-lost")).outcomes[0].found == 0
     await house.travel(300)
 
-    await house.tick("W8")
+    await house.tick("W8-lost")
 
     [row] = await house.rows("select status, watchdog_error, watchdog_at is not null from ferryman.agent_inbox")
     assert tuple(row.values()) == ("skipped", "missing_channel", True)
@@ -384,26 +386,83 @@ async def test_a_message_without_a_channel_is_skipped_and_its_turn_has_an_end(ho
 @pytest.mark.contract("W8", "W20", "W23")
 async def test_a_crowd_that_waits_is_rung_for_once_a_period_and_hides_nobody_behind_it(house: House) -> None:
     """Ringing changes nothing: what was rung for is found again, and a full set of it is no reason to look again at once."""
-    for name in ("ann", "bob", "cid", "dan", "eve"):
-        await house.agent(name)
-        lost = await house.enqueue(name)
-    await house.write("update ferryman.agent_inbox set channel_id = null where id = $1", lost)
-    await house.write("update ferryman.agent_state_head set active_channel_id = null where agent_id = 'eve'")
+    await _crowd(house, lost=0)
     await house.travel(306)
-    [rule] = [each for each in watch.rules(house.parties, NoDoorbell(), sweep=SECOND) if each.name == "W8"]
     now, rounds = [1000.0], []
     async with house.db.session() as ground:
-        dog = Watchdog(ground, [replace(rule, limit=2)], clock=lambda: now[0])
+        dog = Watchdog(ground, _of_messages(house, limit=2), clock=lambda: now[0])
         for _ in range(3):
             looks: list[int] = []
             while len(looks) < 20 and dog.due <= now[0]:
-                looks += [outcome.found for outcome in (await dog.tick()).outcomes]
+                looks += [outcome.found for outcome in (await dog.tick()).outcomes if outcome.rule == "W8"]
             rounds.append(looks)
             now[0] += 60
 
-    # However many have been rung for, a look reads no more than its set; of the five one has an end after the first round.
-    assert rounds == [[2, 2, 1], [2, 2, 0], [2, 2, 0]]
-    assert await house.ends(lost) == [("failed", "missing_channel")]
+    # However many have been rung for, a look reads no more than its set.
+    assert rounds == [[2, 2, 1]] * 3
+
+
+@pytest.mark.contract("W8", "W23")
+async def test_messages_without_a_channel_that_take_too_long_to_end_together_are_ended_in_smaller_sets(
+    house: House,
+) -> None:
+    """Also while a crowd behind them is rung for, in whole sets."""
+    lost = await _crowd(house, lost=4)
+    await house.travel(306)
+    await house.write("create function public.slow() returns trigger language plpgsql as"
+                      " $$ begin perform pg_sleep(0.3); return new; end $$")  # fmt: skip
+    await house.write("create trigger slow before update on ferryman.agent_inbox for each row"
+                      " when (new.status = 'skipped') execute function public.slow()")  # fmt: skip
+    now = [1000.0]
+    line = Line(house.db.url)
+    try:
+        dog = Watchdog(line, _of_messages(house, limit=4, budget=SECOND), clock=lambda: now[0])
+        for _ in range(4):
+            for _look in range(4):
+                if dog.due <= now[0]:
+                    await dog.tick()
+            now[0] += 60
+    finally:
+        await line.close()
+
+    assert [await house.ends(turn) for turn in lost] == [[("failed", "missing_channel")]] * 4
+
+
+@pytest.mark.contract("W8", "W23")
+async def test_a_message_without_a_channel_that_cannot_be_ended_is_tried_less_and_less_often(house: House) -> None:
+    """Also while a crowd is rung for: a look that reached the end of it has not seen all."""
+    [bad] = await _crowd(house, lost=1)
+    await house.write("alter table ferryman.agent_inbox add constraint bad check (status <> 'skipped') not valid")
+    await house.travel(306)
+    now, tries = [1000.0], 0
+    async with house.db.session() as ground:
+        dog = Watchdog(ground, _of_messages(house, limit=2), clock=lambda: now[0])
+        for _ in range(12):
+            while dog.due <= now[0]:
+                tries += (await dog.tick()).spoiled()
+            now[0] += 6
+
+    assert 2 <= tries <= 5
+    assert await house.ends(bad) == []
+
+
+async def _crowd(house: House, *, lost: int) -> list[UUID]:
+    """Let five messages wait beside some that have no channel, which came first."""
+    turns = []
+    for name in ("ann", "bob", "cid", "dan", "eve", "fay", "gus", "hal", "ian")[: 5 + lost]:
+        await house.agent(name)
+        turns.append(await house.enqueue(name))
+    await house.write("update ferryman.agent_inbox set channel_id = null where id = any($1)", turns[:lost])
+    await house.write(
+        "update ferryman.agent_state_head set active_channel_id = null where active_agent_turn_id = any($1)",
+        turns[:lost],
+    )
+    return turns[:lost]
+
+
+def _of_messages(house: House, **terms: Any) -> list[Rule]:
+    rules = watch.rules(house.parties, NoDoorbell(), sweep=SECOND)
+    return [replace(rule, **terms) for rule in rules if rule.name.startswith("W8")]
 
 
 @pytest.mark.contract("W9")
@@ -540,9 +599,9 @@ async def _not_dispatched(house: House) -> None:
     [
         (_late_dispatch, "W5", 11), (_late_dispatch, "W6", 31), (_late_call, "W2", 31), (House.begin, "W7", 31),
         (House.begin, "W7", 301), (_asked_stop, "A16", 1), (House.begin, "W1", 301), (_result_in_dead_hands, "W3", 31),
-        (_forgotten_resume, "W4", 1), (_without_channel, "W8", 306), (_not_dispatched, "W9", 1),
+        (_forgotten_resume, "W4", 1), (_without_channel, "W8-lost", 306), (_not_dispatched, "W9", 1),
     ],
-    ids=["W5", "W6", "W2", "W7-release", "W7-reap", "A16", "W1", "W3", "W4", "W8", "W9"],
+    ids=["W5", "W6", "W2", "W7-release", "W7-reap", "A16", "W1", "W3", "W4", "W8-lost", "W9"],
 )  # fmt: skip
 async def test_two_watchdogs_act_once(house: House, plant: Plant, rule: str, after: float) -> None:
     await plant(house)

@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from uuid import UUID
 
@@ -11,9 +12,9 @@ import pytest
 from ferryman.batches import watch
 from ferryman.batches.model import Terms
 from ferryman.batches.work.part import BatchWorker
-from ferryman.kernel import watchdog
 from ferryman.kernel.doorbell import NoDoorbell
 from ferryman.kernel.pool import Database, Line
+from ferryman.kernel.watchdog import Watchdog
 from tests.agents.crew import until
 from tests.batches.yard import Yard, task
 
@@ -140,30 +141,60 @@ create trigger slow before insert on ferryman.agent_inbox for each row execute f
 """
 
 
-@pytest.mark.contract("B5", "K24", "K25")
-@pytest.mark.parametrize("worker", [True, False], ids=["a worker", "a watchdog"])
-async def test_tasks_that_take_too_long_together_are_sent_one_by_one(yard: Yard, *, worker: bool) -> None:
-    batch = await yard.fork(*[task() for _ in range(5)])
+@asynccontextmanager
+async def _sending(yard: Yard, *, worker: bool) -> AsyncIterator[None]:
+    """Let a worker, or a watchdog, send for as long as this lasts."""
     async with yard.db.session() as tx:
         await tx.execute(SLOW_INBOX)
     line = Line(yard.db.url, patience=PATIENCE)
-
     if worker:
         part = BatchWorker(yard.owner, NoDoorbell(), line=line)
         part.start()
         try:
-            await until(lambda: _sent(yard, batch), SECONDS)
+            yield
         finally:
             await part.close()
     else:
-        [rule] = [each for each in watch.rules(yard.owner, NoDoorbell(), sweep=PATIENCE) if each.name == "B5"]
+        [rule] = [each for each in watch.rules(yard.owner, NoDoorbell(), sweep=PATIENCE / 10) if each.name == "B5"]
+        dog = Watchdog(line, [rule])
+        running = asyncio.create_task(dog.run())
         try:
-            await watchdog.tick(line, [rule])
+            yield
         finally:
+            dog.stop()
+            await running
             await line.close()
+
+
+@pytest.mark.contract("B5", "K24", "K25")
+@pytest.mark.parametrize("worker", [True, False], ids=["a worker", "a watchdog"])
+async def test_tasks_that_take_too_long_together_are_sent_in_smaller_sets(
+    yard: Yard, caplog: pytest.LogCaptureFixture, *, worker: bool
+) -> None:
+    batch = await yard.fork(*[task() for _ in range(5)])
+
+    async with _sending(yard, worker=worker):
+        await until(lambda: _sent(yard, batch), SECONDS)
 
     assert await yard.statuses(batch) == ["dispatched"] * 5
     assert await yard.broken() == []
+    assert {record.levelname for record in caplog.records} == {"WARNING"}
+
+
+@pytest.mark.contract("B5", "K24", "K25")
+@pytest.mark.parametrize("worker", [True, False], ids=["a worker", "a watchdog"])
+async def test_a_set_that_takes_too_long_holds_no_batch_until_the_last_is_sent(yard: Yard, *, worker: bool) -> None:
+    batches = [await yard.fork(task()) for _ in range(8)]
+
+    async def sent() -> set[UUID]:
+        return {batch for batch in batches if await _sent(yard, batch)}
+
+    async with _sending(yard, worker=worker):
+        await until(sent, SECONDS)
+        async with yard.db.transaction() as tx:
+            free = {row["id"] for row in await tx.fetch("select id from ferryman.pmo_batches for update skip locked")}
+        assert set(batches) > await sent()
+        assert free - await sent()
 
 
 @pytest.mark.contract("B5", "B12")

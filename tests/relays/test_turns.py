@@ -117,7 +117,12 @@ async def test_what_strangers_say_on_the_subject_of_a_stream_is_not_told_and_sto
 async def test_a_stream_whose_server_stands_still_is_closed_all_the_same(tmp_path: Path) -> None:
     with NatsServer(tmp_path) as frozen:
         streams = Streams(frozen.url)
-        wire = (await streams._connected())._transport._io_writer.transport  # type: ignore[union-attr]
+        client = await streams._connected()
+        wire = client._transport._io_writer.transport  # type: ignore[union-attr]
+        others = asyncio.all_tasks()
+        for n in range(3):
+            await client.subscribe(f"frozen.{n}", cb=_nothing)
+        hearing = asyncio.all_tasks() - others
         os.kill(frozen.pid, signal.SIGSTOP)
         try:
             wire.write(bytes(64 * 1024 * 1024))  # more than the buffers between it and us hold
@@ -130,6 +135,12 @@ async def test_a_stream_whose_server_stands_still_is_closed_all_the_same(tmp_pat
 
     assert ended == {closing}
     assert (wire.is_closing(), left) == (True, 0)
+    assert len(hearing) == 3
+    assert hearing & asyncio.all_tasks() == set()  # the client goes to its subscriptions last
+
+
+async def _nothing(_message: Any) -> None:
+    pass
 
 
 async def told(words: Any, *, last: tuple[str, asyncio.Event] | None = None) -> list[str]:

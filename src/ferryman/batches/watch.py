@@ -19,13 +19,13 @@ from ferryman.batches.model import Closed, TaskEnd
 from ferryman.batches.states import FAILED
 from ferryman.batches.store import batches, tasks
 from ferryman.batches.store import retention as past
-from ferryman.batches.work.dispatch import alone_instead, dispatch
+from ferryman.batches.work.dispatch import TooMuch, alone_instead, dispatch
 from ferryman.batches.work.part import ORPHANED
 from ferryman.kernel import faults
 from ferryman.kernel.db import Row, Tx
 from ferryman.kernel.doorbell import Doorbell
 from ferryman.kernel.invariants import Invariant, declare
-from ferryman.kernel.watchdog import Rule, walking
+from ferryman.kernel.watchdog import OutOfTime, Rule, walking
 
 _HERE = "ferryman.batches"
 QUEUED = "queued"
@@ -65,10 +65,12 @@ class _Rules:
         self.ring(found)
 
     async def send(self, tx: Any, limit: int) -> Sequence[Row]:
-        """Send what is due; looking and acting are one, for the look locks."""
+        """Send what is due; looking and acting are one, for the look locks. What is too much is found in smaller sets."""
         try:
             async with tx.transaction():
                 done = await dispatch(tx, self.parties, self.terms, after=self.after, room=limit)
+        except TooMuch as error:
+            raise OutOfTime(str(error), tried=error.size) from error
         except Exception as error:
             if not alone_instead(error):
                 raise

@@ -32,6 +32,9 @@ async def hang_up(client: Client) -> None:
 
 
 def _break_off(client: Client) -> None:
+    # A subscription cannot be left any more, and the client goes to their tasks last: each would wait for ever.
+    for subscription in client._subs.values():  # noqa: SLF001 - they are known to nobody else
+        subscription._stop_processing()  # noqa: SLF001 - nor has this another word
     # Neither the client nor its own transport has a word for it. A websocket has no writer.
     writer = getattr(client._transport, "_io_writer", None)  # noqa: SLF001 - there is no other way to the socket
     if writer is not None:

@@ -26,6 +26,7 @@ _CANCELLABLE = load(_HERE, "agent_inbox/cancellable")
 _STALE = load(_HERE, "agent_inbox/stale")
 _REQUEUE = load(_HERE, "agent_inbox/requeue")
 _PENDING = load(_HERE, "agent_inbox/pending")
+_LOST = load(_HERE, "agent_inbox/lost")
 _WAITING = load(_HERE, "agent_inbox/waiting")
 _FORGOTTEN = load(_HERE, "agent_inbox/forgotten")
 _MERGE = load(_HERE, "agent_inbox/merge")
@@ -219,12 +220,15 @@ async def requeue(
     return list(await many(tx, _REQUEUE, **_split(messages), patience=patience, look_after=look_after))
 
 
-async def pending(
-    tx: Tx, limit: int, *, patience: timedelta, skip_after: timedelta, past: Row | None = None
-) -> Sequence[Row]:
+async def pending(tx: Tx, limit: int, *, patience: timedelta, past: Row | None = None) -> Sequence[Row]:
     """Find messages that have waited too long to be taken in hand, behind the one that was found last."""
     at, id = (None, None) if past is None else (past["look_at"], past["id"])
-    return await many(tx, _PENDING, limit=limit, patience=patience, skip_after=skip_after, past_at=at, past_id=id)
+    return await many(tx, _PENDING, limit=limit, patience=patience, past_at=at, past_id=id)
+
+
+async def lost(tx: Tx, limit: int, *, skip_after: timedelta) -> Sequence[Row]:
+    """Find messages of which no channel is known, past the time to skip them."""
+    return await many(tx, _LOST, limit=limit, skip_after=skip_after)
 
 
 async def waiting(tx: Tx, limit: int) -> Sequence[Row]:

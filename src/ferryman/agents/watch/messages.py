@@ -29,18 +29,15 @@ def message_rules(parties: Parties, told: Told) -> list[Rule]:
 
     async def knockers(tx: Tx, limit: int) -> Sequence[Row]:
         # Ringing changes nothing: what was rung for would be found again, and hide whoever stands behind it. So each look
-        # goes on behind the last one, until one is not full.
+        # goes on behind the last one, until one is not full. There is nothing in it that could fail for what was found.
         nonlocal last
-        found = await inbox.pending(
-            tx, limit, patience=terms.pending_wakeup, skip_after=terms.pending_wakeup_skip, past=last
-        )
+        found = await inbox.pending(tx, limit, patience=terms.pending_wakeup, past=last)
         last = found[-1] if len(found) == limit else None
         return found
 
-    async def knock(tx: Tx, waiting: Sequence[Row]) -> int:
+    async def knock(_tx: Tx, waiting: Sequence[Row]) -> int:
         told.after.targets |= {row["worker_target"] or "" for row in waiting}
-        lost = [row for row in waiting if row["lost"]]
-        return len(waiting) - len(lost) + (await skip(tx, lost, parties, told) if lost else 0)
+        return len(waiting)
 
     async def forget(tx: Tx, late: Sequence[Row]) -> int:
         message = "The message waited for longer than it may."
@@ -61,10 +58,18 @@ def message_rules(parties: Parties, told: Told) -> list[Rule]:
         rule(
             "W8",
             "a message that has waited too long to be taken in hand",
-            "rings; one without a channel is skipped after a while, and its turn ends as failed",
+            "rings",
             setting="pmo.pending_wakeup_seconds",
             find=knockers,
             act=knock,
+        ),
+        rule(
+            "W8-lost",
+            "a message without a channel that has waited for so long that it is skipped",
+            "skips it, and its turn ends as failed",
+            setting="pmo.pending_wakeup_seconds",
+            find=partial(inbox.lost, skip_after=terms.pending_wakeup_skip),
+            act=partial(skip, parties=parties, told=told),
         ),
         rule(
             "A3",
@@ -77,7 +82,7 @@ def message_rules(parties: Parties, told: Told) -> list[Rule]:
     ]
 
 
-async def skip(tx: Tx, lost: Sequence[Row], parties: Parties, told: Told) -> int:
+async def skip(tx: Tx, lost: Sequence[Row], *, parties: Parties, told: Told) -> int:
     """End the turns of messages that cannot be delivered: no channel is known."""
     message = "No channel is known for the message."
     held = [row for row in lost if row["turn_epoch"] is not None]

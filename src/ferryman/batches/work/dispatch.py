@@ -4,7 +4,9 @@ Taking a task and asking for its turn commit together, so a task that was sent h
 leaves a task that is simply sent again, under the same turn. What an agent answers is looked at for each.
 
 Nobody is waited for: a task is passed over while somebody holds its batch, its agent or its parent. Where a set cannot be
-written, each goes by itself: what PostgreSQL refuses for one, or cannot write of it now, is that one's alone.
+written, each goes by itself: what PostgreSQL refuses for one, or cannot write of it now, is that one's alone. A set that was
+broken off in the middle is given back, and half as many are taken the next time: each by itself would hold the batches of all
+until the last was sent.
 """
 
 from __future__ import annotations
@@ -38,18 +40,36 @@ class Pass(NamedTuple):
     more: bool
 
 
+class TooMuch(Exception):
+    """A set was broken off in the middle; there was more than one task in it, or it is not known how many there were."""
+
+    def __init__(self, size: int) -> None:
+        """Say how many were tried."""
+        super().__init__(f"{size} tasks took too long together to be dispatched, or were cut off")
+        self.size = size
+
+
 async def dispatch(
     tx: Ground, parties: Parties, terms: Terms, *, after: Aftermath, room: int | None = None, careful: bool = False
 ) -> Pass:
-    """Send a set of tasks. `careful` sends each by itself, where sending all of them together failed."""
+    """Send a set of tasks, or raise `TooMuch`. `careful` sends each by itself, where sending all of them together failed."""
     room = min(room or terms.dispatch_concurrency, terms.dispatch_concurrency)
-    taken, more = await _take(tx, terms, room=room, heads=not careful)
     if careful:
+        taken, more = await _take(tx, terms, room=room, heads=False)
         for each in taken:
             await _alone(tx, each, parties, terms, after=after)
-    elif taken:
-        answers = await _ask(tx, taken, parties, after=after)
-        await _note(tx, list(zip(taken, answers, strict=True)), parties, terms, after=after)
+        return Pass(len(taken), more=more)
+    taken = []
+    try:
+        taken, more = await _take(tx, terms, room=room, heads=True)
+        if taken:
+            answers = await _ask(tx, taken, parties, after=after)
+            await _note(tx, list(zip(taken, answers, strict=True)), parties, terms, after=after)
+    except Exception as error:
+        size = len(taken) or room
+        if size == 1 or not outage.unfinished(error):
+            raise
+        raise TooMuch(size) from error
     return Pass(len(taken), more=more)
 
 

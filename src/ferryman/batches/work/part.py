@@ -15,7 +15,7 @@ from uuid import UUID
 from ferryman.agents.ends import Aftermath
 from ferryman.batches.ends import BatchEnds, cancel
 from ferryman.batches.store import batches
-from ferryman.batches.work.dispatch import Pass, alone_instead, dispatch
+from ferryman.batches.work.dispatch import Pass, TooMuch, alone_instead, dispatch
 from ferryman.batches.work.forks import PENDING
 from ferryman.kernel import faults, outage, retry, telemetry
 from ferryman.kernel.doorbell import Doorbell
@@ -38,6 +38,7 @@ class BatchWorker:
         self._ends = ends
         self._doorbell = doorbell
         self._line = line.hurry()  # whoever holds one batch holds up no other
+        self._room = ends.terms.dispatch_concurrency
         self._rung = asyncio.Event()
         self._stopping = False
         self._stopped: set[UUID] = set()
@@ -102,17 +103,27 @@ class BatchWorker:
             await self._orphans()
 
     async def _pass(self) -> Pass:
-        """Send one set; where that fails, a smaller one, each by itself."""
-        after = Aftermath()
+        """Send one set; where it is too much, the next is smaller, and where it fails each of it goes by itself."""
         try:
-            async with self._line.transaction() as tx:
-                done = await dispatch(tx, self._ends.parties, self._ends.terms, after=after)
+            done = await self._send()
+        except TooMuch as error:
+            log.warning("half as many tasks are dispatched at a time: %s", error)
+            self._room = error.size // 2
+            return Pass(0, more=True)
         except Exception as error:
             if not alone_instead(error):
                 raise
-            after = Aftermath()
-            async with self._line.transaction() as tx:
-                done = await dispatch(tx, self._ends.parties, self._ends.terms, after=after, careful=True)
+            done = await self._send(careful=True)
+        if done.taken:
+            self._room = min(self._ends.terms.dispatch_concurrency, self._room * 2)
+        return done
+
+    async def _send(self, *, careful: bool = False) -> Pass:
+        after = Aftermath()
+        async with self._line.transaction() as tx:
+            done = await dispatch(
+                tx, self._ends.parties, self._ends.terms, after=after, room=self._room, careful=careful
+            )
         if done.taken:
             faults.point("batch.sent")
         after.ring(self._doorbell)

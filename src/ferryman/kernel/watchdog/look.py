@@ -42,7 +42,12 @@ class Ground(Tx, Protocol):
 
 
 class OutOfTime(Exception):
-    """A rule used up its time budget; what it did in this transaction is taken back."""
+    """A rule used up its time budget, or what a statement may take; what it did in this transaction is taken back."""
+
+    def __init__(self, said: str, *, tried: int | None = None) -> None:
+        """Say how much was tried, where looking and acting are one."""
+        super().__init__(said)
+        self.tried = tried
 
 
 class Look:
@@ -158,10 +163,12 @@ class Look:
             self._put_aside(self.rule.key(fit[0]), error)
             return
         if isinstance(error, OutOfTime):
-            self._room = max(1, min(self._room, len(fit) or self._room) // 2)
+            self._room = max(1, min(self._room, error.tried or len(fit) or self._room) // 2)
         away = isinstance(error, errors.DatabaseUnavailable) and outage.of_all(error)
-        if away or outage.locked(error):
-            # No fault of the rule's: the database is away, or somebody holds what is looked at; the next look comes in time.
+        too_much = isinstance(error, OutOfTime) and error.tried is not None
+        if away or too_much or outage.locked(error):
+            # No fault of the rule's: the database is away, somebody holds what is looked at, or less is looked at from now on;
+            # the next look comes in time.
             log.warning("the rule %s cannot look now: %s", self.rule.name, error, extra={"rule": self.rule.name})
             return
         outage.tell(error)

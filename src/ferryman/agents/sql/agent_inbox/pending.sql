@@ -1,13 +1,6 @@
--- W8: messages that have waited too long to be taken in hand, behind a place; `lost` those without a channel past the time to
--- skip them.
-select message.tenant, message.id, message.agent_id, message.agent_turn_id, message.message_type, message.callback,
-       message.callback_ref, agent.worker_target,
-       coalesce(message.channel_id, head.active_channel_id) is null
-           and message.pending_at <= clock.now - :skip_after::interval as lost,
-       head.turn_epoch, message.look_at
+-- W8: messages that have waited too long to be taken in hand, behind a place.
+select message.id, agent.worker_target, message.look_at
 from (select ferryman.clock() as now) as clock, ferryman.agent_inbox as message
-left join ferryman.agent_state_head as head
-  on head.active_agent_turn_id = message.agent_turn_id
 left join ferryman.agents as agent on agent.tenant = message.tenant and agent.agent_id = message.agent_id
 where message.archived_at is null
   and message.look_at <= clock.now
