@@ -4,7 +4,7 @@ import gc
 import logging
 import os
 import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -70,6 +70,20 @@ def pytest_collection_finish() -> None:
     """Let collections pass over what was imported and collected: it stays to the end, and is most of what there is."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Let nothing be collected while a failure is told.
+
+    What a failed test left behind may say something as it goes, and its trace is taken apart by the parser that is at work on
+    the test's own at that moment: Python 3.11 breaks off then, and the failure with it.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 @pytest.fixture(autouse=True)
