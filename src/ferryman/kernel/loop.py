@@ -16,7 +16,7 @@ the repeat harmless. After a turn that was broken off in the middle half as much
 would do so again, for every worker, and all behind it would wait. A turn whose answer never came may have claimed tasks that
 nobody here knows of: they are looked for when the database is back, and handed back by `reclaim` (kernel/sight.py). A claim
 whose answer came after its lease, because this process stood still, is handed back and not begun: others have it by now, or
-soon will. An outcome that can never be settled is let go but not forgotten: only its lease ends that claim, by an attempt.
+soon will. What can never be settled is let go but not forgotten: only its lease ends that claim, and an attempt is used.
 """
 
 from __future__ import annotations
