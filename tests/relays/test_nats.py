@@ -19,6 +19,7 @@ from nats.js.api import StreamConfig, StreamInfo
 from ferryman import Ferryman
 from ferryman.kernel import errors, faults, telemetry
 from ferryman.kernel.events import Event
+from ferryman.kernel.nats_flush import flush_all
 from ferryman.relays.model import Address
 from ferryman.relays.ports import Tellers
 from ferryman.relays.work.broker import MSG_ID, Broker, BrokerAway, Message
@@ -75,7 +76,7 @@ async def watching(url: str, name: str) -> AsyncIterator[Coast]:
         coast.published.append(message)
 
     await client.subscribe(f"{name}.>", cb=hear)
-    await client.flush()
+    await flush_all(client)
     yield coast
     await client.close()
 

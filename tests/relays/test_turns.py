@@ -13,6 +13,7 @@ from nats.aio.msg import Msg
 
 from ferryman import Ferryman, Turn
 from ferryman.kernel import ids
+from ferryman.kernel.nats_flush import flush_all
 from ferryman.kernel.stream import Streams
 from ferryman.testing import NatsServer
 
@@ -50,7 +51,7 @@ async def test_what_a_turn_streams_and_what_happens_to_it_stand_under_its_agent(
 
     client = await nats.connect(nats_server.url)
     await client.subscribe(f"{prefix}.>", cb=hear)
-    await client.flush()
+    await flush_all(client)
     async with made("a.b") as page, app, app.worker():
         await app.agents.ensure("ann", talker)
         sent = await app.agents.send("ann", "go", channel="tea")
@@ -62,7 +63,7 @@ async def test_what_a_turn_streams_and_what_happens_to_it_stand_under_its_agent(
             for door in (app, page):
                 while not door._open.streams._client or not door._open.streams._client._subs:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
-                await door._open.streams._client.flush()
+                await flush_all(door._open.streams._client)
             listening.set()
             found = await sent.end()
             # Who is in the process of the turn hears each word once, and so does who is elsewhere.

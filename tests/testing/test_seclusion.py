@@ -12,6 +12,7 @@ from nats.aio.msg import Msg
 
 from ferryman import Ferryman
 from ferryman.kernel.doorbell import NoDoorbell
+from ferryman.kernel.nats_flush import flush_all
 from ferryman.testing import Cluster, NatsServer, trial
 
 
@@ -98,7 +99,7 @@ async def test_the_log_of_a_test_is_told_to_nobody(database_url: str, nats_serve
         heard.put_nowait(message.subject)
 
     await client.subscribe("fm.>", cb=hear)
-    await client.flush()
+    await flush_all(client)
     app = story(nats_url=nats_server.url, doorbell="postgres", relays={"nats": "on"})
 
     @app.task
