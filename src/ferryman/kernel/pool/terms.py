@@ -23,7 +23,14 @@ STATEMENTS_KEPT_BY_A_POOLER = 0
 # open (a worker frozen inside it) is ended so that it does not hide its rows. No setting ends one that was frozen between two
 # messages of a statement: the watchdog does, which knows by the name what it may end when (kernel/watchdog/still.py).
 # Durability is raised afterwards (commits.py).
+
+# Every statement is written for read committed, whatever the role, the database or the server has as its default: a claim
+# locks a row that another transaction has just changed, and needs the new version of that row. default_transaction_read_only
+# is not overridden: operators and platforms set it to stop all writes, and work then waits (K24).
+ISOLATION = "read committed"
+
 LINE_SETTINGS = {
+    "default_transaction_isolation": ISOLATION,
     "application_name": "ferryman",
     "enable_seqscan": "off",
     "plan_cache_mode": "force_generic_plan",
@@ -35,8 +42,8 @@ LINE_SETTINGS = {
     "tcp_keepalives_count": "3",
     "tcp_user_timeout": "10000",
 }
-# What bounds a transaction. A pooler that refuses all of the above takes these at the beginning of each one; a statement that
-# stands alone has them where it is a line's, which sends it again, and not in the pool, whose callers each wait for their own.
+# A pooler that refuses all of the above takes these, and the isolation level, at the beginning of each transaction. A statement
+# that stands alone gets a transaction for that.
 WITHIN = ("application_name", "idle_in_transaction_session_timeout", "lock_timeout", "statement_timeout")
 
 
@@ -49,12 +56,14 @@ def bounds(patience: timedelta | None, *, lock: timedelta = LOCK) -> dict[str, s
 
 
 def within(settings: Mapping[str, str]) -> str:
-    """Write the statements by which a transaction is given its bounds."""
-    return ";".join(f"set local {name} = '{settings[name]}'" for name in WITHIN if name in settings)
+    """Write the statements by which a transaction is given its isolation level and its bounds."""
+    told = [f"set local {name} = '{settings[name]}'" for name in WITHIN if name in settings]
+    return ";".join([f"set transaction isolation level {ISOLATION}", *told])
 
 
 # A handler's own transaction may think for longer than ours, but not for ever.
 POOL_SETTINGS = {
+    "default_transaction_isolation": ISOLATION,
     "application_name": "ferryman pool",
     "jit": "off",
     "lock_timeout": written(LOCK),
