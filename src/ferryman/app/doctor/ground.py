@@ -10,14 +10,15 @@ from typing import Any
 from ferryman.app import wiring
 from ferryman.app.doctor.report import BAD, GOOD, NOTE, Reading
 from ferryman.kernel import db, indexes, migrate
+from ferryman.kernel.db import READ_COMMITTED
 from ferryman.kernel.doorbell import NoDoorbell
-from ferryman.kernel.pool import ISOLATION, LINE_SETTINGS, Line
+from ferryman.kernel.pool import LINE_SETTINGS, Line
 from ferryman.kernel.settings import Settings
 from ferryman.kernel.timed import timed
 
 SERVER = db.load("ferryman.app", "doctor/server")
 BACKEND = db.load("ferryman.app", "doctor/backend")
-DEFAULT_ISOLATION = db.load("ferryman.app", "doctor/isolation")
+ISOLATION = db.load("ferryman.app", "doctor/isolation")
 CLOCK = db.load("ferryman.app", "doctor/clock")
 
 HEARD_WITHIN_SECONDS = 1.0
@@ -97,7 +98,7 @@ async def isolation(line: Line, url: str, schema: str) -> list[Reading]:
     """Read the default isolation level over a connection that does not ask for ours."""
     plain = Line(url, schema=schema, settings={"default_transaction_isolation": None})
     try:
-        server, default = await db.one(line, SERVER), await db.one(plain, DEFAULT_ISOLATION)
+        server, default = await db.one(line, SERVER), await db.one(plain, ISOLATION)
     finally:
         await plain.close()
     assert server is not None
@@ -107,7 +108,7 @@ async def isolation(line: Line, url: str, schema: str) -> list[Reading]:
 
 def isolated(ours: str, *, default: str) -> Reading:
     """Judge the isolation level of our transactions, and say what the default means for a caller's."""
-    if ours != ISOLATION:
+    if ours != READ_COMMITTED:
         return Reading(
             "isolation",
             BAD,
@@ -115,11 +116,11 @@ def isolated(ours: str, *, default: str) -> Reading:
             "A pooler drops our settings. Take them out of its ignore_startup_parameters, or run "
             "alter database … set default_transaction_isolation = 'read committed'.",
         )
-    if default != ISOLATION:
+    if default != READ_COMMITTED:
         return Reading(
             "isolation",
             NOTE,
-            f"The default isolation level is {default}. Our own connections use {ISOLATION} all the same.",
+            f"The default isolation level is {default}. Our own connections use {READ_COMMITTED} all the same.",
             "A transaction lent to a create (connection=…) may fail with a serialization failure: run it again from its "
             "start. It cannot cancel tasks, or create them in a queue with max_depth.",
         )

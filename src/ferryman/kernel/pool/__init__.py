@@ -15,11 +15,10 @@ from ferryman.kernel.pool.database import Database
 from ferryman.kernel.pool.line import Line
 from ferryman.kernel.pool.said import spoken, told, translated
 from ferryman.kernel.pool.session import Session
-from ferryman.kernel.pool.terms import ISOLATION, LINE_SETTINGS, POOL_SETTINGS
+from ferryman.kernel.pool.terms import LINE_SETTINGS, POOL_SETTINGS
 from ferryman.kernel.pool.turnstile import Standstill
 
 __all__ = [
-    "ISOLATION",
     "LINE_SETTINGS",
     "POOL_SETTINGS",
     "Database",
