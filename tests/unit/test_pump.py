@@ -13,6 +13,7 @@ import pytest
 from ferryman.kernel import errors, loop, retry, straggler
 from ferryman.kernel.crew import Turned
 from ferryman.kernel.loop import Pump
+from tests.patience import PATIENCE_SECONDS
 
 AWAY = errors.DatabaseUnavailable("gone")
 BROKEN_OFF = errors.DatabaseUnavailable("it takes too long", unfinished=True)
@@ -114,7 +115,7 @@ def item(number: int) -> Item:
 
 async def until(look: Callable[[], object]) -> None:
     """Let the loop turn until something is so; bounded, so that a test that waits in vain fails."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not look():  # noqa: ASYNC110 - any state of the pump, not only events
             await asyncio.sleep(0.001)
 
