@@ -23,7 +23,8 @@ from ferryman.testing import NatsServer, travel
 from tests.crash import cargo, judge
 from tests.crash.conftest import Launch
 from tests.crash.test_zombies import ENDS, frozen, holders, living
-from tests.crash.yard import PATIENCE_SECONDS, RELAY_POINTS, until
+from tests.crash.yard import RELAY_POINTS, until
+from tests.patience import PATIENCE_SECONDS
 from tests.relays.receiver import Receiver, receiving
 
 KEY = "0123456789abcdef0123456789abcdef"

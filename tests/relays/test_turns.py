@@ -16,8 +16,7 @@ from ferryman.kernel import ids
 from ferryman.kernel.nats_flush import flush_all
 from ferryman.kernel.stream import Streams
 from ferryman.testing import NatsServer
-
-SECONDS = 20.0
+from tests.patience import PATIENCE_SECONDS
 
 
 @pytest.mark.contract("A15", "A13", "K12")
@@ -57,7 +56,7 @@ async def test_what_a_turn_streams_and_what_happens_to_it_stand_under_its_agent(
         sent = await app.agents.send("ann", "go", channel="tea")
         here = asyncio.create_task(told(app.agents.stream(sent.id)))
         there = asyncio.create_task(told(page.agents.stream(sent.id), last=("two", heard_there)))
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while not all(str(sent.id) in door._open.streams._listeners for door in (app, page)):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
             for door in (app, page):
@@ -91,7 +90,7 @@ async def test_what_strangers_say_on_the_subject_of_a_stream_is_not_told_and_sto
     key, to = "a turn", f"strangers.{ids.new_id().hex}"
     streams, stranger = Streams(nats_server.url), await nats.connect(nats_server.url)
     word = {"key": key, "text": "one"}
-    async with asyncio.timeout(SECONDS), streams.listen(key, to=to) as heard:
+    async with asyncio.timeout(PATIENCE_SECONDS), streams.listen(key, to=to) as heard:
         for said in (
             "look",
             None,
