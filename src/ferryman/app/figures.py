@@ -219,5 +219,6 @@ async def _alarms(tx: db.Tx, *, interval: timedelta) -> Sequence[Reading]:
         *await work.orphans(tx),
         *await work.overdue(tx),
         *await event_log.ids(tx),
+        *await event_log.transactions(tx),
     ]
     return [each for each in found if each.verdict is BAD or each.name == LOST]

@@ -61,6 +61,7 @@ async def _examine(settings: Settings, url: str, line: Line, *, deep: bool, ever
         ("bounds", lambda: work.bounds(line)),
         ("retention", lambda: keeping.retention(line, settings)),
         ("sequences", lambda: event_log.ids(line)),
+        ("open transactions", lambda: event_log.transactions(line)),
         ("relays", lambda: outside.relays(line, settings.relays)),
         ("invariants", lambda: work.truths(line, deep=deep)),
     ]
