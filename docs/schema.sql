@@ -2109,6 +2109,70 @@ begin
 end
 $$;
 
+CREATE FUNCTION ferryman.repair_sequence(of_table text, OUT previous_id bigint, OUT current_id bigint, OUT moved bigint) RETURNS record
+    LANGUAGE plpgsql
+    SET lock_timeout TO '250ms'
+    AS $_$
+declare
+    place text := case of_table when 'ingest_cursor_event' then 'seq' else 'id' end;
+    written text := case of_table when 'events' then 'logged_at' else 'at' end;
+    append_only text := case when of_table in ('events', 'ingest_cursor_event') then of_table || '_append_only' end;
+    own_sequence text := pg_get_serial_sequence('ferryman.' || of_table, place);
+    other_columns text := (
+        select string_agg(quote_ident(attname), ', ' order by attnum)
+        from pg_attribute
+        where attrelid = ('ferryman.' || of_table)::regclass and attnum > 0 and not attisdropped and attname <> place);
+    newer_than timestamptz;
+begin
+    if not pg_try_advisory_xact_lock(hashtextextended('ferryman.sequences', 0)) then
+        return;
+    end if;
+    execute format('lock table only ferryman.%I in share row exclusive mode', of_table);
+    execute format('select case when is_called then pg_sequence_last_value(%L::regclass) else 0 end from %s', own_sequence, own_sequence)
+        into previous_id;
+    execute format('select coalesce(max(%I), 0) from ferryman.%I', place, of_table) into current_id;
+    if of_table = 'events' then
+        current_id := greatest(current_id,
+                               (select max(greatest(last_id, mark_id)) from ferryman.consumers),
+                               (select max(after_id) from ferryman.webhooks),
+                               (select max(event_id) from ferryman.webhook_deliveries));
+    end if;
+    moved := 0;
+    if previous_id >= current_id then
+        current_id := previous_id;
+        return;
+    end if;
+    if previous_id > 0 then
+        execute format(
+            'select first.at + (last.at - first.at) / 2
+             from (select %2$I as at from ferryman.%3$I where %1$I > $1 order by %1$I limit 1) as first,
+                  (select max(at) as at
+                   from (select %2$I as at from ferryman.%3$I where %1$I > $1 order by %1$I desc limit 1000) as newest) as last',
+            place, written, of_table) using previous_id into newer_than;
+        if append_only is not null then
+            execute format('alter table only ferryman.%I disable trigger %I', of_table, append_only);
+        end if;
+        execute format(
+            'with taken as (
+                 delete from ferryman.%1$I where %2$I <= $1 and ($3 is null or %3$I > $3) returning *
+             )
+             insert into ferryman.%1$I (%2$I, %4$s) overriding system value
+             select $2 + row_number() over (order by %2$I), %4$s from taken',
+            of_table, place, written, other_columns) using previous_id, current_id, newer_than;
+        get diagnostics moved = row_count;
+        if append_only is not null then
+            execute format('alter table only ferryman.%I enable trigger %I', of_table, append_only);
+        end if;
+    end if;
+    current_id := current_id + moved;
+    -- ALTER SEQUENCE is taken back with this transaction, setval() would not be. The log's end is read as 0 before the first draw.
+    execute format('alter sequence %s restart with %s', own_sequence, current_id);
+    perform nextval(own_sequence);
+end
+$_$;
+
+COMMENT ON FUNCTION ferryman.repair_sequence(of_table text, OUT previous_id bigint, OUT current_id bigint, OUT moved bigint) IS 'Moves a sequence that is behind its table past all ids in use. See the view sequences.';
+
 CREATE FUNCTION ferryman.ring(topic text, hints text[]) RETURNS void
     LANGUAGE plpgsql
     AS $$
@@ -3820,12 +3884,6 @@ COMMENT ON COLUMN ferryman.retention.after_id IS 'The walk goes on behind this i
 
 COMMENT ON COLUMN ferryman.retention.next_at IS 'Nobody looks before: many watchdogs walk no faster than one.';
 
-CREATE TABLE ferryman.settings (
-    name text NOT NULL,
-    value jsonb NOT NULL,
-    updated_at timestamp with time zone DEFAULT now() NOT NULL
-);
-
 CREATE TABLE ferryman.task_logs (
     id bigint NOT NULL,
     task uuid NOT NULL,
@@ -3844,15 +3902,6 @@ ALTER TABLE ferryman.task_logs ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY 
     CACHE 1
 );
 
-CREATE TABLE ferryman.task_progress (
-    id uuid NOT NULL,
-    percent smallint NOT NULL,
-    at timestamp with time zone NOT NULL,
-    message text,
-    CONSTRAINT task_progress_percent_check CHECK (((percent >= 0) AND (percent <= 100)))
-)
-WITH (fillfactor='70');
-
 CREATE TABLE ferryman.task_signals (
     id bigint NOT NULL,
     task uuid NOT NULL,
@@ -3869,6 +3918,96 @@ ALTER TABLE ferryman.task_signals ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTI
     NO MAXVALUE
     CACHE 1
 );
+
+CREATE TABLE ferryman.webhooks (
+    id uuid NOT NULL,
+    after_id bigint NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    updated_at timestamp with time zone NOT NULL,
+    rotated_at timestamp with time zone,
+    disabled_at timestamp with time zone,
+    secret_version integer DEFAULT 1 NOT NULL,
+    state text NOT NULL,
+    tenant text NOT NULL,
+    name text,
+    url text NOT NULL,
+    key_id text NOT NULL,
+    kinds text[],
+    CONSTRAINT webhooks_disabled_at_present CHECK (((state = 'disabled'::text) = (disabled_at IS NOT NULL))),
+    CONSTRAINT webhooks_kinds_some CHECK ((cardinality(kinds) > 0)),
+    CONSTRAINT webhooks_state_known CHECK ((state = ANY (ARRAY['active'::text, 'paused'::text, 'disabled'::text])))
+);
+
+COMMENT ON COLUMN ferryman.webhooks.after_id IS 'The end of the log when it was added: what came before is not sent.';
+
+COMMENT ON COLUMN ferryman.webhooks.rotated_at IS 'Since when secret_version counts; for a day the one before signs too.';
+
+COMMENT ON COLUMN ferryman.webhooks.key_id IS 'Tells which key the secret comes from; neither key nor secret is stored.';
+
+COMMENT ON COLUMN ferryman.webhooks.kinds IS 'What is sent: kinds of events, or kind.state. Null: everything.';
+
+CREATE VIEW ferryman.sequences AS
+ SELECT 'events'::text AS table_name,
+    ( SELECT
+                CASE
+                    WHEN events_id_seq.is_called THEN pg_sequence_last_value('ferryman.events_id_seq'::regclass)
+                    ELSE (0)::bigint
+                END AS "case"
+           FROM ferryman.events_id_seq) AS last_id,
+    COALESCE(GREATEST(( SELECT max(event.id) AS max
+           FROM ferryman.events event), ( SELECT max(GREATEST(consumer.last_id, consumer.mark_id)) AS max
+           FROM ferryman.consumers consumer), ( SELECT max(webhook.after_id) AS max
+           FROM ferryman.webhooks webhook)), (0)::bigint) AS needed_id
+UNION ALL
+ SELECT 'task_logs'::text AS table_name,
+    ( SELECT
+                CASE
+                    WHEN task_logs_id_seq.is_called THEN pg_sequence_last_value('ferryman.task_logs_id_seq'::regclass)
+                    ELSE (0)::bigint
+                END AS "case"
+           FROM ferryman.task_logs_id_seq) AS last_id,
+    COALESCE(( SELECT max(log.id) AS max
+           FROM ferryman.task_logs log), (0)::bigint) AS needed_id
+UNION ALL
+ SELECT 'task_signals'::text AS table_name,
+    ( SELECT
+                CASE
+                    WHEN task_signals_id_seq.is_called THEN pg_sequence_last_value('ferryman.task_signals_id_seq'::regclass)
+                    ELSE (0)::bigint
+                END AS "case"
+           FROM ferryman.task_signals_id_seq) AS last_id,
+    COALESCE(( SELECT max(signal.id) AS max
+           FROM ferryman.task_signals signal), (0)::bigint) AS needed_id
+UNION ALL
+ SELECT 'ingest_cursor_event'::text AS table_name,
+    ( SELECT
+                CASE
+                    WHEN ingest_cursor_event_seq_seq.is_called THEN pg_sequence_last_value('ferryman.ingest_cursor_event_seq_seq'::regclass)
+                    ELSE (0)::bigint
+                END AS "case"
+           FROM ferryman.ingest_cursor_event_seq_seq) AS last_id,
+    COALESCE(( SELECT max(newest.seq) AS max
+           FROM ( SELECT event.seq
+                   FROM ferryman.ingest_cursor_event event
+                  ORDER BY event.id DESC
+                 LIMIT 1000) newest), (0)::bigint) AS needed_id;
+
+COMMENT ON VIEW ferryman.sequences IS 'Each sequence: the last id it gave out, and the last id in use. Behind if last_id < needed_id.';
+
+CREATE TABLE ferryman.settings (
+    name text NOT NULL,
+    value jsonb NOT NULL,
+    updated_at timestamp with time zone DEFAULT now() NOT NULL
+);
+
+CREATE TABLE ferryman.task_progress (
+    id uuid NOT NULL,
+    percent smallint NOT NULL,
+    at timestamp with time zone NOT NULL,
+    message text,
+    CONSTRAINT task_progress_percent_check CHECK (((percent >= 0) AND (percent <= 100)))
+)
+WITH (fillfactor='70');
 
 CREATE TABLE ferryman.task_waits (
     task uuid NOT NULL,
@@ -3921,33 +4060,6 @@ COMMENT ON TABLE ferryman.watched_leases IS 'When the leases of each domain coul
 COMMENT ON COLUMN ferryman.watched_leases.reached_at IS 'When a watchdog last found that holders can write their leases.';
 
 COMMENT ON COLUMN ferryman.watched_leases.grace_until IS 'Until when none is judged, after a time in which nobody could renew.';
-
-CREATE TABLE ferryman.webhooks (
-    id uuid NOT NULL,
-    after_id bigint NOT NULL,
-    created_at timestamp with time zone NOT NULL,
-    updated_at timestamp with time zone NOT NULL,
-    rotated_at timestamp with time zone,
-    disabled_at timestamp with time zone,
-    secret_version integer DEFAULT 1 NOT NULL,
-    state text NOT NULL,
-    tenant text NOT NULL,
-    name text,
-    url text NOT NULL,
-    key_id text NOT NULL,
-    kinds text[],
-    CONSTRAINT webhooks_disabled_at_present CHECK (((state = 'disabled'::text) = (disabled_at IS NOT NULL))),
-    CONSTRAINT webhooks_kinds_some CHECK ((cardinality(kinds) > 0)),
-    CONSTRAINT webhooks_state_known CHECK ((state = ANY (ARRAY['active'::text, 'paused'::text, 'disabled'::text])))
-);
-
-COMMENT ON COLUMN ferryman.webhooks.after_id IS 'The end of the log when it was added: what came before is not sent.';
-
-COMMENT ON COLUMN ferryman.webhooks.rotated_at IS 'Since when secret_version counts; for a day the one before signs too.';
-
-COMMENT ON COLUMN ferryman.webhooks.key_id IS 'Tells which key the secret comes from; neither key nor secret is stored.';
-
-COMMENT ON COLUMN ferryman.webhooks.kinds IS 'What is sent: kinds of events, or kind.state. Null: everything.';
 
 CREATE TABLE ferryman.workers (
     boot_id uuid NOT NULL,

@@ -2,10 +2,12 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 import aiohttp
+import asyncpg
 import pytest
 from starlette.requests import HTTPConnection
 
@@ -13,7 +15,7 @@ from ferryman import Ferryman, Turn
 from ferryman.access.model import Scope
 from ferryman.http.callers import Caller
 from ferryman.http.serving import serving
-from ferryman.kernel import ids
+from ferryman.kernel import ids, open_transactions
 from tests.ingest.harbour import DAWN, HOUR, Server
 
 KEY = {"webhook_key": "k" * 40, "private_networks": ("127.0.0.0/8",)}
@@ -22,8 +24,8 @@ KEY = {"webhook_key": "k" * 40, "private_networks": ("127.0.0.0/8",)}
 class Someone:
     """A guard that lets everybody in as one caller."""
 
-    def __init__(self, tenant: str, *scopes: Scope) -> None:
-        self._caller = Caller("somebody", tenant, frozenset(scopes))
+    def __init__(self, tenant: str, *scopes: Scope, operator: bool = False) -> None:
+        self._caller = Caller("somebody", tenant, frozenset(scopes), operator=operator)
 
     async def caller(self, request: HTTPConnection) -> Caller:
         return self._caller
@@ -169,3 +171,25 @@ async def test_a_refusal_is_told_where_the_form_stood(app: Ferryman) -> None:
             assert says in text, path
             told, _ = await ask("POST", path.format(**parts), {**form, "back": "/agents"})
             assert told == 303, path
+
+
+@pytest.mark.contract("S5", "K10")
+async def test_operators_see_which_transaction_holds_up_the_readers_of_the_log(
+    app: Ferryman, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(open_transactions, "LONG", timedelta(0))
+    other = await asyncpg.connect(database_url, server_settings={"application_name": "importer"})
+    await other.execute("begin")
+    await other.execute(
+        "insert into ferryman.events (at, subject, tenant, kind) values (now(), gen_random_uuid(), 'default', 'thing')"
+    )
+    told = f"Process {other.get_server_pid()} (importer, role postgres"
+    await app.counting.alarms(patience=60)  # pages show what the last look found
+    async with asking(app, Someone("default", Scope.READ, operator=True)) as ask:
+        shown = {path: told in (await ask("GET", path))[1] for path in ("/", "/webhooks")}
+    async with asking(app, Someone("default", Scope.READ)) as ask:
+        to_tenants = {path: told in (await ask("GET", path))[1] for path in ("/", "/webhooks")}
+    await other.close()
+
+    assert shown == {"/": True, "/webhooks": True}
+    assert to_tenants == {"/": False, "/webhooks": False}

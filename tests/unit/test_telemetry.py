@@ -48,6 +48,7 @@ def test_every_accessor_moves_its_metric() -> None:
     telemetry.fault("settle.before", "raise")
     telemetry.relayed("nats", 3)
     telemetry.behind([("relay.nats", 7)])
+    telemetry.blocked([(("4711", "psql", "ada", "yes"), 12.0)])
     telemetry.called("dead")
     telemetry.asked("/v1/tasks", 201, 0.01)
     telemetry.streaming(1)
@@ -76,6 +77,18 @@ def test_a_reader_of_the_log_that_was_forgotten_is_not_behind() -> None:
 
     assert value("ferryman_relay_lag", consumer="a") == 0
     assert value("ferryman_relay_lag", consumer="b") == 1
+
+
+def test_a_transaction_that_has_ended_leaves_the_metrics() -> None:
+    one, other = ("1", "psql", "ada", "yes"), ("2", "", "bob", "no")
+    telemetry.blocked([(one, 11.0), (other, 12.0)])
+    telemetry.blocked([(other, 42.0)])
+
+    shown = [
+        line for line in telemetry.exposition().decode().splitlines() if line.startswith("ferryman_log_blocked_seconds")
+    ]
+    assert shown == ['ferryman_log_blocked_seconds{application="",pid="2",role="bob",wrote="no"} 42.0']
+    telemetry.blocked([])
 
 
 def test_nothing_is_put_into_the_registry_of_others() -> None:

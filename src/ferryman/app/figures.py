@@ -210,7 +210,7 @@ def _figures(look: _Look, tenant: str) -> Figures:
 
 async def _alarms(tx: db.Tx, *, interval: timedelta) -> Sequence[Reading]:
     # The doctor knows the wiring, which opens us.
-    from ferryman.app.doctor import work
+    from ferryman.app.doctor import event_log, work
     from ferryman.app.doctor.report import BAD
 
     found = [
@@ -218,5 +218,7 @@ async def _alarms(tx: db.Tx, *, interval: timedelta) -> Sequence[Reading]:
         *await work.workers(tx),
         *await work.orphans(tx),
         *await work.overdue(tx),
+        *await event_log.ids(tx),
+        *await event_log.transactions(tx),
     ]
     return [each for each in found if each.verdict is BAD or each.name == LOST]

@@ -30,6 +30,7 @@ from uuid import UUID
 from ferryman.kernel import db, errors
 
 END = db.load("ferryman.kernel", "events/end")
+LAST = db.load("ferryman.kernel", "events/last")
 TAKE = db.load("ferryman.kernel", "events/take")
 BEGIN = db.load("ferryman.kernel", "events/begin")
 OLDEST = db.load("ferryman.kernel", "events/oldest")
@@ -147,7 +148,7 @@ async def tail(
 
 async def latest(tx: db.Tx) -> Place:
     """Return the place at the end of the log."""
-    end = await db.one(tx, END, name=None)
+    end = await db.one(tx, LAST)
     assert end is not None
     return Place(end["end_id"])
 
@@ -170,7 +171,7 @@ async def missed(tx: db.Tx, after: int, upto: int) -> Gap | None:
 
 async def mark(tx: db.Tx) -> Mark:
     """Mark the end of the log; to be called first in a transaction."""
-    end = await _end(tx, None)
+    end = _fresh(await db.one(tx, LAST))
     own = await db.one(tx, MARK)
     assert own is not None
     return Mark(end["end_id"], own["own_xid"])
@@ -220,7 +221,10 @@ async def drop_partitions(tx: db.Tx, *, older_than: timedelta, even_unread: bool
 
 
 async def _end(tx: db.Tx, consumer: str | None) -> db.Row:
-    end = await db.one(tx, END, name=consumer)
+    return _fresh(await db.one(tx, END, name=consumer))
+
+
+def _fresh(end: db.Row | None) -> db.Row:
     assert end is not None
     if not end["fresh"]:
         raise RuntimeError(

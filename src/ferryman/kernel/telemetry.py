@@ -79,6 +79,12 @@ LEFT_BEHIND = Metric("ferryman_threads_left_behind", "gauge", "Threads that go o
 RECONNECTS = Metric("ferryman_reconnects_total", "counter", "Connections to the database made anew.", ("line",))
 RELAYED = Metric("ferryman_relayed_total", "counter", "Events of the log told to the outside.", ("relay",))
 BEHIND = Metric("ferryman_relay_lag", "gauge", "Events of the log that a reader has still to read.", ("consumer",))
+BLOCKED = Metric(
+    "ferryman_log_blocked_seconds",
+    "gauge",
+    "Age of each open transaction that wrote to the log, or may hold up its readers at the next gap; over 10 s only.",
+    ("pid", "application", "role", "wrote"),
+)
 CALLS = Metric("ferryman_webhook_calls_total", "counter", "Tries of webhooks, by what became of them.", ("outcome",))
 REQUESTS = Metric("ferryman_http_requests_total", "counter", "Requests answered.", ("route", "status"))
 REQUEST = Metric("ferryman_http_request_seconds", "histogram", "From request to answer.", ("route",), _SECONDS)
@@ -249,6 +255,16 @@ def behind(rows: Iterable[tuple[str, int]]) -> None:
     told = dict(rows)
     for name in {*(labels[0] for labels in BEHIND.children), *told}:
         BEHIND.of(name).set(told.get(name, 0))
+
+
+def blocked(rows: Iterable[tuple[tuple[str, str, str, str], float]]) -> None:
+    """Show the age of the transactions that hold up readers of the log; those that have ended are shown no more."""
+    told = dict(rows)
+    for labels in set(BLOCKED.children) - set(told):
+        del BLOCKED.children[labels]
+        _made()[BLOCKED.name].remove(*labels)
+    for labels, seconds in told.items():
+        BLOCKED.of(*labels).set(seconds)
 
 
 def called(outcome: Literal["delivered", "failed", "dead"], count: int = 1) -> None:

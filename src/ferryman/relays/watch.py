@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
 
-from ferryman.kernel import telemetry
+from ferryman.kernel import open_transactions, telemetry
 from ferryman.kernel.db import Row, Tx
 from ferryman.kernel.invariants import Invariant, declare
 from ferryman.kernel.watchdog import Rule, far_leases
@@ -66,7 +66,7 @@ def rules(*, interval: timedelta, kept: timedelta, dead_kept: timedelta) -> list
         ),
         Rule(
             name="K19-relays",
-            finds="how far the readers of the log are, and how much webhooks are owed",
+            finds="how far the readers of the log are, which open transactions hold them up, and how much webhooks are owed",
             does="shows it as metrics",
             setting="worker.watchdog_interval_seconds",
             every=timedelta(seconds=30),
@@ -77,6 +77,10 @@ def rules(*, interval: timedelta, kept: timedelta, dead_kept: timedelta) -> list
 
 async def _count(tx: Tx, _limit: int) -> Sequence[Row]:
     telemetry.behind((each.name, each.behind) for each in await relays.standings(tx))
+    telemetry.blocked(
+        ((str(each.pid or each.prepared), each.application, each.role, "yes" if each.wrote else "no"), each.seconds)
+        for each in await open_transactions.long_open(tx)
+    )
     owed = await deliveries.depth(tx)
     telemetry.depth("webhook", [("", "pending", owed["waiting"]), ("", "sending", owed["sending"])])
     return ()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from ferryman.app import wiring
-from ferryman.app.doctor import ground, keeping, outside, work
+from ferryman.app.doctor import event_log, ground, keeping, outside, work
 from ferryman.app.doctor.report import BAD, GOOD, Reading, Report, Verdict, plain
 from ferryman.kernel import errors
 from ferryman.kernel.pool import Line
@@ -61,6 +61,8 @@ async def _examine(settings: Settings, url: str, line: Line, *, deep: bool, ever
         ("overdue", lambda: work.overdue(line)),
         ("bounds", lambda: work.bounds(line)),
         ("retention", lambda: keeping.retention(line, settings)),
+        ("sequences", lambda: event_log.ids(line)),
+        ("open transactions", lambda: event_log.transactions(line)),
         ("relays", lambda: outside.relays(line, settings.relays)),
         ("invariants", lambda: work.truths(line, deep=deep)),
     ]

@@ -12,7 +12,7 @@ from ferryman.app import ingestion
 from ferryman.app.wiring.opened import Opened
 from ferryman.batches import watch as batches_watch
 from ferryman.commands import watch as command_watch
-from ferryman.kernel import db, events, watchdog
+from ferryman.kernel import db, events, sequences, watchdog
 from ferryman.kernel.invariants import KERNEL_INVARIANTS, Invariant
 from ferryman.relays import watch as relays_watch
 from ferryman.tasks import watch
@@ -56,6 +56,7 @@ def rules(opened: Opened) -> list[watchdog.Rule]:
         watchdog.W16,
         watchdog.standing_still(every=worker.lease_sweep, runs=opened.settings.ingest.lease),
         days_of_the_log(kept=opened.settings.log.retention),
+        sequences.rule(every=worker.watchdog_interval),
     ]
 
 

@@ -17,7 +17,7 @@ from ferryman.app.wiring.ground import patiently, rings_within
 from ferryman.app.wiring.opened import Opened
 from ferryman.app.wiring.watched import rules
 from ferryman.commands.intake import routes
-from ferryman.kernel import db, errors, ids, lease, part, watchdog
+from ferryman.kernel import db, errors, ids, lease, part, sequences, watchdog
 from ferryman.kernel.pool import Line
 from ferryman.kernel.settings import Settings
 from ferryman.relays.rules import ending
@@ -78,6 +78,7 @@ async def work(opened: Opened, stop: asyncio.Event, **terms: Any) -> None:
 
 async def _begin(opened: Opened, line: Line, in_force: str) -> None:
     await db.many(line, _KEEP, values=in_force)
+    await sequences.repair_all(line)
     await declare_queues(opened)
     if opened.mappings.routes:
         await routes.declare(line, opened.mappings.routes)

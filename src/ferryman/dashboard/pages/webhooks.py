@@ -18,6 +18,8 @@ router = pages()
 
 HERE = "/webhooks"
 REASON = "on the dashboard"
+# Readings of the doctor that tell why readers of the log don't move.
+OF_THE_LOG = ("open transactions", "sequences")
 
 
 @router.get("/webhooks")
@@ -28,6 +30,7 @@ async def webhooks(request: Request, visit: Reading, state: Text = "", before: U
     return render(
         request, visit, "webhooks.html", here=HERE, webhooks=found, state=state,
         readers=await visit.app.relays.status() if visit.caller.operator else None,
+        alarms=[each for each in await visit.app.counting.alarms() if each.name in OF_THE_LOG] if visit.caller.operator else (),
         tabs=forms.tabs(HERE, asked, "state", [each.value for each in WEBHOOK.states]),
         first=forms.address(HERE, asked) if before else None,
         next=forms.address(HERE, {**asked, "before": found[-1].id}) if len(found) == PAGE else None,
