@@ -213,10 +213,4 @@ async def _alarms(tx: db.Tx, *, interval: timedelta) -> Sequence[Reading]:
     from ferryman.app.doctor import work
     from ferryman.app.doctor.report import BAD
 
-    found = [
-        *await work.watchdog(tx, interval=interval),
-        *await work.workers(tx),
-        *await work.orphans(tx),
-        *await work.overdue(tx),
-    ]
-    return [each for each in found if each.verdict is BAD or each.name == LOST]
+    return [each for each in await work.alarms(tx, interval=interval) if each.verdict is BAD or each.name == LOST]
