@@ -120,7 +120,7 @@ async def test_figures_tell_what_is_paused_for_a_tenant_and_whether_much_fails(a
 async def test_alarms_name_what_somebody_should_do(app: Ferryman, db: Database) -> None:
     await app.tasks.create("greet", name="a")
     said = " ".join(each.says for each in await Counting(db, interval=timedelta(seconds=5)).alarms(patience=10))
-    assert "No worker is alive" in said
+    assert "no worker has started yet" in said
 
 
 @pytest.mark.contract("S5", "K12")

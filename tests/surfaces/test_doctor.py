@@ -1,5 +1,6 @@
 """`ferryman doctor`."""
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit
@@ -105,12 +106,56 @@ async def test_what_no_rule_ended_in_time_is_a_finding(db: Database, database_ur
         await app.tasks.create("greet", {})
     async with db.session() as tx:
         await travel(tx, timedelta(days=31))
+        await tx.fetch("insert into ferryman.settings (name, value) values ('watchdog.interval_seconds', '5')")
+        await tx.fetch("update ferryman.watchdog set ticked_at = clock_timestamp() - interval '1 hour'")
+        unwatched = ferry.run("doctor", "--json", url=database_url)
+    watched = await _while_a_watchdog_ticks(db, database_url)
 
-    ran = ferry.run("doctor", "--json", url=database_url)
+    assert [ran.code for ran in (unwatched, watched)] == [1, 1]
+    assert [readings(ran)["overdue"]["verdict"] for ran in (unwatched, watched)] == ["bad", "bad"]
+    assert "defect" not in unwatched.out
+    assert "Start a worker" in readings(unwatched)["overdue"]["advice"]
+    assert "defect of ours" in readings(watched)["overdue"]["advice"]
+    assert "nothing_is_overdue" in readings(watched)["invariants"]["says"]
 
-    assert ran.code == 1
-    assert readings(ran)["overdue"]["verdict"] == "bad"
-    assert "nothing_is_overdue" in readings(ran)["invariants"]["says"]
+
+async def _while_a_watchdog_ticks(db: Database, url: str) -> ferry.Ran:
+    """Run the doctor beside a watchdog that has no rules."""
+
+    async def tick() -> None:
+        while True:
+            async with db.session() as tx:
+                await tx.fetch("update ferryman.watchdog set ticked_at = clock_timestamp()")
+            await asyncio.sleep(0.5)
+
+    ticking = asyncio.create_task(tick())
+    try:
+        return await asyncio.to_thread(ferry.run, "doctor", "--json", url=url)
+    finally:
+        ticking.cancel()
+
+
+@pytest.mark.contract("W21", "K23")
+async def test_a_database_on_which_no_worker_has_started_yet_is_told_as_just_that(
+    database_url: str, db: Database
+) -> None:
+    idle = ferry.run("doctor", "--json", url=database_url)
+    async with Ferryman(database_url) as app:
+        await app.tasks.create("greet", {})
+        await app.schedules.create("greet", {}, every=60)
+    async with db.session() as tx:
+        await travel(tx, timedelta(days=31))
+        await tx.fetch("update ferryman.watchdog set ticked_at = clock_timestamp() - interval '31 days'")
+    waiting = ferry.run("doctor", "--json", url=database_url)
+
+    bad = [each for each in waiting.json["readings"] if each["verdict"] == "bad" and each["name"] != "clock"]
+    assert (idle.code, readings(idle)["workers"]["verdict"]) == (0, "note")
+    assert (waiting.code, [each["name"] for each in bad]) == (1, ["workers"])
+    for ran in (idle, waiting):
+        assert "migrated; no worker has started yet" in readings(ran)["workers"]["says"]
+        assert "ferryman worker --app" in readings(ran)["workers"]["advice"]
+        assert "defect" not in ran.out
+        assert {"overdue", "watchdog", "handlers"}.isdisjoint(readings(ran))
 
 
 @pytest.mark.contract("T20")
@@ -188,7 +233,9 @@ async def test_a_database_that_takes_no_writes_is_a_finding(database_url: str, d
 
     ran = ferry.run("doctor", "--quick", "--json", url=database_url)
 
-    assert (ran.code, readings(ran)["read only"]["verdict"]) == (1, "bad")
+    found = readings(ran)["privileges"]
+    assert (ran.code, found["verdict"]) == (1, "bad")
+    assert "read-only" in found["says"]
 
 
 def test_a_server_older_than_15_is_a_finding() -> None:

@@ -20,10 +20,25 @@ def test_a_queue_can_be_made_shown_changed_paused_and_resumed(database_url: str)
     queue = changed.json["queue"]
     assert (queue["concurrency"], queue["rate"], queue["weight"]) == (None, "100/minute", 3)
     assert own.json["tenants"][0]["concurrency"] == 2
-    assert paused.out == "mail: paused; what runs goes on.\n"
+    assert paused.out == "mail of all tenants: paused; what runs goes on.\n"
     assert shown.json["queue"]["paused_at"] is not None
     assert shown.json["holders"] == []
     assert resumed.json["paused"] is False
+
+
+@pytest.mark.contract("K12")
+@pytest.mark.parametrize("option", ["--for", "--tenant"])
+def test_a_tenant_that_is_named_is_paused_alone(database_url: str, option: str) -> None:
+    ferry.run("queue", "set", "mail", "--new", "--weight", "2", url=database_url)
+
+    paused = ferry.run("queue", "pause", "mail", option, "acme", url=database_url)
+    shown = ferry.run("queue", "show", "mail", "--json", url=database_url).json
+    handler = ferry.run("queue", "pause", "--task", "greet", option, "acme", url=database_url)
+
+    assert paused.out == "mail of acme: paused; what runs goes on.\n"
+    assert shown["queue"]["paused_at"] is None
+    assert [(each["tenant"], each["paused_at"] is not None) for each in shown["tenants"]] == [("acme", True)]
+    assert (handler.code, "all tenants" in handler.err) == (2, True)
 
 
 def test_the_list_shows_what_waits_and_what_is_agreed(database_url: str) -> None:

@@ -214,10 +214,7 @@ async def _alarms(tx: db.Tx, *, interval: timedelta) -> Sequence[Reading]:
     from ferryman.app.doctor.report import BAD
 
     found = [
-        *await work.watchdog(tx, interval=interval),
-        *await work.workers(tx),
-        *await work.orphans(tx),
-        *await work.overdue(tx),
+        *await work.alarms(tx, interval=interval),
         *await event_log.ids(tx),
         *await event_log.transactions(tx),
     ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from ferryman.app import wiring
-from ferryman.app.doctor import event_log, ground, keeping, outside, work
+from ferryman.app.doctor import event_log, ground, keeping, outside, privileges, work
 from ferryman.app.doctor.report import BAD, GOOD, Reading, Report, Verdict, plain
 from ferryman.kernel import errors
 from ferryman.kernel.pool import Line
@@ -46,29 +46,41 @@ async def _examine(settings: Settings, url: str, line: Line, *, deep: bool, ever
     readings += await _look("version", lambda: ground.server(line))
     readings += await _look("isolation", lambda: ground.isolation(line, url, schema))
     readings += await _look("pooler", lambda: ground.pooler(line, url, schema))
+    role = await privileges.read(line)
+    readings.append(privileges.judge(role))
+    if not role.may_examine:
+        return Report(tuple(readings))
     tables = await _look("migrations", lambda: ground.migrations(url, schema))
     readings += tables
     if any(each.verdict is BAD for each in tables):
         return Report(tuple(readings))  # nothing below can be read without the tables
+    started, watched = await work.started(line), await work.watched(line, interval=settings.worker.watchdog_interval)
     checks: list[tuple[str, Check]] = [
         ("indexes", lambda: ground.valid(line)),
         ("clock", lambda: ground.clock(line)),
         ("doorbell", lambda: ground.doorbell(settings, url)),
-        ("watchdog", lambda: work.watchdog(line, interval=settings.worker.watchdog_interval)),
-        ("workers", lambda: work.workers(line)),
+        *(_of_workers(line, settings, watched=watched) if started else [("workers", lambda: work.none_started(line))]),
         ("queues", lambda: work.queues(line)),
-        ("handlers", lambda: work.orphans(line)),
-        ("overdue", lambda: work.overdue(line)),
         ("bounds", lambda: work.bounds(line)),
         ("retention", lambda: keeping.retention(line, settings)),
         ("sequences", lambda: event_log.ids(line)),
         ("open transactions", lambda: event_log.transactions(line)),
         ("relays", lambda: outside.relays(line, settings.relays)),
-        ("invariants", lambda: work.truths(line, deep=deep)),
+        ("invariants", lambda: work.truths(line, deep=deep, watched=started and watched)),
     ]
     for name, check in checks:
         readings += await _look(name, check)
     return Report(tuple(readings), live=await work.live(line) if everything else ())
+
+
+def _of_workers(line: Line, settings: Settings, *, watched: bool) -> list[tuple[str, Check]]:
+    """Return the checks that mean something once a worker has started."""
+    return [
+        ("watchdog", lambda: work.watchdog(line, interval=settings.worker.watchdog_interval)),
+        ("workers", lambda: work.workers(line)),
+        ("handlers", lambda: work.orphans(line)),
+        ("overdue", lambda: work.overdue(line, watched=watched)),
+    ]
 
 
 async def _look(name: str, check: Check) -> list[Reading]:

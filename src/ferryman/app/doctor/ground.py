@@ -44,10 +44,6 @@ async def server(line: Line) -> list[Reading]:
         readings.append(
             Reading("standby", BAD, "This server is a standby: it takes no writes.", "Name the address of the primary.")
         )
-    elif row["read_only"]:
-        says = "default_transaction_read_only is on: PostgreSQL refuses every write, and all work waits."
-        advice = "If nobody stopped the writes on purpose: alter database … set default_transaction_read_only = off."
-        readings.append(Reading("read only", BAD, says, advice))
     readings.append(notifications(row["notifications"]))
     used, most = row["connections"], row["max_connections"]
     if used > most * CROWDED:
@@ -174,6 +170,8 @@ def between(settings_taken: bool, *, moved: bool, refused: bool) -> Reading:
 async def migrations(url: str, schema: str) -> list[Reading]:
     """Compare the tables with what this version needs."""
     missing = await migrate.pending(url, schema=schema)
+    if len(missing) == len(migrate.read()):
+        return [Reading("migrations", BAD, "The database has not been migrated.", "Run `ferryman migrate`.")]
     if missing:
         return [Reading("migrations", BAD, f"The database lacks {', '.join(missing)}.", "Run `ferryman migrate`.")]
     return [Reading("migrations", GOOD, f"All {len(migrate.read())} are applied.")]

@@ -28,7 +28,10 @@ async def set_terms(
     max_depth: Annotated[str | None, says("How many of a tenant may wait and run; none takes it away.")] = None,
     at_limit: Annotated[str | None, says("Then: refuse_newest, cancel_oldest or coalesce.")] = None,
     weight: Annotated[int | None, says("Its share of a worker beside other queues.")] = None,
-    of: Annotated[str | None, Parameter(name="--for", help="For this tenant alone, within what holds for all.")] = None,
+    of: Annotated[
+        str | None,
+        Parameter(name="--for", help="For this tenant alone, within what holds for all; --tenant does the same."),
+    ] = None,
     new: Annotated[bool, flag("Also if nobody knows such a queue yet.")] = False,
     options: Options = PLAIN,
 ) -> int:
@@ -41,7 +44,7 @@ async def set_terms(
     if not changes:
         raise errors.UsageInvalid("Say what to change, such as --concurrency 5.")
     async with options.app() as app:
-        await app.queues.set(name, tenant=of, new=new, **changes)
+        await app.queues.set(name, tenant=of or options.tenant, new=new, **changes)
         queues = await app.queues.rows(name)
     screen = options.screen
     if screen.json:
@@ -64,7 +67,7 @@ async def pause(
     name: Annotated[str | None, says("The queue.")] = None,
     /,
     *,
-    of: Annotated[str | None, Parameter(name="--for", help="Of this tenant alone.")] = None,
+    of: Annotated[str | None, Parameter(name="--for", help="Of this tenant alone; --tenant does the same.")] = None,
     task: Annotated[str | None, says("Tasks of this handler, whatever their queue.")] = None,
     options: Options = PLAIN,
 ) -> int:
@@ -76,7 +79,7 @@ async def resume(
     name: Annotated[str | None, says("The queue.")] = None,
     /,
     *,
-    of: Annotated[str | None, Parameter(name="--for", help="Of this tenant alone.")] = None,
+    of: Annotated[str | None, Parameter(name="--for", help="Of this tenant alone; --tenant does the same.")] = None,
     task: Annotated[str | None, says("Tasks of this handler, whatever their queue.")] = None,
     options: Options = PLAIN,
 ) -> int:
@@ -87,16 +90,19 @@ async def resume(
 async def _pause(name: str | None, *, of: str | None, task: str | None, options: Options, paused: bool) -> int:
     if (name is None) == (task is None):
         raise errors.UsageInvalid("Name a queue, or a handler by --task; one of the two.")
+    whom = of or options.tenant
+    if task is not None and whom is not None:
+        raise errors.UsageInvalid("A handler is paused for all tenants: leave --for and --tenant out, or name a queue.")
     async with options.app() as app:
         if task is not None:
             await (app.queues.pause_task(task) if paused else app.queues.resume_task(task))
         elif name is not None:
-            await (app.queues.pause(name, tenant=of) if paused else app.queues.resume(name, tenant=of))
+            await (app.queues.pause(name, tenant=whom) if paused else app.queues.resume(name, tenant=whom))
     screen = options.screen
     if screen.json:
-        screen.document({"queue": name, "tenant": of, "task": task, "paused": paused})
+        screen.document({"queue": name, "tenant": whom, "task": task, "paused": paused})
     else:
-        what = f"Tasks of {task}" if task is not None else f"{name}" + (f" of {of}" if of else "")
+        what = f"Tasks of {task}" if task is not None else f"{name} of {whom or 'all tenants'}"
         screen.print(f"{what}: {'paused; what runs goes on' if paused else 'going on'}.")
     return exits.OK
 

@@ -58,12 +58,13 @@ async def act(
     whom = None if tenant == EVERYBODY else tenant if tenant and visit.caller.operator else visit.tenant
     if whom is None and not visit.caller.operator:
         raise errors.Forbidden("This concerns all tenants, and needs a token for all of them.", scope="operator")
+    door = visit.app.queues if visit.caller.operator else visit.doors.queues
     match action:
         case "pause":
-            await visit.doors.queues.pause(name, tenant=whom)
+            await door.pause(name, tenant=whom)
             said = f"{name} is paused: what runs goes on, nothing starts."
         case "resume":
-            await visit.doors.queues.resume(name, tenant=whom)
+            await door.resume(name, tenant=whom)
             said = f"{name} goes on."
         case _:
             raise errors.RouteUnknown
@@ -79,9 +80,9 @@ async def handler(
         raise errors.Forbidden("This concerns all tenants, and needs a token for all of them.", scope="operator")
     match action:
         case "pause":
-            await visit.doors.queues.pause_task(name)
+            await visit.app.queues.pause_task(name)
         case "resume":
-            await visit.doors.queues.resume_task(name)
+            await visit.app.queues.resume_task(name)
         case _:
             raise errors.RouteUnknown
     return back(request, to, f"{name} {'is paused' if action == 'pause' else 'goes on'}.")

@@ -134,39 +134,39 @@ async def set_terms(
     new: Annotated[bool, Query(description="Make the queue if nobody knows it.")] = False,
 ) -> dict[str, Any]:
     """Change what is agreed for all tenants of a queue together."""
-    await visit.doors.queues.set(name, new=new, **terms(asked))
-    return {"items": await visit.doors.queues.rows(name)}
+    await visit.app.queues.set(name, new=new, **terms(asked))
+    return {"items": await visit.app.queues.rows(name)}
 
 
 @router.post("/operations/queues/{name}/pause", response_model=Queues)
 async def pause(visit: Operating, name: str) -> dict[str, Any]:
     """Let nothing of a queue start from now on, whosever it is; what runs goes on."""
-    await visit.doors.queues.pause(name)
-    return {"items": await visit.doors.queues.rows(name)}
+    await visit.app.queues.pause(name)
+    return {"items": await visit.app.queues.rows(name)}
 
 
 @router.post("/operations/queues/{name}/resume", response_model=Queues)
 async def resume(visit: Operating, name: str) -> dict[str, Any]:
     """Let a paused queue go on."""
-    await visit.doors.queues.resume(name)
-    return {"items": await visit.doors.queues.rows(name)}
+    await visit.app.queues.resume(name)
+    return {"items": await visit.app.queues.rows(name)}
 
 
 @router.get("/operations/handlers/paused", response_model=PausedHandlers)
 async def paused_handlers(visit: Operating) -> dict[str, Any]:
     """Read which handlers are paused, and since when."""
-    return {"items": await visit.doors.queues.paused_tasks()}
+    return {"items": await visit.app.queues.paused_tasks()}
 
 
 @router.post("/operations/handlers/{name}/pause", response_model=PausedHandlers)
 async def pause_handler(visit: Operating, name: str) -> dict[str, Any]:
     """Let no worker take tasks of a handler."""
-    await visit.doors.queues.pause_task(name)
-    return {"items": await visit.doors.queues.paused_tasks()}
+    await visit.app.queues.pause_task(name)
+    return {"items": await visit.app.queues.paused_tasks()}
 
 
 @router.post("/operations/handlers/{name}/resume", response_model=PausedHandlers)
 async def resume_handler(visit: Operating, name: str) -> dict[str, Any]:
     """Let workers take tasks of a handler again."""
-    await visit.doors.queues.resume_task(name)
-    return {"items": await visit.doors.queues.paused_tasks()}
+    await visit.app.queues.resume_task(name)
+    return {"items": await visit.app.queues.paused_tasks()}
