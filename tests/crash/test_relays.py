@@ -16,6 +16,7 @@ from nats.aio.msg import Msg
 
 from ferryman import Ferryman
 from ferryman.kernel import invariants
+from ferryman.kernel.stream import received
 from ferryman.relays import webhook
 from ferryman.relays.watch import RELAY_INVARIANTS
 from ferryman.testing import NatsServer, travel
@@ -108,7 +109,7 @@ async def shore(url: str, folder: Path) -> AsyncIterator[Shore]:
                 made.published.append((message.headers or {})[MSG_ID])
 
             await client.subscribe("fm.>", cb=hear)
-            await client.flush()
+            await received(client)
             yield made
         await client.close()
 

@@ -12,6 +12,7 @@ from nats.aio.msg import Msg
 
 from ferryman import Ferryman
 from ferryman.kernel.doorbell import NoDoorbell
+from ferryman.kernel.stream import received
 from ferryman.testing import Cluster, NatsServer, trial
 from tests.patience import PATIENCE_SECONDS
 
@@ -99,7 +100,7 @@ async def test_the_log_of_a_test_is_told_to_nobody(database_url: str, nats_serve
         heard.put_nowait(message.subject)
 
     await client.subscribe("fm.>", cb=hear)
-    await client.flush()
+    await received(client)
     app = story(nats_url=nats_server.url, doorbell="postgres", relays={"nats": "on"})
 
     @app.task

@@ -68,7 +68,7 @@ class Streams:
                         _put(heard, text)
 
                 away = await client.subscribe(to, cb=told)
-                await client.flush()
+                await received(client)
             yield heard
         finally:
             self._listeners[key].pop(mine)
@@ -108,6 +108,16 @@ class Streams:
             await asyncio.wait([self._sender], timeout=CONNECT_SECONDS)
         if self._client is not None:
             await hang_up(self._client)
+
+
+async def received(client: Client) -> None:
+    """Wait until the server has what this client has sent.
+
+    nats-py writes the PING of a flush immediately, ahead of what waits to be written. So the first answer says that a new
+    subscription has left, and the second that the server has it.
+    """
+    await client.flush()
+    await client.flush()
 
 
 def _said(data: bytes, key: str) -> str | None:
