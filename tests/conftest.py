@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import AsyncIterator, Generator, Iterator
 from contextlib import suppress
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -16,7 +17,10 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from xdist.scheduler import LoadScopeScheduling
 
-from ferryman.kernel.pool import Database, Session
+from ferryman.app import forks, messages
+from ferryman.app.wiring import opened
+from ferryman.kernel import locks
+from ferryman.kernel.pool import Database, Session, terms
 from ferryman.testing import Cluster
 
 # A shell that starts us in the background has us ignore interrupts, and so would the processes that we start and interrupt.
@@ -29,6 +33,8 @@ for asked in ("COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "
 # How fast a machine makes examples proves nothing.
 settings.register_profile("patient", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
+
+ENDLESS = timedelta(minutes=10)
 
 # Tests that share what takes seconds to make: a browser, a run of pytest, a server of their own.
 TOGETHER = (
@@ -134,6 +140,20 @@ async def tx(db: Database) -> AsyncIterator[Session]:
         async with db.transaction() as transaction:
             yield transaction
             raise _Undo
+
+
+@pytest.fixture
+def endless_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let connections wait for a lock, and callers for a database that is away, for longer than a test lasts.
+
+    A test that no work waits for a held row then needs no limit of time: work that waits hangs. Connections that are hurried
+    (`Line.hurry`) still give up a lock after half a second.
+    """
+    monkeypatch.setitem(terms.LINE_SETTINGS, "lock_timeout", locks.written(ENDLESS))
+    monkeypatch.setitem(terms.POOL_SETTINGS, "lock_timeout", locks.written(ENDLESS))
+    monkeypatch.setattr(terms.bounds, "__kwdefaults__", {"lock": ENDLESS})
+    for module in (opened, forks, messages):
+        monkeypatch.setattr(module, "PATIENCE", ENDLESS / terms.LOCK_SHARE)
 
 
 @pytest.fixture

@@ -13,7 +13,8 @@ from ferryman.kernel import errors
 from tests.agents.crew import fresh
 from tests.patience import PATIENCE_SECONDS
 
-SECONDS = 8  # less than a door waits for a database that is away
+pytestmark = pytest.mark.usefixtures("endless_waits")
+
 CALLERS = 6
 BAD = 3
 SPOIL = """
@@ -101,7 +102,7 @@ async def test_what_cannot_be_written_of_one_caller_keeps_no_other_waiting(
         async with app.database.session() as tx:
             await tx.execute(SPOIL.format(code=code, table=table, when=when))
 
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             told = await asyncio.gather(*(door(app, n) for n in range(CALLERS)), return_exceptions=True)
 
     assert [n for n, each in enumerate(told) if isinstance(each, BaseException)] == [BAD], told
@@ -126,7 +127,7 @@ async def test_an_outcome_of_a_remote_worker_that_cannot_be_written_keeps_no_oth
             spoil = SPOIL.format(code=code, table="tasks", when=f"new.id = '{held[BAD].id}'")
             await tx.execute(spoil.replace("before insert", "before update"))
 
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             ends = [app.remote.complete(worker, each.id, epoch=each.epoch, result="done") for each in held]
             told = await asyncio.gather(*ends, return_exceptions=True)
 
@@ -156,11 +157,11 @@ async def test_an_outcome_of_a_remote_worker_that_waits_for_a_lock_keeps_no_othe
                 asyncio.create_task(app.remote.complete(worker, each.id, epoch=each.epoch, result="done"))
                 for each in held
             ]
-            async with asyncio.timeout(SECONDS):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 await asyncio.gather(*ends[:BAD], *ends[BAD + 1 :])
             assert not ends[BAD].done()
 
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             await ends[BAD]
 
 
@@ -197,7 +198,7 @@ async def test_outcomes_of_remote_workers_that_take_too_long_together_are_stored
         async with app.database.session() as tx:
             await tx.execute(SLOW.format(seconds=0.3, when="true"))
 
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             ends = [app.remote.complete(worker, each.id, epoch=each.epoch, result="done") for each in held]
             told = await asyncio.gather(*ends)
 
@@ -218,7 +219,7 @@ async def test_an_outcome_of_a_remote_worker_that_takes_too_long_by_itself_keeps
             asyncio.create_task(app.remote.complete(worker, each.id, epoch=each.epoch, result="done")) for each in held
         ]
 
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             await asyncio.gather(*ends[:BAD], *ends[BAD + 1 :])
         assert not ends[BAD].done()
 

@@ -17,8 +17,10 @@ from ferryman.kernel.pool import Database, Line
 from ferryman.kernel.watchdog import Watchdog
 from tests.agents.crew import until
 from tests.batches.yard import Yard, task
+from tests.patience import PATIENCE_SECONDS
 
-SECONDS = 8  # less than a line waits for a lock
+pytestmark = pytest.mark.usefixtures("endless_waits")
+
 # What PostgreSQL says: a page that cannot be read, a disk that fails, and what it did not foresee.
 CODES = ("XX001", "58030", "XX000")
 BAD = """
@@ -47,13 +49,13 @@ async def _by_the_worker(yard: Yard, other: UUID) -> None:
     part = BatchWorker(yard.owner, NoDoorbell(), line=Line(yard.db.url))
     part.start()
     try:
-        await until(lambda: _sent(yard, other), SECONDS)
+        await until(lambda: _sent(yard, other), PATIENCE_SECONDS)
     finally:
         await part.close()
 
 
 async def _by_the_watchdog(yard: Yard, _other: UUID) -> None:
-    async with asyncio.timeout(SECONDS):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         await yard.tick_batches("B5")
 
 
@@ -174,7 +176,7 @@ async def test_tasks_that_take_too_long_together_are_sent_in_smaller_sets(
     batch = await yard.fork(*[task() for _ in range(5)])
 
     async with _sending(yard, worker=worker):
-        await until(lambda: _sent(yard, batch), SECONDS)
+        await until(lambda: _sent(yard, batch), PATIENCE_SECONDS)
 
     assert await yard.statuses(batch) == ["dispatched"] * 5
     assert await yard.broken() == []
@@ -190,7 +192,7 @@ async def test_a_set_that_takes_too_long_holds_no_batch_until_the_last_is_sent(y
         return {batch for batch in batches if await _sent(yard, batch)}
 
     async with _sending(yard, worker=worker):
-        await until(sent, SECONDS)
+        await until(sent, PATIENCE_SECONDS)
         async with yard.db.transaction() as tx:
             free = {row["id"] for row in await tx.fetch("select id from ferryman.pmo_batches for update skip locked")}
         assert set(batches) > await sent()
@@ -282,7 +284,7 @@ async def test_an_orphan_that_cannot_be_ended_keeps_no_task_from_being_sent(yard
 
     part.start()
     try:
-        await until(lambda: _sent(yard, other), SECONDS)
+        await until(lambda: _sent(yard, other), PATIENCE_SECONDS)
     finally:
         await part.close()
 
@@ -305,7 +307,7 @@ async def test_an_orphan_that_somebody_holds_keeps_no_task_from_being_sent(yard:
         await stranger.fetch("select from ferryman.pmo_batches where id = $1 for update", orphan)
         part.start()
         try:
-            await until(lambda: _sent(yard, other), SECONDS)
+            await until(lambda: _sent(yard, other), PATIENCE_SECONDS)
         finally:
             await part.close()
 

@@ -1,8 +1,6 @@
 """K2, K24: what a doorbell does about a server that goes away, or that it cannot keep up with."""
 
 import asyncio
-import os
-import signal
 import socket
 import sys
 from functools import partialmethod
@@ -20,6 +18,7 @@ from ferryman.kernel.pool import Database
 from ferryman.testing import Cluster, NatsServer
 from tests.conformance.ear import NOWHERE, Ear, Make, opened
 from tests.conformance.forger import at_nats
+from tests.freeze import frozen
 from tests.patience import PATIENCE_SECONDS
 
 MEBIBYTE = 1024 * 1024
@@ -133,6 +132,13 @@ async def test_who_is_cut_by_nats_while_a_handler_blocks_the_loop_comes_back_and
     assert ready.heard == [frozenset(), frozenset({"after"})]
 
 
+async def connected(bell: NatsDoorbell) -> None:
+    """Wait until a doorbell listens: it is open after two seconds, also where it could not connect yet."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while bell._client is None:  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0.01)
+
+
 class Impatient(NatsDoorbell):
     """Says when a ring was given up."""
 
@@ -152,15 +158,18 @@ class Impatient(NatsDoorbell):
 async def test_an_answer_of_nats_that_comes_too_late_makes_nobody_deaf(
     tmp_path: Path, schema: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(doorbell_nats, "FLUSH_SECONDS", 0.2)
     with NatsServer(tmp_path) as server:
         bell = Impatient(server.url, schema=schema)
         ear = Ear(bell)
         async with opened(bell), at_nats(server.url, schema) as other:
-            os.kill(server.pid, signal.SIGSTOP)
-            bell.ring("ready", ["during"])
-            await asyncio.wait_for(bell.gave_up.wait(), PATIENCE_SECONDS)
-            os.kill(server.pid, signal.SIGCONT)
+            await connected(bell)
+            caplog.clear()
+            async with frozen(server.pid):
+                # For this ring alone: the new connection may take its time.
+                with monkeypatch.context() as impatient:
+                    impatient.setattr(doorbell_nats, "FLUSH_SECONDS", 0.2)
+                    bell.ring("ready", ["during"])
+                    await asyncio.wait_for(bell.gave_up.wait(), PATIENCE_SECONDS)
 
             await ear.until(lambda ear: frozenset() in ear.heard)
             await other.ring("ready", "after")
@@ -173,23 +182,22 @@ async def test_an_answer_of_nats_that_comes_too_late_makes_nobody_deaf(
 async def test_a_doorbell_gives_up_a_connection_to_nats_that_takes_nothing_any_more(
     tmp_path: Path, schema: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doorbell_nats, "FLUSH_SECONDS", 0.2)
     with NatsServer(tmp_path) as server:
         bell = Impatient(server.url, schema=schema)
         ear = Ear(bell)
         async with opened(bell):
+            await connected(bell)
             assert bell._client is not None
             wire = bell._client._transport._io_writer.transport  # type: ignore[union-attr]
-            os.kill(server.pid, signal.SIGSTOP)
-            try:
+            async with frozen(server.pid):
                 wire.write(bytes(64 * MEBIBYTE))  # more than the buffers between it and us hold
-                bell.ring("ready", ["during"])
-                await asyncio.wait_for(bell.gave_up.wait(), PATIENCE_SECONDS)
+                with monkeypatch.context() as impatient:
+                    impatient.setattr(doorbell_nats, "FLUSH_SECONDS", 0.2)
+                    bell.ring("ready", ["during"])
+                    await asyncio.wait_for(bell.gave_up.wait(), PATIENCE_SECONDS)
                 async with asyncio.timeout(PATIENCE_SECONDS):
                     while not wire.is_closing() or wire.get_write_buffer_size():  # noqa: ASYNC110 - nothing tells of it
                         await asyncio.sleep(0.01)
-            finally:
-                os.kill(server.pid, signal.SIGCONT)
             await ear.until(lambda ear: frozenset() in ear.heard)
 
 
@@ -225,12 +233,12 @@ async def test_a_ring_under_way_when_its_client_ends_by_itself_is_rung_again(
     with NatsServer(tmp_path) as server:
         bell = Sending(server.url, schema=schema)
         async with opened(bell):
-            os.kill(server.pid, signal.SIGSTOP)
-            bell.ring("ready", ["during"])
-            await asyncio.wait_for(bell.flushing.wait(), PATIENCE_SECONDS)
-            assert bell._client is not None
-            await bell._client._close(Client.CLOSED)  # as it does at an error of the protocol
-            os.kill(server.pid, signal.SIGCONT)
+            await connected(bell)
+            async with frozen(server.pid):
+                bell.ring("ready", ["during"])
+                await asyncio.wait_for(bell.flushing.wait(), PATIENCE_SECONDS)
+                assert bell._client is not None
+                await bell._client._close(Client.CLOSED)  # as it does at an error of the protocol
 
             await asyncio.wait_for(bell.went.wait(), PATIENCE_SECONDS)
 

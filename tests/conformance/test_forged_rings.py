@@ -27,7 +27,7 @@ from tests.patience import PATIENCE_SECONDS
 pytestmark = pytest.mark.parametrize("name", ["postgres", "nats"])
 
 WORKER = {"poll": "100ms", "lease": "60s", "watchdog_interval_seconds": 0.5, "lease_sweep_seconds": 0.2}
-FLOOD = 100_000
+FLOOD = 20_000
 
 
 @pytest.fixture

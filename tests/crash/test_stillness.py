@@ -13,6 +13,7 @@ from tests.crash import cargo, judge
 from tests.crash.conftest import Launch
 from tests.crash.sea import Sea
 from tests.crash.yard import LEASE_SECONDS
+from tests.freeze import freeze
 from tests.patience import PATIENCE_SECONDS
 
 HELD = 4
@@ -40,7 +41,7 @@ async def test_a_fleet_and_its_database_that_stood_still_together_go_on_where_th
     await other.seen("working")
 
     for each in (holder, other):
-        os.kill(each.pid, signal.SIGSTOP)
+        await freeze(each.pid)
     everybody = [holder.pid, other.pid, *await sea.freeze()]
     await asyncio.sleep(LEASE_SECONDS * 1.5)  # every lease ends in it
     for pid in reversed(everybody):

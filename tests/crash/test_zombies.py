@@ -10,6 +10,7 @@ import pytest
 from tests.crash import cargo, judge
 from tests.crash.conftest import Launch
 from tests.crash.yard import Ship, keep_house, until
+from tests.freeze import freeze, stands_still
 
 # Where the zombie freezes: with the claim unknown to it, before its handler, with a result in hand, on the way to settle it,
 # inside the transaction that settles it, and while it renews its lease.
@@ -26,11 +27,7 @@ ENDS = ("before it comes back", "after it has come back")
 
 async def frozen(zombie: Ship, point: str) -> None:
     await until(lambda: zombie.strikes(point), f"the fault at {point}", also=zombie.output)
-    await until(lambda: _state(zombie.pid) == "T", "the process to be stopped")
-
-
-def _state(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+    await stands_still(zombie.pid)
 
 
 async def holders(url: str, table: str) -> set[int]:
@@ -103,8 +100,7 @@ async def test_a_worker_frozen_and_thawed_within_its_lease_keeps_its_work(
     [task] = await cargo.load(database_url, 1, gate=str(gate))
     worker = ship(database_url).start(FERRYMAN_WORKER__LEASE="300s")
     await worker.seen("start", task=task)
-    os.kill(worker.pid, signal.SIGSTOP)
-    await until(lambda: _state(worker.pid) == "T", "the process to be stopped")
+    await freeze(worker.pid)
     [other] = await cargo.load(database_url, 1, gate=str(gate))
     dead = ship(database_url).start()
     await dead.seen("start", task=other)
@@ -128,7 +124,7 @@ async def test_a_thawed_worker_goes_on_with_new_work(database_url: str, ship: La
     [task] = await cargo.load(database_url, 1, gate=str(gate))
     zombie = ship(database_url).start()
     await zombie.seen("start", task=task)
-    os.kill(zombie.pid, signal.SIGSTOP)
+    await freeze(zombie.pid)
     successor = ship(database_url).start()
     await successor.seen("start", task=task)
     os.kill(zombie.pid, signal.SIGCONT)
@@ -255,7 +251,7 @@ async def test_a_watchdog_that_was_frozen_reaps_no_lease_that_was_renewed_meanwh
     # It does not judge its own lease when it comes back.
     holder = ship(database_url).start(FERRYMAN_WORKER__LEASE_SWEEP_SECONDS="1000")
     await holder.seen("start", task=task)
-    os.kill(holder.pid, signal.SIGSTOP)
+    await freeze(holder.pid)
     zombie = ship(database_url, patient=True)
     zombie.start(FERRYMAN_FAULTS="watchdog.found=stop@1", FERRYMAN_FAULTS_LOG=str(zombie.faults_file))
     await frozen(zombie, "watchdog.found")

@@ -2,10 +2,11 @@
 
 import asyncio
 import json
-import os
-import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import nats
 import pytest
@@ -16,7 +17,10 @@ from ferryman.kernel import ids
 from ferryman.kernel.nats_flush import flush_all
 from ferryman.kernel.stream import Streams
 from ferryman.testing import NatsServer
+from tests.freeze import frozen
 from tests.patience import PATIENCE_SECONDS
+
+PING = b"PING\r\n"
 
 
 @pytest.mark.contract("A15", "A13", "K12")
@@ -113,27 +117,97 @@ async def test_what_strangers_say_on_the_subject_of_a_stream_is_not_told_and_sto
     assert caplog.records == []
 
 
+class SlowWire:
+    """Stands before a NATS server; holds what a client sends after a PING, until the client pings again or may go on."""
+
+    def __init__(self, url: str) -> None:
+        self._server = urlsplit(url)
+        self._held: bytes | None = None
+        self._to: asyncio.StreamWriter | None = None
+        self._links: list[asyncio.Task[None]] = []
+        self._wires: list[asyncio.StreamWriter] = []
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[str]:
+        listening = await asyncio.start_server(self._link, "127.0.0.1", 0)
+        try:
+            yield f"nats://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+        finally:
+            listening.close()
+            for link in self._links:
+                link.cancel()
+            await asyncio.gather(*self._links, return_exceptions=True)
+            for wire in self._wires:
+                wire.close()
+            await asyncio.gather(*(wire.wait_closed() for wire in self._wires), return_exceptions=True)
+
+    def hold(self) -> None:
+        self._held = b""
+
+    def go_on(self) -> None:
+        assert self._to is not None
+        self._to.write(self._held or b"")
+        self._held = None
+
+    async def _link(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, self._to = await asyncio.open_connection(self._server.hostname, self._server.port)
+        self._wires += [self._to, writer]
+        self._links += [asyncio.ensure_future(self._there(reader)), asyncio.ensure_future(_copy(there, writer))]
+
+    async def _there(self, reader: asyncio.StreamReader) -> None:
+        assert self._to is not None
+        while word := await reader.read(65536):
+            if self._held is None:
+                self._to.write(word)
+                continue
+            first, ping, rest = word.partition(PING) if not self._held else (b"", b"", word)
+            self._to.write(first + ping)
+            self._held += rest
+            if PING in self._held:
+                self.go_on()
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while word := await reader.read(65536):
+        writer.write(word)
+
+
+@pytest.mark.contract("A15")
+async def test_a_listener_hears_all_that_is_said_once_it_listens(nats_server: NatsServer) -> None:
+    key, to = "a turn", f"slow.{ids.new_id().hex}"
+    wire, stranger = SlowWire(nats_server.url), await nats.connect(nats_server.url)
+    async with asyncio.timeout(PATIENCE_SECONDS), wire.opened() as url:
+        streams = Streams(url)
+        await streams._connected()
+        wire.hold()
+        async with streams.listen(key, to=to) as heard:
+            for text in ("one", "two"):
+                await stranger.publish(to, json.dumps({"key": key, "text": text}).encode())
+                await received(stranger)
+                wire.go_on()
+                await received(await streams._connected())
+
+            assert heard.get_nowait() == "one"
+        await streams.close()
+    await stranger.close()
+
+
 @pytest.mark.contract("A15", "K24")
 async def test_a_stream_whose_server_stands_still_is_closed_all_the_same(tmp_path: Path) -> None:
-    with NatsServer(tmp_path) as frozen:
-        streams = Streams(frozen.url)
+    with NatsServer(tmp_path) as server:
+        streams = Streams(server.url)
         client = await streams._connected()
         wire = client._transport._io_writer.transport  # type: ignore[union-attr]
         others = asyncio.all_tasks()
         for n in range(3):
             await client.subscribe(f"frozen.{n}", cb=_nothing)
         hearing = asyncio.all_tasks() - others
-        os.kill(frozen.pid, signal.SIGSTOP)
-        try:
+        async with frozen(server.pid):
             wire.write(bytes(64 * 1024 * 1024))  # more than the buffers between it and us hold
             streams.say("a turn", "one", to="frozen")
-            ended, _ = await asyncio.wait([closing := asyncio.create_task(streams.close())], timeout=10)
+            await asyncio.wait_for(streams.close(), PATIENCE_SECONDS)
             left = wire.get_write_buffer_size()
-        finally:
-            os.kill(frozen.pid, signal.SIGCONT)
-        await asyncio.wait([closing])
 
-    assert ended == {closing}
     assert (wire.is_closing(), left) == (True, 0)
     assert len(hearing) == 3
     assert hearing & asyncio.all_tasks() == set()  # the client goes to its subscriptions last

@@ -12,7 +12,7 @@ from ferryman.tasks.states import CANCELLED, SUCCEEDED
 from tests.patience import PATIENCE_SECONDS
 from tests.tasks.parking import MakeApp, parked
 
-SECONDS = 8  # less than our connections wait for a lock
+pytestmark = pytest.mark.usefixtures("endless_waits")
 
 
 async def mail(n: int = 0) -> int:
@@ -37,7 +37,7 @@ async def test_a_create_without_a_key_waits_for_nobody_elses_key(make_app: MakeA
         waiting = asyncio.create_task(app.tasks.create(mail, idempotency_key="order-7"))
         await asyncio.sleep(0)
 
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             plain = await app.tasks.create(mail, n=1)
 
         assert not waiting.done()
@@ -158,7 +158,7 @@ async def test_a_row_that_a_caller_holds_stops_no_other_tasks_steps(make_app: Ma
             await app.tasks.cancel(held.id, connection=caller)
             go.set()
 
-            assert await (await app.tasks.create(flow, held=False)).result(timeout=SECONDS) == 1
+            assert await (await app.tasks.create(flow, held=False)).result(timeout=PATIENCE_SECONDS) == 1
             await caller.fetch("rollback")
 
         assert await held.result(timeout=PATIENCE_SECONDS) == 1
@@ -186,7 +186,7 @@ async def test_a_callers_open_transaction_does_not_shut_the_gate_of_a_queue_with
             )
         app.doorbell.ring("ready")
 
-        async with asyncio.timeout(SECONDS), app.database.session() as other:
+        async with asyncio.timeout(PATIENCE_SECONDS), app.database.session() as other:
             while not await other.fetch("select from ferryman.tasks where state = 'succeeded'"):  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
         await caller.fetch("rollback")
@@ -231,7 +231,7 @@ async def test_outcomes_that_take_too_long_by_themselves_keep_nobody_else_from_b
     async with app.database.session() as tx:
         await tx.execute(SLOW.format(ids=",".join(str(each.id) for each in slow)))
 
-    async with app.worker(), asyncio.timeout(SECONDS * 3):
+    async with app.worker(), asyncio.timeout(PATIENCE_SECONDS):
         for n in range(5):
             assert await (await app.tasks.create(mail, n=n)).result() == n
         assert [(await app.tasks.record(each.id)).state.value for each in slow] == ["running"] * 2

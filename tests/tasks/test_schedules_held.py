@@ -15,12 +15,11 @@ from ferryman.tasks.store import schedules
 from ferryman.tasks.watch import SCHEDULE_INVARIANTS, TASK_INVARIANTS
 from ferryman.tasks.work.due import Sweep
 from ferryman.tasks.work.scheduler import Scheduler
+from tests.patience import PATIENCE_SECONDS
 from tests.tasks.clockwork import many, scheduling
 
-pytestmark = pytest.mark.contract("T10", "W23")
+pytestmark = [pytest.mark.contract("T10", "W23"), pytest.mark.usefixtures("endless_waits")]
 
-# What the others may take longer while a row is held: less than a line that is not hurried waits for a lock, which is 10 s.
-SOON_SECONDS = 8.0
 FIRST = "id = (select id from ferryman.tasks where schedule is not null order by schedule limit 1)"
 CHILD = """
 with parent as (select id, schedule from ferryman.tasks where schedule is not null order by schedule limit 1),
@@ -64,7 +63,7 @@ async def times(db: Database) -> dict[UUID, int]:
 
 async def until_fired(scheduler: Scheduler, db: Database, wanted: list[int]) -> None:
     """Go on firing until the schedules have fired so often."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while list((await times(db)).values()) != wanted:
         assert time.monotonic() < deadline, await times(db)
         await scheduler.once()
@@ -76,11 +75,7 @@ async def test_a_previous_task_that_somebody_holds_holds_up_one_schedule_and_no_
     async with scheduling(database_url) as (scheduler, _line):
         await fired(scheduler, db, 20, overlap="cancel_previous")
         async with held(db, FIRST):
-            began = time.monotonic()
-
             assert await scheduler.once() == 19
-
-            assert time.monotonic() - began < SOON_SECONDS
             assert list((await times(db)).values()) == [1, *[2] * 19]
         await until_fired(scheduler, db, [2] * 20)
         assert await scheduler.once() == 0
@@ -99,11 +94,7 @@ async def test_a_child_of_a_previous_task_that_somebody_holds_holds_up_one_sched
         async with db.session() as tx:
             await tx.fetch(CHILD)
         async with held(db, "callback is not null"):
-            began = time.monotonic()
-
             await until_fired(scheduler, db, [1, 2, 2, 2])
-
-            assert time.monotonic() - began < 2 * SOON_SECONDS  # it is met again and again until it stands alone
 
 
 async def test_a_sweep_does_not_stand_still_for_a_schedule_whose_previous_task_is_held(
@@ -113,12 +104,8 @@ async def test_a_sweep_does_not_stand_still_for_a_schedule_whose_previous_task_i
         await fired(scheduler, db, 1, overlap="cancel_previous")
         sweep = Sweep(line, NoDoorbell(), poll=1.0, scheduler=scheduler)
         async with held(db, FIRST):
-            began = time.monotonic()
-
             await sweep.once()
             rests = await sweep.once()
-
-            assert time.monotonic() - began < SOON_SECONDS
             assert rests == 1.0  # what is left alone does not make it look all the time
 
 
