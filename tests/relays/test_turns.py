@@ -183,9 +183,9 @@ async def test_a_listener_hears_all_that_is_said_once_it_listens(nats_server: Na
         async with streams.listen(key, to=to) as heard:
             for text in ("one", "two"):
                 await stranger.publish(to, json.dumps({"key": key, "text": text}).encode())
-                await received(stranger)
+                await flush_all(stranger)
                 wire.go_on()
-                await received(await streams._connected())
+                await flush_all(await streams._connected())
 
             assert heard.get_nowait() == "one"
         await streams.close()

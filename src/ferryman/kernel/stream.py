@@ -111,16 +111,6 @@ class Streams:
             await hang_up(self._client)
 
 
-async def received(client: Client) -> None:
-    """Wait until the server has what this client has sent.
-
-    nats-py writes the PING of a flush immediately, ahead of what waits to be written. So the first answer says that a new
-    subscription has left, and the second that the server has it.
-    """
-    await client.flush()
-    await client.flush()
-
-
 def _said(data: bytes, key: str) -> str | None:
     """Return what a message says about `key`: whoever reaches the wire can speak there, and need not speak as we do."""
     try:
