@@ -147,7 +147,7 @@ class NatsRelay:
     def _message(self, event: Event) -> Message:
         address = self._tellers.address(event)
         return Message(
-            id=f"evt_{event.id}",
+            id=event.identity.name,
             subject=subject.subject(address, tenant=event.tenant, prefix=self._prefix),
             body=self._tellers.body(event).encode(),
             short=self._tellers.short(event).encode(),
