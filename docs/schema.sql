@@ -539,6 +539,14 @@ begin
 end
 $$;
 
+CREATE FUNCTION ferryman.event_token(logged_at timestamp with time zone) RETURNS bigint
+    LANGUAGE sql STABLE PARALLEL SAFE
+    AS $$
+    select (extract(epoch from logged_at) * 1000000)::bigint
+$$;
+
+COMMENT ON FUNCTION ferryman.event_token(logged_at timestamp with time zone) IS 'What identifies an event together with its id: the microseconds since 1970 at which it was written.';
+
 CREATE FUNCTION ferryman.explain(id uuid) RETURNS jsonb
     LANGUAGE plpgsql STABLE
     AS $_$
@@ -764,7 +772,8 @@ CREATE FUNCTION ferryman.explained_webhook_deliveries(id uuid) RETURNS jsonb
     AS $$
     select jsonb_build_object(
         'domain', 'delivery', 'id', delivery.id, 'tenant', delivery.tenant, 'webhook', delivery.webhook_id,
-        'event_id', 'evt_' || delivery.event_id, 'state', delivery.state, 'attempt', delivery.attempts,
+        'event_id', 'evt_' || delivery.event_id || case when delivery.event_token > 0 then '-' || to_hex(delivery.event_token) else '' end,
+        'state', delivery.state, 'attempt', delivery.attempts,
         'doing', case when delivery.state = 'delivered' then 'It was delivered.'
                       when delivery.state = 'dead' then 'It is dead.'
                       when delivery.leased_until > ferryman.clock() then format('It is being sent, try %s.', delivery.attempts)
@@ -3098,6 +3107,7 @@ CREATE TABLE ferryman.webhook_deliveries (
     kind text NOT NULL,
     last_error text,
     body text NOT NULL,
+    event_token bigint DEFAULT 0 NOT NULL,
     CONSTRAINT webhook_deliveries_ends_at_finite CHECK (isfinite(ends_at)),
     CONSTRAINT webhook_deliveries_finished_at_present CHECK (((state = ANY (ARRAY['delivered'::text, 'dead'::text])) = (finished_at IS NOT NULL))),
     CONSTRAINT webhook_deliveries_lease_live CHECK (((leased_until IS NULL) OR (finished_at IS NULL))),
@@ -3110,6 +3120,8 @@ COMMENT ON COLUMN ferryman.webhook_deliveries.next_at IS 'From when it may be cl
 COMMENT ON COLUMN ferryman.webhook_deliveries.retry_of IS 'The dead delivery that this one tries anew.';
 
 COMMENT ON COLUMN ferryman.webhook_deliveries.body IS 'What is sent, to the byte: each try sends the same.';
+
+COMMENT ON COLUMN ferryman.webhook_deliveries.event_token IS 'The event_token of the event; 0: stored by a version before 45.';
 
 CREATE VIEW ferryman.bounds_relays AS
  SELECT 'delivery'::text AS domain,
@@ -4422,11 +4434,11 @@ CREATE INDEX webhook_deliveries_due ON ferryman.webhook_deliveries USING btree (
 
 CREATE INDEX webhook_deliveries_ends_at ON ferryman.webhook_deliveries USING btree (ends_at) WHERE (finished_at IS NULL);
 
+CREATE UNIQUE INDEX webhook_deliveries_event ON ferryman.webhook_deliveries USING btree (webhook_id, event_id, event_token) WHERE (retry_of IS NULL);
+
 CREATE INDEX webhook_deliveries_finished ON ferryman.webhook_deliveries USING btree (finished_at) WHERE (finished_at IS NOT NULL);
 
 CREATE INDEX webhook_deliveries_leased ON ferryman.webhook_deliveries USING btree (webhook_id, leased_until) WHERE (leased_until IS NOT NULL);
-
-CREATE UNIQUE INDEX webhook_deliveries_once ON ferryman.webhook_deliveries USING btree (webhook_id, event_id) WHERE (retry_of IS NULL);
 
 CREATE UNIQUE INDEX webhook_deliveries_retry_of ON ferryman.webhook_deliveries USING btree (retry_of) WHERE (retry_of IS NOT NULL);
 

@@ -16,6 +16,7 @@ from nats.aio.msg import Msg
 
 from ferryman import Ferryman
 from ferryman.kernel import invariants
+from ferryman.kernel.event_id import EventId
 from ferryman.kernel.nats_flush import flush_all
 from ferryman.relays import webhook
 from ferryman.relays.watch import RELAY_INVARIANTS
@@ -89,7 +90,7 @@ class Shore:
         assert kept == log
         assert set(self.published) == set(log)
         deliveries = await self.app.webhooks.deliveries(self.added.webhook.id, limit=1000)
-        assert {f"evt_{each.event_id}" for each in deliveries} == set(moves)
+        assert {each.event_id for each in deliveries} == set(moves)
         assert {each.state.value for each in deliveries} == {"delivered"}
         heard = [webhook.verify(call.body, call.headers, secret=self.added.secret) for call in self.receiver.calls]
         assert set(heard) == set(moves)
@@ -218,9 +219,10 @@ async def end_what_is_open(url: str) -> None:
 
 async def log_of(app: Ferryman, like: str) -> list[str]:
     async with app.database.session() as tx:
-        return [
-            f"evt_{row['id']}" for row in await tx.fetch(f"select id from ferryman.events where {like} order by id")
-        ]
+        rows = await tx.fetch(
+            f"select id, ferryman.event_token(logged_at) as token from ferryman.events where {like} order by id"
+        )
+    return [EventId(row["id"], row["token"]).name for row in rows]
 
 
 async def told(app: Ferryman, calls: list[Any]) -> None:

@@ -15,6 +15,7 @@ from uuid import UUID
 import pytest
 
 from ferryman.kernel import ids, invariants
+from ferryman.kernel.event_id import EventId
 from ferryman.kernel.pool import Database, Session
 from ferryman.relays.model import NewDelivery, Outcome
 from ferryman.relays.states import DEAD, DELIVERED, DELIVERY, DISABLED, DeliveryState
@@ -69,7 +70,7 @@ async def expires(scene: Scene, tx: Session) -> Did:
 
 
 async def spreads(scene: Scene, tx: Session) -> Did:
-    new = NewDelivery(ids.new_id(), scene.webhook, NEW, "default", "task", "{}")
+    new = NewDelivery(ids.new_id(), scene.webhook, EventId(NEW), "default", "task", "{}")
     await deliveries.create(tx, [new], ends_after=DAY)
     return Did()
 
@@ -105,7 +106,7 @@ async def lay(db: Database) -> Scene:
     async with db.transaction() as tx:
         webhook, made = ids.new_id(), [ids.new_id() for _ in range(4)]
         await webhooks.create(tx, webhook, key_id="k", **terms)
-        new = [NewDelivery(id, webhook, -n, "default", "task", "{}") for n, id in enumerate(made)]
+        new = [NewDelivery(id, webhook, EventId(-n), "default", "task", "{}") for n, id in enumerate(made)]
         await deliveries.create(tx, new, ends_after=DAY)
         due, lapsed, over, dead = made
         await tx.fetch(

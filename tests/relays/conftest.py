@@ -26,17 +26,17 @@ LOOPBACK = "127.0.0.0/8"
 
 
 class Make(Protocol):
-    """Makes apps on the database of the test."""
+    """Makes apps on the database of the test, or on another by its `url`."""
 
     def __call__(self, **relays: Any) -> Ferryman: ...
 
 
 @pytest.fixture
 def make(database_url: str) -> Make:
-    def made(*, nats_url: str | None = None, **relays: Any) -> Ferryman:
+    def made(*, nats_url: str | None = None, url: str = database_url, **relays: Any) -> Ferryman:
         terms = {"webhook_key": KEY, "private_networks": LOOPBACK, "timeout": "5s"} | relays
         app = Ferryman(
-            database_url=database_url, nats_url=nats_url, doorbell=NoDoorbell(), worker={"poll": "0.05s"}, relays=terms
+            database_url=url, nats_url=nats_url, doorbell=NoDoorbell(), worker={"poll": "0.05s"}, relays=terms
         )
         app.declare("mail")
         return app

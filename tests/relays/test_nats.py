@@ -16,6 +16,7 @@ from nats.js.api import StreamConfig, StreamInfo
 
 from ferryman import Ferryman
 from ferryman.kernel import errors, faults, telemetry
+from ferryman.kernel.event_id import EventId
 from ferryman.kernel.events import Event
 from ferryman.kernel.nats_flush import flush_all
 from ferryman.relays.model import Address
@@ -91,7 +92,8 @@ async def caught_up(app: Ferryman) -> None:
 
 async def log_of(app: Ferryman) -> list[str]:
     async with app.database.session() as tx:
-        return [f"evt_{row['id']}" for row in await tx.fetch("select id from ferryman.events order by id")]
+        rows = await tx.fetch("select id, ferryman.event_token(logged_at) as token from ferryman.events order by id")
+    return [EventId(row["id"], row["token"]).name for row in rows]
 
 
 @pytest.mark.contract("K10", "K19")
@@ -331,7 +333,7 @@ class Volatile:
         return Address(event.kind, str(event.subject), "token", channel="harbour", volatile=True)
 
     def envelope(self, event: Event) -> Mapping[str, Any]:
-        return {"event_id": f"evt_{event.id}"}
+        return {"event_id": event.identity.name}
 
 
 @pytest.mark.contract("K10")

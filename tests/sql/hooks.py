@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from ferryman.kernel.db import Tx
+from ferryman.kernel.event_id import EventId
 from ferryman.kernel.pool import Session
 from ferryman.relays.model import Claimed, NewDelivery, Outcome
 from ferryman.relays.states import ACTIVE, DISABLED, PENDING, DeliveryState, WebhookState
@@ -47,8 +48,9 @@ async def hook(tx: Session, state: WebhookState = ACTIVE, **columns: Any) -> UUI
 
 async def owed(tx: Session, webhook: UUID, state: DeliveryState = PENDING, **columns: Any) -> UUID:
     row = {
-        "id": uuid4(), "webhook_id": webhook, "event_id": uuid4().int % 2**60, "epoch": 0, "next_at": -SECOND, "ends_at": DAY,
-        "created_at": -HOUR, "attempts": 0, "state": state.value, "tenant": TENANT, "kind": "task", "body": "{}",
+        "id": uuid4(), "webhook_id": webhook, "event_id": uuid4().int % 2**60, "event_token": 0, "epoch": 0,
+        "next_at": -SECOND, "ends_at": DAY, "created_at": -HOUR, "attempts": 0, "state": state.value, "tenant": TENANT,
+        "kind": "task", "body": "{}",
         "finished_at": None if state is PENDING else -HOUR,
     }  # fmt: skip
     return await put(tx, "webhook_deliveries", row | columns)
@@ -81,5 +83,5 @@ async def settle(tx: Tx, id: UUID, word: str = "delivered", *, epoch: int = EPOC
     return settled
 
 
-def new(webhook: UUID, event_id: int = 1) -> NewDelivery:
-    return NewDelivery(uuid4(), webhook, event_id, TENANT, "task", "{}")
+def new(webhook: UUID, event_id: int = 1, token: int = 1) -> NewDelivery:
+    return NewDelivery(uuid4(), webhook, EventId(event_id, token), TENANT, "task", "{}")

@@ -42,6 +42,9 @@ async def test_one_event_is_one_delivery_of_one_webhook_that_is_there(given: Ses
     assert await deliveries.create(given, [first, new(paused), new(gone)], ends_after=HOUR) == 2
     assert await deliveries.create(given, [new(active), new(active, 2)], ends_after=HOUR) == 1
 
+    # The number of an event comes again when history went back; then it is another event.
+    assert await deliveries.create(given, [new(active, token=2)], ends_after=HOUR) == 1
+
     row = await row_of(given, "webhook_deliveries", first.id)
     span = datetime.fromisoformat(row["ends_at"]) - datetime.fromisoformat(row["created_at"])
     assert (row["state"], row["attempts"], span, row["next_at"]) == (PENDING, 0, HOUR, row["created_at"])
@@ -91,7 +94,7 @@ async def test_a_webhook_that_another_holds_is_passed_over(db: Database) -> None
 async def test_a_claim_takes_what_is_due_under_a_lease_that_is_its_next_time(given: Session) -> None:
     await hook(given, url="https://before.example/")
     id = await hook(given, rotated_at=-DAY + HOUR, secret_version=3)
-    due = await owed(given, id, epoch=4, attempts=1, body='{"a":1}', event_id=12)
+    due = await owed(given, id, epoch=4, attempts=1, body='{"a":1}', event_id=12, event_token=31)
     for columns in ({"next_at": HOUR}, {"ends_at": -SECOND}, LEASED):
         await owed(given, id, **columns)
     await owed(given, id, DELIVERED, next_at=-HOUR)
@@ -99,7 +102,7 @@ async def test_a_claim_takes_what_is_due_under_a_lease_that_is_its_next_time(giv
 
     [claimed] = await claim(given, id, limit=1)
 
-    assert claimed == Claimed(due, 5, id, 12, 2, '{"a":1}', "https://example.com/", 3, True)
+    assert claimed == Claimed(due, 5, id, "evt_12-1f", 2, '{"a":1}', "https://example.com/", 3, True)
     row = await row_of(given, "webhook_deliveries", due)
     assert row["lease_owner"] == str(OWNER)
     assert row["next_at"] == row["leased_until"] > (await now_of(given)).isoformat()
@@ -289,7 +292,7 @@ async def test_two_watchdogs_find_a_delivery_once(db: Database) -> None:
 @pytest.mark.contract("K10", "K11", "K12")
 async def test_a_dead_delivery_is_tried_anew_once_and_nothing_else_is(given: Session) -> None:
     webhook, gone = await hook(given), await hook(given, DISABLED)
-    dead = await owed(given, webhook, DEAD, body='{"a":1}', event_id=12)
+    dead = await owed(given, webhook, DEAD, body='{"a":1}', event_id=12, event_token=31)
     others = [await owed(given, webhook), await owed(given, webhook, DELIVERED), await owed(given, gone, DEAD)]
 
     async def retry(id: UUID, tenant: str = TENANT) -> UUID | None:
@@ -304,7 +307,7 @@ async def test_a_dead_delivery_is_tried_anew_once_and_nothing_else_is(given: Ses
     assert tried is not None
     found = await deliveries.get(given, tenant=TENANT, retry_of=dead)
     assert found is not None
-    assert (found.id, found.state, found.event_id, found.attempts) == (tried, PENDING, 12, 0)
+    assert (found.id, found.state, found.event_id, found.attempts) == (tried, PENDING, "evt_12-1f", 0)
     assert (await row_of(given, "webhook_deliveries", tried))["body"] == '{"a":1}'
     assert await told_of(given, tried) == [("webhook_delivery", None, PENDING, None, None, TENANT)]
     assert await deliveries.get(given, tenant="other", id=dead) is None

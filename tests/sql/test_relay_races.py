@@ -28,7 +28,7 @@ async def test_a_relay_that_is_being_overtaken_does_not_move_the_place(db: Datab
     async with db.transaction() as first:
         await relays.take(first, "r", owner=OTHER, lease=HOUR)
         moving = await begin_and_wait(
-            db, second, relays.advance(second, "r", Place(9), owner=OWNER, epoch=1, lease=SECOND)
+            db, second, relays.advance(second, "r", Place(9), from_id=0, owner=OWNER, epoch=1, lease=SECOND)
         )
 
     assert not await moving

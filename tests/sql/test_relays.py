@@ -184,12 +184,13 @@ async def test_the_place_of_a_relay_is_moved_by_its_holder_alone(given: Session)
         assert await relays.take(given, name, owner=OWNER, lease=SECOND) == 1
     place = Place(7, 9, "3")
 
-    async def advance(name: str = "r", owner: UUID = OWNER, epoch: int = 1) -> bool:
-        return await relays.advance(given, name, place, owner=owner, epoch=epoch, lease=HOUR)
+    async def advance(name: str = "r", owner: UUID = OWNER, epoch: int = 1, from_id: int = 0) -> bool:
+        return await relays.advance(given, name, place, from_id=from_id, owner=owner, epoch=epoch, lease=HOUR)
 
     assert not await advance(owner=OTHER)
     assert not await advance(epoch=0)
     assert not await advance(name="t")
+    assert not await advance(from_id=1)
     assert await relays.place(given, "r") == Place(0, 0, "0")
     assert await advance()
     assert await relays.place(given, "r") == place

@@ -44,7 +44,7 @@ async def test_the_last_timeout_is_told_as_in_the_source(make_app: MakeApp) -> N
     [event] = await app.tasks.events(task)
 
     told = envelope(event)
-    assert re.fullmatch(r"evt_\d+", told.pop("event_id"))
+    assert re.fullmatch(r"evt_\d+-[0-9a-f]+", told.pop("event_id"))
     assert datetime.fromisoformat(told["payload"].pop("occurred_at")).utcoffset() == timedelta(0)
     assert "start_to_close timeout" in told["payload"].pop("reason_message")
     assert told == {

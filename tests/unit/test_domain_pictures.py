@@ -241,7 +241,7 @@ def test_a_story_is_told_in_the_order_in_which_it_happened() -> None:
             None, UUID(int=50 + number), at(80), more.get("since"), more.get("until"), at(1), at(1), None, None, None,
         )  # fmt: skip
 
-    fact = Event(1, at(3), "default", "fact", command.id, "Character.Proposed", None, None, None, None, None, None)
+    fact = Event(1, at(3), "default", "fact", command.id, "Character.Proposed", None, None, None, None, None, None, 0)
     told = Story(
         command, [fact],
         [

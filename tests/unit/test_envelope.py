@@ -22,6 +22,7 @@ EVENT = Event(
     reason_code="TASK_RETRY_EXHAUSTED",
     reason_message="start_to_close timeout exhausted retries",
     data=None,
+    token=0x64BA4C02A95C5,
 )
 
 
@@ -31,7 +32,7 @@ def test_a_move_is_told_in_the_envelope_of_the_source() -> None:
         "type": "task_state_changed",
         "source": "gateway.scheduler",
         "session_key": "scheduler:default",
-        "event_id": "evt_1",
+        "event_id": "evt_1-64ba4c02a95c5",
         "payload": {
             "task_id": "task_20260225_0001",
             "from_state": "running",

@@ -29,7 +29,7 @@ NOW = datetime(2026, 11, 16, tzinfo=UTC)
 def event(**more: Any) -> Event:
     told: dict[str, Any] = {
         "id": 7, "at": NOW, "tenant": "acme", "kind": "task", "subject": ID, "subject_name": None, "from_state": "ready",
-        "to_state": "running", "attempt": 1, "reason_code": None, "reason_message": None, "data": None,
+        "to_state": "running", "attempt": 1, "reason_code": None, "reason_message": None, "data": None, "token": 31,
     }  # fmt: skip
     return Event(**told | more)
 
@@ -204,7 +204,7 @@ def test_one_kind_may_be_a_text_and_each_counts_once() -> None:
 
 
 def claim(attempts: int) -> Claimed:
-    return Claimed(ID, 3, ID, 7, attempts, "{}", "https://example.com", 1, False)
+    return Claimed(ID, 3, ID, "evt_7-1", attempts, "{}", "https://example.com", 1, False)
 
 
 @pytest.mark.contract("K10", "K9", "K18")

@@ -8,7 +8,6 @@ while nothing happens.
 from __future__ import annotations
 
 import asyncio
-import re
 import select
 import sys
 from typing import Annotated
@@ -21,6 +20,7 @@ from ferryman.cli.screen import Screen
 from ferryman.cli.words import command, flag, says
 from ferryman.kernel import errors
 from ferryman.kernel import events as log
+from ferryman.kernel.event_id import EventId
 from ferryman.kernel.timed import timed
 from ferryman.tasks.rules.envelope import data, envelope
 
@@ -29,8 +29,6 @@ LAST = 20
 LOOK_SECONDS = 0.5
 # Rings that come with a new row in the log.
 TOPICS = ("ready", "due", "done", "cancel")
-
-_EVENT = re.compile(r"(?:evt_)?([0-9]{1,18})")
 
 
 async def events(
@@ -67,10 +65,10 @@ async def _begin(
     app: Ferryman, screen: Screen, *, after: str | None, last: int | None, follow: bool, alone: bool
 ) -> log.Place:
     if after is not None:
-        named = _EVENT.fullmatch(after)
+        named = EventId.parse(after)
         if named is None:
             raise errors.UsageInvalid(f"--after: expected an event such as evt_1200, got {after!r}.")
-        return await _resume(app, screen, int(named[1]))
+        return await _resume(app, screen, named.number)
     if last is None:
         if alone:
             return log.Place()
@@ -136,7 +134,7 @@ def _show(screen: Screen, event: log.Event) -> None:
     why = ": ".join(part for part in (event.reason_code, event.reason_message) if part)
     parts = (
         spelling.moment(event.at, precise=True),
-        f"evt_{event.id}",
+        event.identity.name,
         event.kind,
         event.subject_name or str(event.subject),
         move,

@@ -24,10 +24,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from operator import itemgetter
 from typing import NamedTuple
 from uuid import UUID
 
 from ferryman.kernel import db, errors
+from ferryman.kernel.event_id import EventId
 
 END = db.load("ferryman.kernel", "events/end")
 LAST = db.load("ferryman.kernel", "events/last")
@@ -62,6 +64,15 @@ class Event:
     reason_code: str | None
     reason_message: str | None
     data: str | None
+    token: int
+
+    @property
+    def identity(self) -> EventId:
+        """What tells this event from every other, also from one with the same number in another history of the log."""
+        return EventId(self.id, self.token)
+
+
+_COLUMNS = itemgetter(*Event.__slots__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +202,7 @@ async def between(tx: db.Tx, after: int, upto: int, *, tenant: str | None = None
     rows = await db.many(
         tx, PAGE, last_id=after, mark_id=upto, mark_xid=SETTLED, tenant=tenant, subject=None, limit=limit
     )
-    return [_event(row) for row in rows if row["id"] is not None]
+    return [Event(*_COLUMNS(row)) for row in rows if row["id"] is not None]
 
 
 async def begin(tx: db.Tx, consumer: str, *, after_id: int = 0) -> bool:
@@ -206,7 +217,7 @@ async def forget(tx: db.Tx, consumer: str) -> bool:
 
 async def of(tx: db.Tx, subject: UUID, *, tenant: str | None = None) -> Sequence[Event]:
     """Return the events of one object, in order."""
-    return [_event(row) for row in await db.many(tx, OF, subject=subject, tenant=tenant)]
+    return [Event(*_COLUMNS(row)) for row in await db.many(tx, OF, subject=subject, tenant=tenant)]
 
 
 async def ensure_partitions(tx: db.Tx, *, ahead: timedelta = AHEAD) -> Sequence[str]:
@@ -268,26 +279,9 @@ async def _windows(
             subject=subject,
             limit=room,
         )
-        page = [_event(row) for row in rows if row["id"] is not None]
+        page = [Event(*_COLUMNS(row)) for row in rows if row["id"] is not None]
         place = replace(place, last_id=page[-1].id if len(page) == room else rows[0]["safe_id"])
         events += page
         if not rows[0]["closed"]:
             break
     return events, place
-
-
-def _event(row: db.Row) -> Event:
-    return Event(
-        id=row["id"],
-        at=row["at"],
-        tenant=row["tenant"],
-        kind=row["kind"],
-        subject=row["subject"],
-        subject_name=row["subject_name"],
-        from_state=row["from_state"],
-        to_state=row["to_state"],
-        attempt=row["attempt"],
-        reason_code=row["reason_code"],
-        reason_message=row["reason_message"],
-        data=row["data"],
-    )

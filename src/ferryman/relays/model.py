@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from ferryman.kernel.event_id import EventId
 from ferryman.relays.states import DeliveryState, WebhookState
 
 
@@ -52,7 +53,7 @@ class Delivery(NamedTuple):
     id: UUID
     webhook_id: UUID
     tenant: str
-    event_id: int
+    event_id: str
     kind: str
     state: DeliveryState
     attempts: int
@@ -67,7 +68,7 @@ class Delivery(NamedTuple):
 
     def as_json(self) -> dict[str, Any]:
         """Return what a caller outside Python is shown."""
-        told = self._asdict() | {"event_id": f"evt_{self.event_id}"}
+        told = self._asdict()
         for name in ("id", "webhook_id", "retry_of"):
             told[name] = None if told[name] is None else str(told[name])
         return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in told.items()}
@@ -78,7 +79,7 @@ class NewDelivery(NamedTuple):
 
     id: UUID
     webhook_id: UUID
-    event_id: int
+    event: EventId
     tenant: str
     kind: str
     body: str
@@ -90,7 +91,7 @@ class Claimed(NamedTuple):
     id: UUID
     epoch: int
     webhook_id: UUID
-    event_id: int
+    event_id: str
     attempts: int
     body: str
     url: str

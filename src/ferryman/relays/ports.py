@@ -45,7 +45,7 @@ def bare(event: Event) -> dict[str, Any]:
     """Return the columns of an event without its data: short, and it can always be told."""
     return {
         "type": f"{event.kind}_{_happened(event)}",
-        "event_id": f"evt_{event.id}",
+        "event_id": event.identity.name,
         "tenant": event.tenant,
         "subject": str(event.subject),
         "subject_name": event.subject_name,

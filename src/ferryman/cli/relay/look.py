@@ -73,7 +73,7 @@ async def deliveries(
     screen.table(
         ("id", "event", "kind", "state", "tries", "next", "ended", "why"),
         (
-            (each.id, f"evt_{each.event_id}", each.kind, each.state.value, each.attempts,
+            (each.id, each.event_id, each.kind, each.state.value, each.attempts,
              each.next_at if each.finished_at is None else None, each.finished_at, each.last_error)
             for each in page
         ),

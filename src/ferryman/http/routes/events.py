@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from datetime import datetime
 from functools import lru_cache
@@ -18,6 +17,7 @@ from ferryman.http.answers import LIMIT, Limit, Shape
 from ferryman.http.callers import Reading
 from ferryman.http.streams import MEDIA_TYPE, Stream, beat, frame
 from ferryman.kernel import errors
+from ferryman.kernel.event_id import EventId
 from ferryman.kernel.events import Event, Gap
 from ferryman.kernel.follow import Follower
 
@@ -25,8 +25,6 @@ from ferryman.kernel.follow import Follower
 OPEN_SECONDS = 5.0
 
 router = APIRouter(prefix="/events", tags=["events"])
-
-_EVENT = re.compile(r"(?:evt_)?([0-9]{1,18})")
 
 After = Annotated[int | None, Query(ge=0, le=EVENT_ID_MAX, description="After this event: `next` of the page before.")]
 Kinds = Annotated[list[str] | None, Query(description="Of these kinds only, such as task; may be repeated.")]
@@ -98,12 +96,12 @@ async def stream(
 def _resumed(header: str | None, after: int | None) -> int | None:
     if not header:
         return after
-    named = _EVENT.fullmatch(header)
+    named = EventId.parse(header)
     if named is None:
         raise errors.RequestInvalid(
             f"Last-Event-ID: expected the id of an event, got {ascii(header)[:60]}.", field="Last-Event-ID"
         )
-    return int(named[1])
+    return named.number
 
 
 def following(follower: Follower, request: Request) -> Stream:

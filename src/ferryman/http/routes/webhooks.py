@@ -66,7 +66,7 @@ class Delivery(Shape):
     id: UUID
     webhook_id: UUID
     tenant: str
-    event_id: int
+    event_id: str
     kind: str
     state: DeliveryState
     attempts: int

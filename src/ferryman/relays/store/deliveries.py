@@ -7,6 +7,7 @@ from datetime import timedelta
 from uuid import UUID
 
 from ferryman.kernel.db import Row, Tx, load, many, one
+from ferryman.kernel.event_id import EventId
 from ferryman.relays.model import Claimed, Delivery, NewDelivery, Outcome
 from ferryman.relays.states import DeliveryState
 
@@ -30,8 +31,14 @@ _BUSY = "busy"
 def record(row: Row) -> Delivery:
     """Read a delivery from its row."""
     values = {name: row[name] for name in Delivery._fields}
+    values["event_id"] = _event_of(row)
     values["state"] = DeliveryState(values["state"])
     return Delivery(**values)
+
+
+def _event_of(row: Row) -> str:
+    """Return the identity that the receiver sees. A delivery of an earlier version has no token, nor has its body."""
+    return EventId(row["event_id"], row["event_token"] or None).name
 
 
 async def create(tx: Tx, deliveries: Sequence[NewDelivery], *, ends_after: timedelta) -> int:
@@ -41,7 +48,8 @@ async def create(tx: Tx, deliveries: Sequence[NewDelivery], *, ends_after: timed
         _CREATE,
         ids=[each.id for each in deliveries],
         webhook_ids=[each.webhook_id for each in deliveries],
-        event_ids=[each.event_id for each in deliveries],
+        event_ids=[each.event.number for each in deliveries],
+        event_tokens=[each.event.token or 0 for each in deliveries],
         tenants=[each.tenant for each in deliveries],
         kinds=[each.kind for each in deliveries],
         bodies=[each.body for each in deliveries],
@@ -56,7 +64,7 @@ async def claim(
 ) -> list[Claimed]:
     """Claim what is due of webhooks that this transaction holds."""
     rows = await many(tx, _CLAIM, webhooks=list(webhooks), owner=owner, each=each, limit=limit, lease=lease)
-    return [Claimed(**{name: row[name] for name in Claimed._fields}) for row in rows]
+    return [Claimed(**{name: row[name] for name in Claimed._fields} | {"event_id": _event_of(row)}) for row in rows]
 
 
 async def settle(tx: Tx, outcomes: Sequence[Outcome], *, owner: UUID) -> tuple[dict[UUID, str], set[UUID]]:

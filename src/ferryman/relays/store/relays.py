@@ -43,10 +43,10 @@ async def place(tx: Tx, name: str) -> Place | None:
     return None if row is None else Place(row["last_id"], row["mark_id"], row["mark_xid"])
 
 
-async def advance(tx: Tx, name: str, place: Place, *, owner: UUID, epoch: int, lease: timedelta) -> bool:
-    """Keep the place of a relay and renew its lease; False when somebody else holds it by now."""
+async def advance(tx: Tx, name: str, place: Place, *, from_id: int, owner: UUID, epoch: int, lease: timedelta) -> bool:
+    """Store the place of a relay and renew its lease; False if another holds it, or the place was not `from_id`."""
     row = await one(
-        tx, _ADVANCE, name=name, owner=owner, epoch=epoch, lease=lease,
+        tx, _ADVANCE, name=name, from_id=from_id, owner=owner, epoch=epoch, lease=lease,
         last_id=place.last_id, mark_id=place.mark_id, mark_xid=place.mark_xid,
     )  # fmt: skip
     return row is not None

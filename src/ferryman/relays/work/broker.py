@@ -2,7 +2,8 @@
 
 A set goes out without waiting for each answer. So that a message which is refused does not let those behind it pass, each names
 the one before it (Nats-Expected-Last-Msg-Id), and the server takes it only behind that one. Where somebody else writes to
-the stream too that cannot hold; then messages go one by one.
+the stream too that cannot hold; then messages go one by one. A message that the server drops as a duplicate counts as published
+only if the stored one is the same event (duplicate.py).
 
 The client does not reconnect by itself: what it had still to write would come out of its buffer later, behind the repeats. A
 connection that failed is given up with all it held.
@@ -22,6 +23,8 @@ from ferryman.kernel import errors, guest, telemetry
 from ferryman.kernel.farewell import hang_up
 from ferryman.kernel.nats_flush import flush_all
 from ferryman.relays.rules import subject
+from ferryman.relays.work import duplicate
+from ferryman.relays.work.duplicate import Found
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
@@ -77,9 +80,11 @@ class Broker:
         self._repeats = min(repeats, kept)
         self._patience = patience.total_seconds()
         self._client: Client | None = None
+        self._js: JetStreamContext | None = None
         self._inbox = ""
         self._numbers = itertools.count()
-        self._waiting: dict[str, asyncio.Future[None]] = {}
+        self._waiting: dict[str, asyncio.Future[int | None]] = {}
+        self.removes_consumed = False
 
     @property
     def there(self) -> bool:
@@ -94,7 +99,8 @@ class Broker:
                 self._client = await self._connect()
                 self._inbox = self._client.new_inbox()
                 await self._client.subscribe(f"{self._inbox}.*", cb=self._hear)
-                await self._ensure(self._client.jetstream(timeout=self._patience), origin)
+                self._js = self._client.jetstream(timeout=self._patience)
+                await self._ensure(self._js, origin)
         except errors.RelayRefused:
             await self.close()
             raise
@@ -120,7 +126,7 @@ class Broker:
         return client
 
     async def _ensure(self, js: JetStreamContext, origin: str) -> None:
-        from nats.js.api import StorageType, StreamConfig
+        from nats.js.api import RetentionPolicy, StorageType, StreamConfig
         from nats.js.errors import BadRequestError, NotFoundError
 
         try:
@@ -140,10 +146,11 @@ class Broker:
             except BadRequestError as error:
                 raise errors.RelayRefused(f"The stream {self._stream} cannot be made: {error.description}.") from error
             return
+        self.removes_consumed = config.retention not in (None, RetentionPolicy.LIMITS)
         await self._check(js, config, origin)
 
     async def _check(self, js: JetStreamContext, config: StreamConfig, origin: str) -> None:
-        """Refuse a stream that another log is published to: ids are numbers, and the broker would drop ours as repeats."""
+        """Refuse a stream that another log is published to: its readers could not tell one order of events from the other."""
         theirs = (config.metadata or {}).get(ORIGIN)
         if theirs not in (None, origin):
             raise errors.RelayRefused(f"The stream {self._stream} keeps the log of another database.", origin=theirs)
@@ -160,32 +167,60 @@ class Broker:
                 return
             for message in messages:
                 if not message.volatile:  # those are sent already, and nobody keeps them
-                    await self._answered([await self._send(message)])
+                    dropped = await self.store(message)
+                    if dropped:
+                        await duplicate.settle(self, [(message, dropped)])
         except Exception as error:
             await self.close()
             raise BrokerAway(errors.said(error)) from error
 
     async def _in_order(self, messages: Sequence[Message]) -> bool:
         """Send a set at once; false when another's message stands between ours."""
-        answers: list[asyncio.Future[None]] = []
+        answers: list[asyncio.Future[int | None]] = []
         before: str | None = None
         for message in messages:
             answer = await self._send(message, after=before)
             if not message.volatile:
                 answers.append(answer)
                 before = message.id
-        failures = await self._answered(answers, lenient=True)
+        told = await self._answered(answers)
+        if not any(told):
+            return True
+        failures = [each for each in told if isinstance(each, BaseException)]
         if failures and all(isinstance(each, Untaken) and each.code == _OUT_OF_ORDER for each in failures):
             return False
         if failures:
             raise failures[0]
+        kept = [message for message in messages if not message.volatile]
+        await duplicate.settle(
+            self, [(message, each) for message, each in zip(kept, told, strict=True) if isinstance(each, int)]
+        )
         return True
 
-    async def _send(self, message: Message, *, after: str | None = None) -> asyncio.Future[None]:
-        """Send one; the answer comes later, for what is volatile none."""
+    async def store(self, message: Message) -> int | None:
+        """Publish one message; return the sequence of the stored one if the server dropped it as a duplicate."""
+        [told] = await self._answered([await self._send(message)])
+        if isinstance(told, BaseException):
+            raise told
+        return told
+
+    async def find(self, sequence: int) -> Found | None:
+        """Fetch a message of the stream; None if it is not there any more."""
+        from nats.js.errors import NotFoundError
+
+        if self._js is None:
+            raise BrokerAway("not connected")
+        try:
+            found = await self._js.get_msg(self._stream, sequence)
+        except NotFoundError:
+            return None
+        return Found((found.headers or {}).get(MSG_ID), found.data or b"")
+
+    async def _send(self, message: Message, *, after: str | None = None) -> asyncio.Future[int | None]:
+        """Send one; the answer, a sequence for a duplicate, comes later, for what is volatile none."""
         if self._client is None:
             raise BrokerAway("not connected")
-        answer = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
         headers = {MSG_ID: message.id}
         reply = ""
         if not message.volatile:
@@ -208,19 +243,14 @@ class Broker:
         if guest.cancelled():
             raise asyncio.CancelledError
 
-    async def _answered(self, answers: Sequence[asyncio.Future[None]], *, lenient: bool = False) -> list[BaseException]:
-        """Wait for answers; return those that are refusals, or raise the first."""
+    async def _answered(self, answers: Sequence[asyncio.Future[int | None]]) -> list[int | BaseException | None]:
+        """Wait for the answers; a message that the server refused has its error instead."""
         assert self._client is not None
         async with asyncio.timeout(self._patience):
             if answers:
-                told = await asyncio.gather(*answers, return_exceptions=True)
-            else:
-                told = []
-                await flush_all(self._client)
-        failures = [each for each in told if isinstance(each, BaseException)]
-        if failures and not lenient:
-            raise failures[0]
-        return failures
+                return await asyncio.gather(*answers, return_exceptions=True)
+            await flush_all(self._client)
+            return []
 
     async def _hear(self, message: Msg) -> None:
         """Take an answer of the server. By hand: the client's own way raises at a refusal, and nobody is told."""
@@ -228,13 +258,14 @@ class Broker:
         if answer is None or answer.done():
             return
         try:
-            refusal = json.loads(message.data or b"{}").get("error")
+            told = json.loads(message.data or b"{}")
+            refusal = told.get("error")
         except ValueError:
             refusal = {"description": "an answer that cannot be read"}
         if (message.headers or {}).get("Status") == "503":
             refusal = {"description": "no stream takes this subject"}
         if refusal is None:
-            answer.set_result(None)
+            answer.set_result(told["seq"] if told.get("duplicate") else None)
         else:
             answer.set_exception(Untaken(refusal.get("description", "refused"), refusal.get("err_code", 0)))
 
@@ -246,7 +277,7 @@ class Broker:
 
     async def close(self) -> None:
         """Give up the connection, with whatever it had still to write."""
-        client, self._client = self._client, None
+        client, self._client, self._js = self._client, None, None
         waiting, self._waiting = self._waiting, {}
         for answer in waiting.values():
             answer.cancel()

@@ -35,10 +35,11 @@ COMING_BACK: Final = retry.Backoff(base=timedelta(milliseconds=200), cap=timedel
 
 @dataclass
 class Holding:
-    """This process publishes: under which claim, how far it is, and when its lease was renewed."""
+    """This process publishes: under which claim, its place, the place in the database, and when its lease was renewed."""
 
     epoch: int
     place: Place
+    stored_id: int
     renewed: float
 
 
@@ -107,7 +108,7 @@ class NatsRelay:
         if epoch is None or place is None:
             return False
         log.info("this process publishes the log to NATS", extra={"relay": self._name, "after": place.last_id})
-        self._held = Holding(epoch, place, time.monotonic())
+        self._held = Holding(epoch, place, place.last_id, time.monotonic())
         return True
 
     async def _go_on(self) -> int:
@@ -133,11 +134,12 @@ class NatsRelay:
     async def _keep(self, held: Holding) -> None:
         began = time.monotonic()
         kept = await relays.advance(
-            self._line, self._name, held.place, owner=self._owner, epoch=held.epoch, lease=self._lease
-        )
-        held.renewed = began
+            self._line, self._name, held.place,
+            from_id=held.stored_id, owner=self._owner, epoch=held.epoch, lease=self._lease,
+        )  # fmt: skip
+        held.renewed, held.stored_id = began, held.place.last_id
         if not kept:
-            log.warning("another process publishes the log by now", extra={"relay": self._name})
+            log.warning("another process publishes the log by now, or the log went back", extra={"relay": self._name})
             telemetry.fenced("relay", "settle")
             self._held = None
 
@@ -147,7 +149,7 @@ class NatsRelay:
     def _message(self, event: Event) -> Message:
         address = self._tellers.address(event)
         return Message(
-            id=f"evt_{event.id}",
+            id=event.identity.name,
             subject=subject.subject(address, tenant=event.tenant, prefix=self._prefix),
             body=self._tellers.body(event).encode(),
             short=self._tellers.short(event).encode(),

@@ -74,7 +74,7 @@ class Sender:
         body = item.body.encode()
         headers = {
             "Content-Type": "application/json",
-            **webhook.headers(self._secrets(item), id=f"evt_{item.event_id}", timestamp=int(time.time()), body=body),
+            **webhook.headers(self._secrets(item), id=item.event_id, timestamp=int(time.time()), body=body),
         }
         try:
             status = await self._wire.call(item.url, body, headers)

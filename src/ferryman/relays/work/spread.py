@@ -89,7 +89,8 @@ class Spread:
             if takers:
                 body = self._tellers.body(event)
                 wanted += [
-                    NewDelivery(ids.new_id(), each.id, event.id, event.tenant, event.kind, body) for each in takers
+                    NewDelivery(ids.new_id(), each.id, event.identity, event.tenant, event.kind, body)
+                    for each in takers
                 ]
         born = await deliveries.create(tx, wanted, ends_after=self._ends_after) if wanted else 0
         await faults.apoint("relay.spread")

@@ -1,6 +1,6 @@
 -- C10: everything that was logged of a command and of its async tasks, in order.
 select event.id, event.at, event.tenant, event.kind, event.subject, event.subject_name, event.from_state, event.to_state, event.attempt,
-       event.reason_code, event.reason_message, event.data::text as data
+       event.reason_code, event.reason_message, event.data::text as data, ferryman.event_token(event.logged_at) as token
 from (
     select :command::uuid as id
     union all

@@ -1,4 +1,5 @@
--- The place of a relay, kept after what it passes was published; renews the lease. Fenced: who was overtaken moves nothing.
+-- The place of a relay, stored after the events before it were published; renews the lease. Fenced by the claim, and by the place that
+-- the holder read on from: a database that went back (a promoted standby, a restored backup) has another one.
 with held as materialized (
     select relay.name
     from ferryman.relays as relay
@@ -17,4 +18,5 @@ update ferryman.consumers as consumer
 set last_id = :last_id, mark_id = :mark_id, mark_xid = :mark_xid::text::xid8, updated_at = ferryman.clock()
 from held
 where consumer.name = held.name
+  and consumer.last_id = :from_id
 returning consumer.last_id

@@ -35,5 +35,6 @@ from clock, due, ferryman.webhooks as webhook
 where delivery.id = due.id
   and delivery.state = 'pending'
   and webhook.id = delivery.webhook_id
-returning delivery.id, delivery.epoch, delivery.webhook_id, delivery.event_id, delivery.attempts, delivery.body, webhook.url,
-          webhook.secret_version, coalesce(webhook.rotated_at > clock.now - interval '1 day', false) as both_secrets
+returning delivery.id, delivery.epoch, delivery.webhook_id, delivery.event_id, delivery.event_token, delivery.attempts,
+          delivery.body, webhook.url, webhook.secret_version,
+          coalesce(webhook.rotated_at > clock.now - interval '1 day', false) as both_secrets

@@ -12,13 +12,14 @@ wanted as materialized (
 ),
 born as (
     insert into ferryman.webhook_deliveries (
-        id, webhook_id, event_id, tenant, kind, body, state, created_at, next_at, ends_at
+        id, webhook_id, event_id, event_token, tenant, kind, body, state, created_at, next_at, ends_at
     )
-    select word.id, word.webhook_id, word.event_id, word.tenant, word.kind, word.body, 'pending', clock.now, clock.now,
-           clock.now + :ends_after::interval
+    select word.id, word.webhook_id, word.event_id, word.event_token, word.tenant, word.kind, word.body, 'pending',
+           clock.now, clock.now, clock.now + :ends_after::interval
     from clock, unnest(
-        :ids::uuid[], :webhook_ids::uuid[], :event_ids::bigint[], :tenants::text[], :kinds::text[], :bodies::text[]
-    ) as word (id, webhook_id, event_id, tenant, kind, body)
+        :ids::uuid[], :webhook_ids::uuid[], :event_ids::bigint[], :event_tokens::bigint[], :tenants::text[], :kinds::text[],
+        :bodies::text[]
+    ) as word (id, webhook_id, event_id, event_token, tenant, kind, body)
     join wanted on wanted.id = word.webhook_id
     on conflict do nothing
     returning id, tenant, created_at

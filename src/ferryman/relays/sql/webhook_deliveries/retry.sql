@@ -4,7 +4,8 @@ with clock as materialized (
     select ferryman.clock() as now
 ),
 dead as materialized (
-    select delivery.id, delivery.webhook_id, delivery.event_id, delivery.tenant, delivery.kind, delivery.body
+    select delivery.id, delivery.webhook_id, delivery.event_id, delivery.event_token, delivery.tenant,
+           delivery.kind, delivery.body
     from ferryman.webhook_deliveries as delivery
     join ferryman.webhooks as webhook on webhook.id = delivery.webhook_id
     where delivery.id = :id
@@ -15,10 +16,10 @@ dead as materialized (
 ),
 born as (
     insert into ferryman.webhook_deliveries (
-        id, webhook_id, event_id, tenant, kind, body, state, created_at, next_at, ends_at, retry_of
+        id, webhook_id, event_id, event_token, tenant, kind, body, state, created_at, next_at, ends_at, retry_of
     )
-    select :new_id, dead.webhook_id, dead.event_id, dead.tenant, dead.kind, dead.body, 'pending', clock.now, clock.now,
-           clock.now + :ends_after::interval, dead.id
+    select :new_id, dead.webhook_id, dead.event_id, dead.event_token, dead.tenant, dead.kind, dead.body, 'pending',
+           clock.now, clock.now, clock.now + :ends_after::interval, dead.id
     from dead, clock
     on conflict do nothing
     returning id, tenant, created_at
