@@ -4,6 +4,9 @@
 PYTHON ?= python3
 ONLY ?=
 ARGS ?=
+TEST ?=
+N ?= 100
+LOAD ?= 8
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
@@ -12,7 +15,7 @@ READY := $(VENV)/.ready
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dashboard test browser check fmt contracts bite planted proof orders chaos soak nightly bench pictures docs site clean
+.PHONY: help demo dashboard test flaky browser check fmt contracts bite planted proof orders chaos soak nightly bench pictures docs site clean
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,6 +29,9 @@ dashboard: $(READY) ## Show what the demo left in the dashboard, until Ctrl-C
 # Two tests at once for each core: many wait for a lease, a clock or a process.
 test: browser ## Run the whole test suite (ARGS="-k lease" narrows it)
 	@$(BIN)/python -m pytest -q -n "$$($(BIN)/python -c 'import os; print(2 * (os.cpu_count() or 2))')" $(ARGS)
+
+flaky: $(READY) ## Run a test many times beside busy loops (TEST=tests/crash/test_turns.py N=100 LOAD=8)
+	@$(BIN)/python -m tools.flaky -n $(N) --load $(LOAD) $(ARGS) '$(TEST)'
 
 browser: $(READY) ## Look for a browser for the tests of pages, and get one if there is none
 	@$(BIN)/python -m tools.browser

@@ -23,6 +23,7 @@ from ferryman.app.doctor import examine
 from ferryman.app.tokens import ALL
 from ferryman.http.server import make
 from ferryman.kernel import errors, telemetry
+from ferryman.kernel.nats_flush import flush_all
 from ferryman.testing import NatsServer
 from tests.access import atlas, town
 from tests.access.wire import Wire
@@ -89,7 +90,7 @@ async def overheard(server: NatsServer) -> AsyncIterator[list[Msg]]:
 
     client = await nats.connect(server.url)
     await client.subscribe(">", cb=hear)
-    await client.flush()
+    await flush_all(client)
     try:
         yield found
     finally:

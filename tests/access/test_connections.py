@@ -22,6 +22,7 @@ from ferryman.http import connections, serving
 from ferryman.http.connections import Connections, within_reach
 from ferryman.kernel import telemetry
 from tests.access.conftest import MakeApp
+from tests.patience import PATIENCE_SECONDS
 
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 DOCUMENT = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -44,7 +45,7 @@ class Line:
     async def answer(self) -> bytes:
         """Read one answer with its body; none where the server has hung up."""
         try:
-            head = await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), 20)
+            head = await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), PATIENCE_SECONDS)
             length = next(int(each[15:]) for each in head.split(b"\r\n") if each.startswith(b"content-length:"))
             return head + await self.reader.readexactly(length)
         except (asyncio.IncompleteReadError, ConnectionError):
@@ -56,7 +57,7 @@ class Line:
 
     async def _pieces(self) -> AsyncIterator[bytes]:
         try:
-            while piece := await asyncio.wait_for(self.reader.read(65536), 20):
+            while piece := await asyncio.wait_for(self.reader.read(65536), PATIENCE_SECONDS):
                 yield piece
         except ConnectionError:
             return
@@ -104,7 +105,7 @@ class Place:
 
     async def until(self, count: int) -> None:
         """Wait until so many connections are open."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while len(self.open) != count:  # noqa: ASYNC110 - it is the server that counts, and it tells nobody
                 await asyncio.sleep(0.01)
 
@@ -462,8 +463,10 @@ async def test_a_stream_whose_client_has_gone_ends_also_where_another_request_wa
     monkeypatch.setattr(telemetry, "streaming", count)
     async with place() as here:
         async with here.line(STREAM + HEALTH) as gone:
-            assert (await asyncio.wait_for(gone.reader.readuntil(b"\r\n\r\n"), 20)).startswith(b"HTTP/1.1 200")
-        await asyncio.wait_for(ended.wait(), 20)
+            assert (await asyncio.wait_for(gone.reader.readuntil(b"\r\n\r\n"), PATIENCE_SECONDS)).startswith(
+                b"HTTP/1.1 200"
+            )
+        await asyncio.wait_for(ended.wait(), PATIENCE_SECONDS)
 
 
 @pytest.mark.contract("S6")

@@ -26,6 +26,7 @@ from tests.access.atlas import Operation
 from tests.access.wire import Reply, Wire
 from tests.corpus.bad_payloads import TEXTS
 from tests.corpus.bad_requests import NASTY_HEADERS, NASTY_TEXTS, NASTY_VALUES, TRICKS
+from tests.patience import PATIENCE_SECONDS
 
 # So many in the usual run; BAD_INPUTS=20000 tries that many.
 BAD_INPUTS = int(os.environ.get("BAD_INPUTS", "300"))
@@ -228,7 +229,7 @@ async def _speak(port: int, sent: bytes) -> bytes:
     try:
         writer.write(sent)
         await writer.drain()
-        return await asyncio.wait_for(reader.read(65536), 20)
+        return await asyncio.wait_for(reader.read(65536), PATIENCE_SECONDS)
     except ConnectionError:
         return b""
     finally:

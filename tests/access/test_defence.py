@@ -15,6 +15,7 @@ from ferryman.http.rates import Rates
 from ferryman.http.server import make
 from tests.access.conftest import MakeApp, operator
 from tests.access.wire import Reply, Wire, nothing
+from tests.patience import PATIENCE_SECONDS
 
 GREET = {"name": "greet", "payload": {"name": "Ada"}}
 BODY = b'{"name": "greet", "payload": {"name": "' + b"x" * 2000 + b'"}}'
@@ -252,7 +253,7 @@ async def test_a_stream_ends_with_its_token(app: Ferryman, monkeypatch: pytest.M
     assert not reading.done()
     await app.tokens.revoke("ci")
 
-    answer = await asyncio.wait_for(reading, 10)
+    answer = await asyncio.wait_for(reading, PATIENCE_SECONDS)
     assert answer.status == 200
     assert answer.body.endswith(b"data: tick\n\n")
 

@@ -16,6 +16,7 @@ from ferryman.app.tokens import ALL
 from ferryman.kernel import errors
 from ferryman.testing import travel
 from tests.access.conftest import MakeApp
+from tests.patience import PATIENCE_SECONDS
 
 MINUTE = timedelta(minutes=1)
 
@@ -275,7 +276,7 @@ async def test_another_process_hears_of_a_revoked_token_by_the_doorbell(make_app
 
     await here.tokens.revoke("ci")
 
-    await asyncio.wait_for(heard.wait(), 10)
+    await asyncio.wait_for(heard.wait(), PATIENCE_SECONDS)
     assert await there.tokens.known.token(made.text) is None
 
 

@@ -10,8 +10,7 @@ from typing import Any
 from ferryman import Ferryman, TurnHandle
 from ferryman.agents.model import CardRecord
 from ferryman.kernel import payload
-
-SECONDS = 30.0
+from tests.patience import PATIENCE_SECONDS
 
 
 def fresh(database_url: str, **settings: Any) -> Ferryman:
@@ -36,7 +35,7 @@ async def send(app: Ferryman, profile: str | Callable[..., Any], instruction: An
 async def end(app: Ferryman, profile: Any, instruction: Any = "go", **more: Any) -> tuple[str, str | None, Any]:
     """Let an agent do a turn; return its status, its code and its deliverable."""
     turn = await send(app, profile, instruction, **more)
-    found = await turn.end(timeout=SECONDS)
+    found = await turn.end(timeout=PATIENCE_SECONDS)
     return str(found.turn_status), found.error_code, await turn.deliverable(found)
 
 
@@ -48,7 +47,7 @@ async def output(app: Ferryman, turn: TurnHandle) -> list[tuple[str, Any]]:
     return [(card.type, payload.decode(card.content)) for card in cards]
 
 
-async def until(test: Callable[[], Any], seconds: float = SECONDS) -> None:
+async def until(test: Callable[[], Any], seconds: float = PATIENCE_SECONDS) -> None:
     """Wait until something is so."""
     async with asyncio.timeout(seconds):
         while not (await made if asyncio.iscoroutine(made := test()) else made):  # noqa: ASYNC110 - many things are waited for

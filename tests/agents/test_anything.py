@@ -10,9 +10,9 @@ import pytest
 from ferryman import Ferryman, Turn
 from ferryman.kernel.errors import ToolFailed
 from tests.agents.crew import at_work, fresh
+from tests.patience import PATIENCE_SECONDS
 from tests.tasks.anything import ANYTHING
 
-PATIENCE_SECONDS = 120.0
 CODES = {"result_not_serializable", "handler_failed"}
 
 

@@ -11,6 +11,7 @@ import pytest
 from ferryman.agents.model import Taken
 from ferryman.agents.store import heads
 from tests.agents.house import OTHER, OWNER, House
+from tests.patience import PATIENCE_SECONDS
 
 TABLES = {
     "agent_state_head": "active_agent_turn_id", "agent_inbox": "agent_turn_id", "turn_waiting_tools": "agent_turn_id",
@@ -79,7 +80,7 @@ async def test_a_claim_takes_what_is_ready_for_it_and_writes_nothing_else(house:
 
     async with house.db.transaction() as other:
         await other.fetch("select from ferryman.agent_state_head where agent_id = 'held' for update")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             taken = {each.agent_id: each for each in await house.claim(owner=OTHER)}
 
     assert {name: (each.was, each.epoch) for name, each in taken.items()} == {

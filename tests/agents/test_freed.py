@@ -10,6 +10,7 @@ import pytest
 from ferryman import Turn
 from ferryman.agents.work import life
 from tests.agents.crew import at_work, fresh, send, until
+from tests.patience import PATIENCE_SECONDS
 
 
 @pytest.fixture(autouse=True)
@@ -67,5 +68,5 @@ async def test_a_handler_that_catches_its_cancellation_is_cancelled_again(
 
     async with at_work(app):
         await send(app, stubborn)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             await ended.wait()

@@ -8,8 +8,9 @@ from uuid import UUID
 import pytest
 
 from ferryman import Budget, Turn
-from tests.agents.crew import SECONDS, at_work, end, fresh, send, until
+from tests.agents.crew import at_work, end, fresh, send, until
 from tests.agents.house import House
+from tests.patience import PATIENCE_SECONDS
 
 # Less than a line that is not hurried waits for a lock: 10 s with a long lease, and 4 with that of every day.
 LEASE = 300
@@ -53,13 +54,13 @@ async def test_what_somebody_holds_of_one_turn_keeps_no_other_from_its_steps(
 
     async with at_work(app):
         stuck = await send(app, thinker, budget=Budget(tokens=100))
-        await asyncio.wait_for(begun.wait(), SECONDS)
+        await asyncio.wait_for(begun.wait(), PATIENCE_SECONDS)
         async with held(house, row, stuck.id):
             go.set()
             await until(lambda: waited_for(house))
             async with asyncio.timeout(SOON_SECONDS):
                 done = [await end(app, other, n, budget=Budget(tokens=100)) for n in ("one", "two", "three")]
-        ended = await stuck.end(timeout=SECONDS)
+        ended = await stuck.end(timeout=PATIENCE_SECONDS)
 
     assert done == [("success", None, n) for n in ("one", "two", "three")]
     assert str(ended.turn_status) == "success"

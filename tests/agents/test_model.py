@@ -12,7 +12,8 @@ import pytest
 from ferryman import Budget, Ferryman, Limits, Spent, Turn
 from ferryman.agents.model import Accepted
 from ferryman.kernel import errors
-from tests.agents.crew import SECONDS, at_work, end, fresh, output, send, until
+from tests.agents.crew import at_work, end, fresh, output, send, until
+from tests.patience import PATIENCE_SECONDS
 
 
 @pytest.mark.contract("A9", "A13", "A14")
@@ -25,7 +26,7 @@ async def test_a_returned_value_is_the_deliverable(database_url: str) -> None:
 
     async with at_work(app):
         turn = await send(app, echo, "hello")
-        assert await turn.result(timeout=SECONDS) == {"said": "hello", "by": "echo-1"}
+        assert await turn.result(timeout=PATIENCE_SECONDS) == {"said": "hello", "by": "echo-1"}
         assert [kind for kind, _ in await output(app, turn)] == ["task.deliverable"]
 
 
@@ -53,7 +54,7 @@ async def test_tools_run_as_tasks_and_several_at_once_suspend_once(database_url:
 
     async with at_work(app):
         turn = await send(app, counter)
-        assert await turn.result(timeout=SECONDS) == [8, 16, 4.0, 1.5, 6]
+        assert await turn.result(timeout=PATIENCE_SECONDS) == [8, 16, 4.0, 1.5, 6]
         told = [each.name for each in await turn.timeline() if each.kind == "state"]
         assert told.count("suspended") == 3
         assert runs == 1  # the worker still had it
@@ -98,7 +99,7 @@ async def test_a_call_that_cannot_be_made_is_its_own_failure_and_the_turn_goes_o
 
     async with at_work(app):
         turn = await send(app, clumsy)
-        assert await turn.result(timeout=SECONDS) == [
+        assert await turn.result(timeout=PATIENCE_SECONDS) == [
             "tool_unknown",
             "arguments_invalid",
             "arguments_invalid",
@@ -129,7 +130,7 @@ async def test_an_external_tool_is_answered_by_its_call_id(database_url: str) ->
         [call] = [each for each in await turn.timeline() if each.kind == "call"]
         answer = await app.agents.report(call.details["tool_call_id"], result=True)
         assert answer.status == "accepted"
-        assert await turn.result(timeout=SECONDS) == {"approved": True}
+        assert await turn.result(timeout=PATIENCE_SECONDS) == {"approved": True}
         again = await app.agents.report(call.details["tool_call_id"], result=False)
         assert isinstance(again, Accepted)
         assert not again.effect
@@ -161,7 +162,7 @@ async def test_a_result_that_terminates_ends_the_turn_and_names_its_card(databas
 
     async with at_work(app):
         turn = await send(app, ender, "finish")
-        found = await turn.end(timeout=SECONDS)
+        found = await turn.end(timeout=PATIENCE_SECONDS)
         assert (found.turn_status, await turn.deliverable(found)) == ("success", 7)
         assert found.tool_result_card_id is not None
         assert await end(app, ender, "maybe") == ("success", None, {"answer": 42})
@@ -208,7 +209,7 @@ async def test_a_step_is_remembered_with_what_it_used(database_url: str) -> None
 
     async with at_work(app):
         turn = await send(app, thinker)
-        assert await turn.result(timeout=SECONDS) == ["think", "The step 'fails' failed: ValueError: broken."]
+        assert await turn.result(timeout=PATIENCE_SECONDS) == ["think", "The step 'fails' failed: ValueError: broken."]
         steps = {each.name: each for each in await turn.timeline() if each.kind in ("step", "card")}
         assert steps["model"].details == {"input_tokens": 10, "output_tokens": 5, "cost": 0.25}
         assert (steps["model"].status, steps["fails"].status, asked) == ("completed", "failed", 1)
@@ -307,7 +308,7 @@ async def test_the_wall_time_of_a_handler_that_never_returns_ends_its_turn(datab
     async with at_work(app):
         await end(app, first)  # the time runs before a worker has come to the turn: this one is awake
         assert (await end(app, sleeper))[:2] == ("partial", "wall_time_exceeded")
-        await asyncio.wait_for(gone.wait(), SECONDS)
+        await asyncio.wait_for(gone.wait(), PATIENCE_SECONDS)
 
 
 @pytest.mark.contract("A21")
@@ -432,13 +433,13 @@ async def test_a_stopped_handler_is_really_gone_running_or_waiting(database_url:
             begun.clear()
             gone.clear()
             turn = await send(app, stubborn, instruction)
-            await asyncio.wait_for(begun.wait(), SECONDS)
+            await asyncio.wait_for(begun.wait(), PATIENCE_SECONDS)
             if instruction == "wait":
                 await until(partial(_suspended, turn))
             await turn.stop(reason="enough")
-            found = await turn.end(timeout=SECONDS)
+            found = await turn.end(timeout=PATIENCE_SECONDS)
             assert (found.turn_status, found.error_code) == ("failed", "stopped")
-            await asyncio.wait_for(gone.wait(), SECONDS)
+            await asyncio.wait_for(gone.wait(), PATIENCE_SECONDS)
         await until(lambda: not any("_live" in task.get_coro().__qualname__ for task in asyncio.all_tasks()))  # type: ignore[union-attr]
 
 
@@ -461,10 +462,10 @@ async def test_a_stop_reaches_the_turns_that_were_asked_for(database_url: str) -
 
     async with at_work(app):
         turn = await send(app, parent)
-        await asyncio.wait_for(begun.wait(), SECONDS)
+        await asyncio.wait_for(begun.wait(), PATIENCE_SECONDS)
         await turn.stop()
-        assert (await turn.end(timeout=SECONDS)).error_code == "stopped"
-        await asyncio.wait_for(gone.wait(), SECONDS)
+        assert (await turn.end(timeout=PATIENCE_SECONDS)).error_code == "stopped"
+        await asyncio.wait_for(gone.wait(), PATIENCE_SECONDS)
         [made] = await app.agents.list(profile="child")
         await until(lambda: _at_rest(app, made.agent_id))
         [ended] = await app.agents.turns(made.agent_id)
@@ -498,8 +499,8 @@ async def test_what_a_turn_emits_reaches_whoever_listens_and_is_stored_nowhere(d
         listener = asyncio.create_task(listen())
         await until(lambda: str(turn.id) in app._open.streams._listeners)
         listening.set()
-        await turn.result(timeout=SECONDS)
-        await asyncio.wait_for(listener, SECONDS)
+        await turn.result(timeout=PATIENCE_SECONDS)
+        await asyncio.wait_for(listener, PATIENCE_SECONDS)
         assert heard == ["one", "two"]
         assert [kind for kind, _ in await output(app, turn)] == ["task.deliverable"]
 

@@ -23,8 +23,9 @@ from ferryman.kernel import ids, retry, telemetry, watchdog
 from ferryman.kernel.doorbell import NoDoorbell
 from ferryman.kernel.pool import Database, Line
 from ferryman.kernel.watchdog import Watchdog, look
-from tests.agents.crew import SECONDS, at_work, end, fresh, send
+from tests.agents.crew import at_work, end, fresh, send
 from tests.agents.house import OWNER, SECOND, TENANT, House
+from tests.patience import PATIENCE_SECONDS
 
 MILLISECOND = timedelta(milliseconds=1)
 
@@ -229,14 +230,14 @@ async def test_a_stop_that_cannot_be_carried_out_keeps_no_worker_from_other_turn
 
     async with at_work(app):
         bad = await send(app, endless)
-        await asyncio.wait_for(begun.wait(), SECONDS)
+        await asyncio.wait_for(begun.wait(), PATIENCE_SECONDS)
         await obstruct(house, bad.id)
 
         await bad.stop()
         others = [await end(app, sound, n) for n in ("one", "two", "three")]
         still = await house.ends(bad.id)
         await clear(house)
-        await bad.end(timeout=SECONDS)
+        await bad.end(timeout=PATIENCE_SECONDS)
 
     assert others == [("success", None, n) for n in ("one", "two", "three")]
     assert still == []
@@ -265,7 +266,7 @@ async def test_what_cannot_be_written_of_one_turn_keeps_no_other_waiting(
 
     async with house.db.session() as tx:
         await tx.execute(DAMAGE.format(obstacle=OBSTACLES[obstacle], table=table, turn=bad.id))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         stuck = asyncio.ensure_future(tell(bad))
         await asyncio.gather(*(tell(each) for each in good[:2]))
         await tell(good[2])
@@ -304,7 +305,7 @@ async def test_a_turn_whose_context_cannot_be_read_keeps_no_other_waiting_and_ha
     async def sound(turn: Turn) -> str:
         return str(turn.instruction)
 
-    async with at_work(app), asyncio.timeout(SECONDS):
+    async with at_work(app), asyncio.timeout(PATIENCE_SECONDS):
         others = [str((await app.agents.wait(turn)).turn_status) for turn in good]
         before = await house.ends(bad)
         await app.agents.wait(bad)
@@ -333,7 +334,7 @@ async def test_turns_whose_contexts_take_too_long_to_read_together_are_claimed_i
     async def sound(turn: Turn) -> str:
         return str(turn.instruction)
 
-    async with at_work(app), asyncio.timeout(SECONDS):
+    async with at_work(app), asyncio.timeout(PATIENCE_SECONDS):
         ends = [str((await app.agents.wait(turn)).turn_status) for turn in turns]
 
     assert ends == ["success"] * 6

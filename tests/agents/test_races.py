@@ -11,6 +11,7 @@ from ferryman.agents.store import budgets
 from ferryman.kernel import ids
 from ferryman.kernel.pool import Database
 from tests.agents.house import TENANT, House
+from tests.patience import PATIENCE_SECONDS
 
 WAITING = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
 
@@ -25,7 +26,7 @@ async def test_a_turn_that_is_taken_back_while_its_line_moves_is_passed_over(db:
     async with db.transaction() as tx:
         await intake.cancel(tx, [gone], house.parties, tenant=TENANT, source=Source(), after=Aftermath())
         ending = asyncio.create_task(house.settle(house.success(taken)))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while not await house.value(WAITING):  # noqa: ASYNC110 - another process, PostgreSQL, is watched
                 await asyncio.sleep(0.005)
     await ending
@@ -55,7 +56,7 @@ async def test_turns_that_begin_to_wait_together_spend_from_their_budgets_in_one
     async with db.transaction() as stranger:
         await stranger.fetch("select from ferryman.budgets where id = $1 for update", first)
         settling = asyncio.create_task(house.settle(*outcomes))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while not await house.value(WAITING):  # noqa: ASYNC110 - another process, PostgreSQL, is watched
                 await asyncio.sleep(0.005)
         free = await house.rows("select id from ferryman.budgets where id = $1 for update skip locked", last)

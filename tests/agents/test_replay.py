@@ -9,7 +9,8 @@ import pytest
 
 from ferryman import Ferryman, Turn
 from ferryman.kernel import faults
-from tests.agents.crew import SECONDS, at_work, end, fresh, send, until
+from tests.agents.crew import at_work, end, fresh, send, until
+from tests.patience import PATIENCE_SECONDS
 
 NEVER_KEPT = {"agents.kept_handlers": 0}
 
@@ -52,7 +53,7 @@ async def test_a_replay_does_nothing_twice(database_url: str) -> None:
 
     async with at_work(app):
         turn = await send(app, "worker")
-        assert await turn.result(timeout=SECONDS) == [1, 2, 2, 2, 2]
+        assert await turn.result(timeout=PATIENCE_SECONDS) == [1, 2, 2, 2, 2]
         assert count == {"handler": 3, "step": 2, "branch": 2, "tool": 2}
         kinds = [each.name for each in await turn.timeline() if each.kind == "card"]
         assert kinds == ["agent.thought"]
@@ -66,7 +67,7 @@ async def test_what_a_turn_wrote_is_written_once_though_the_answer_was_lost(data
     with faults.armed("step.committed=away@2;step.committed=away@5"):
         async with at_work(app):
             turn = await send(app, "worker")
-            assert await turn.result(timeout=SECONDS) == [1, 2, 2, 2, 2]
+            assert await turn.result(timeout=PATIENCE_SECONDS) == [1, 2, 2, 2, 2]
             assert [each.name for each in await turn.timeline() if each.kind == "card"] == ["agent.thought"]
 
     assert (count["step"], count["branch"], count["tool"]) == (2, 2, 2)
@@ -78,7 +79,7 @@ async def test_a_worker_that_still_has_the_handler_goes_on_without_a_replay(data
     count = counting(app)
 
     async with at_work(app):
-        await (await send(app, "worker")).result(timeout=SECONDS)
+        await (await send(app, "worker")).result(timeout=PATIENCE_SECONDS)
         assert count == {"handler": 1, "step": 2, "branch": 2, "tool": 2}
 
 
@@ -163,7 +164,7 @@ async def test_of_many_waiting_turns_only_some_handlers_stay_and_all_end(databas
         for turn in turns:
             [call] = [each for each in await turn.timeline() if each.kind == "call"]
             await app.agents.report(call.details["tool_call_id"], result=str(turn.id))
-        assert [await turn.result(timeout=SECONDS) for turn in turns] == [str(turn.id) for turn in turns]
+        assert [await turn.result(timeout=PATIENCE_SECONDS) for turn in turns] == [str(turn.id) for turn in turns]
         assert begun == 17  # ten that began, and seven that were run anew
 
 
@@ -192,5 +193,5 @@ async def test_a_turn_handed_back_at_a_drain_goes_on_with_another_worker(databas
             await until(lambda: begun == 1)
         gate.set()
         async with app.worker():
-            assert await turn.result(timeout=SECONDS) == [1, 1]
+            assert await turn.result(timeout=PATIENCE_SECONDS) == [1, 1]
             assert begun == 2

@@ -17,6 +17,7 @@ from ferryman.agents.store import retention
 from ferryman.kernel import errors, ids, watchdog
 from ferryman.kernel.pool import Line
 from tests.agents.house import OTHER, TENANT, House
+from tests.patience import PATIENCE_SECONDS
 from tests.sql import walking
 
 WEEK = timedelta(days=7)
@@ -172,7 +173,7 @@ async def test_what_has_not_ended_or_is_held_is_never_deleted_whoever_asks(house
     async with house.db.transaction() as other, house.db.transaction() as tx:
         if whose == "a held one's":
             await other.fetch("select from ferryman.agent_inbox where id = $1 for update", ended)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             gone = await retention.forget(tx, [live.id, ended])
 
     assert [row["id"] for row in gone] == ([ended] if whose == "a live turn's" else [])

@@ -20,6 +20,7 @@ from ferryman.tasks.states import SUCCEEDED
 from ferryman.tasks.work import settle
 from ferryman.tasks.work.worker import Terms
 from tests.agents.house import OWNER
+from tests.patience import PATIENCE_SECONDS
 from tests.sql.counted import Counted
 from tests.sql.moves import LANE, LEASE, MARGIN
 
@@ -121,7 +122,7 @@ async def test_a_turn_that_calls_tools_goes_on_after_six_statements_and_two_tran
                 assert len(taken.results) == count
             end = await hands.crew.run(taken)
             await hands.turn(end)
-            found = await handle.end(timeout=20)
+            found = await handle.end(timeout=PATIENCE_SECONDS)
             assert (found.turn_status, await handle.deliverable(found)) == (
                 "success", [{"place": 1}, [{"place": 2}, {"place": 3}]],
             )  # fmt: skip

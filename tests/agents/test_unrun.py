@@ -17,7 +17,8 @@ from ferryman.app import crews
 from ferryman.kernel import faults, ids
 from ferryman.kernel.pool import Database, Line
 from ferryman.tasks.work.worker import Terms
-from tests.agents.crew import SECONDS, fresh, send
+from tests.agents.crew import fresh, send
+from tests.patience import PATIENCE_SECONDS
 
 LEASE = timedelta(seconds=10)
 TERMS = Terms((), 8, 8, 1, LEASE, grace=LEASE, poll=LEASE, result_limit=1000, version="0")
@@ -73,7 +74,7 @@ async def test_a_turn_that_is_taken_and_not_run_leaves_no_handler_behind(databas
 
         assert worker.runner._ready == {}
         assert await crew.run(again) is None
-        await asyncio.wait_for(ended.wait(), SECONDS)
+        await asyncio.wait_for(ended.wait(), PATIENCE_SECONDS)
 
 
 HELD = "select from ferryman.agent_state_head where active_agent_turn_id = $1 for update"
@@ -119,12 +120,12 @@ async def test_a_turn_whose_row_is_held_while_its_worker_drains_is_free_when_it_
     async with app:
         working = asyncio.create_task(app.work(stop=stop, grace=timedelta(0)))
         turn = await send(app, endless)
-        await asyncio.wait_for(begun.wait(), SECONDS)
+        await asyncio.wait_for(begun.wait(), PATIENCE_SECONDS)
         async with stranger(database_url, turn.id):
             with faults.armed({"settle.committed": brought.set}):
                 stop.set()
-                await asyncio.wait_for(brought.wait(), SECONDS)
-        await asyncio.wait_for(working, SECONDS)
+                await asyncio.wait_for(brought.wait(), PATIENCE_SECONDS)
+        await asyncio.wait_for(working, PATIENCE_SECONDS)
 
     assert await standing(db, turn.id) == ("running", True, True, 0)
 

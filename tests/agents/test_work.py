@@ -17,6 +17,7 @@ from ferryman.kernel import invariants
 from tests.agents.house import House
 from tests.agents.pilot import build, worker
 from tests.crash.yard import TERMS
+from tests.patience import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
 SOON = timedelta(seconds=20)
@@ -68,12 +69,12 @@ async def test_a_stopped_turn_is_taken_from_its_worker(database_url: str) -> Non
         await app.agents.create("ann", profile="writer")
         asked = await app.agents.enqueue("ann", "write")
         assert isinstance(asked, Accepted)
-        await asyncio.wait_for(started.wait(), 20)
+        await asyncio.wait_for(started.wait(), PATIENCE_SECONDS)
 
         assert (await app.agents.stop(asked.id)).status == "accepted"
 
         record = await app.agents.wait(asked.id, timeout=SOON)
-        await asyncio.wait_for(gone.wait(), 20)
+        await asyncio.wait_for(gone.wait(), PATIENCE_SECONDS)
         await turns.drain(timedelta(0))
         await turns.close()
     assert (record.turn_status, record.error_code) == ("failed", "stopped")
@@ -104,7 +105,7 @@ async def test_a_draining_worker_hands_its_turns_back_at_once(house: House, data
         await house.agent()
         turn = await house.enqueue()
         turns.pump.look()
-        await asyncio.wait_for(started.wait(), 20)
+        await asyncio.wait_for(started.wait(), PATIENCE_SECONDS)
         await turns.drain(timedelta(0))
         await turns.close()
     [taken] = await house.claim()

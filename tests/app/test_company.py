@@ -11,6 +11,7 @@ import pytest
 from ferryman import Command, Ferryman, Turn
 from ferryman.kernel import errors
 from tests.agents.crew import fresh
+from tests.patience import PATIENCE_SECONDS
 
 SECONDS = 8  # less than a door waits for a database that is away
 CALLERS = 6
@@ -222,4 +223,4 @@ async def test_an_outcome_of_a_remote_worker_that_takes_too_long_by_itself_keeps
         assert not ends[BAD].done()
 
         with pytest.raises(errors.DatabaseUnavailable):
-            await asyncio.wait_for(ends[BAD], 60)
+            await asyncio.wait_for(ends[BAD], PATIENCE_SECONDS)

@@ -13,6 +13,7 @@ from ferryman.ingest.ports import Page, Request
 from ferryman.kernel import errors
 from tests.agents.crew import at_work, fresh
 from tests.ingest.harbour import Cargo
+from tests.patience import PATIENCE_SECONDS
 
 CALLERS = 300
 DAY = datetime(2026, 1, 1, tzinfo=UTC)
@@ -156,5 +157,5 @@ async def test_who_waits_for_what_is_not_there_or_is_anothers_is_told(database_u
         "ingest": [errors.IngestNotFound, errors.IngestNotFound, TimeoutError],
     }
     # Who still waits when the app is closed does not wait for ever.
-    ends = await asyncio.wait_for(asyncio.gather(*gone, return_exceptions=True), 60)
+    ends = await asyncio.wait_for(asyncio.gather(*gone, return_exceptions=True), PATIENCE_SECONDS)
     assert [type(each) for each in ends] == [errors.NotOpen] * 4

@@ -18,6 +18,7 @@ from ferryman.app.embedded import Embedded, keeper, place
 from ferryman.app.embedded.locks import Lock
 from ferryman.kernel import errors
 from ferryman.kernel.pool import Line
+from tests.patience import PATIENCE_SECONDS
 
 STARTER = """
 import os, sys
@@ -43,7 +44,6 @@ if not os.fork():
 else:
     os.wait()
 """
-SOON_SECONDS = 30.0  # well under one on an idle machine
 
 Start = Callable[..., subprocess.Popen[str]]
 
@@ -56,7 +56,7 @@ def directory() -> Iterator[Path]:
     home = made / "pg"
     yield home
     if home.exists():
-        Lock(home / keeper.KEEPER).wait_free(SOON_SECONDS)
+        Lock(home / keeper.KEEPER).wait_free(PATIENCE_SECONDS)
     shutil.rmtree(made)
 
 
@@ -132,7 +132,7 @@ def test_a_killed_starter_takes_the_server_with_it(directory: Path, start: Start
 
     starter.kill()
 
-    server.wait(timeout=SOON_SECONDS)
+    server.wait(timeout=PATIENCE_SECONDS)
 
 
 def test_a_killed_starter_leaves_nothing_that_was_not_to_be_kept(directory: Path, start: Start) -> None:
@@ -143,7 +143,7 @@ def test_a_killed_starter_leaves_nothing_that_was_not_to_be_kept(directory: Path
 
     starter.kill()
 
-    parent.wait(timeout=SOON_SECONDS)
+    parent.wait(timeout=PATIENCE_SECONDS)
     assert not directory.exists()
 
 
@@ -154,7 +154,7 @@ def test_a_forked_child_does_not_keep_the_server(directory: Path, start: Start) 
 
     parent.kill()
 
-    server.wait(timeout=SOON_SECONDS)
+    server.wait(timeout=PATIENCE_SECONDS)
     assert parent.communicate()[0] == "ended\n"
 
 
@@ -171,7 +171,7 @@ async def test_two_that_start_at_once_share_one_server_and_the_last_one_out_stop
     assert await ask(url, "select 1") == 1
     other.kill()
 
-    server.wait(timeout=SOON_SECONDS)
+    server.wait(timeout=PATIENCE_SECONDS)
 
 
 async def test_a_server_whose_keeper_was_killed_gets_a_new_one(directory: Path, start: Start) -> None:
@@ -181,7 +181,7 @@ async def test_a_server_whose_keeper_was_killed_gets_a_new_one(directory: Path, 
     parent = server.parent()
     assert parent is not None
     parent.kill()
-    parent.wait(timeout=SOON_SECONDS)
+    parent.wait(timeout=PATIENCE_SECONDS)
 
     with Embedded(directory, durable=False) as second:
         assert server_of(directory) == server
@@ -189,14 +189,14 @@ async def test_a_server_whose_keeper_was_killed_gets_a_new_one(directory: Path, 
         first.wait()
         assert await ask(second.url, "select 1") == 1
 
-    server.wait(timeout=SOON_SECONDS)
+    server.wait(timeout=PATIENCE_SECONDS)
 
 
 async def test_a_killed_server_is_started_again(directory: Path, start: Start) -> None:
     url_of(start(directory))
     killed = server_of(directory)
     killed.kill()
-    killed.wait(timeout=SOON_SECONDS)
+    killed.wait(timeout=PATIENCE_SECONDS)
 
     with Embedded(directory, durable=False) as server:
         assert await ask(server.url, "select 1") == 1
@@ -307,4 +307,4 @@ def test_interrupting_the_terminal_does_not_stop_the_server(directory: Path, sta
     assert os.getsid(parent.pid) != os.getsid(starter.pid)
     starter.send_signal(signal.SIGINT)
 
-    server.wait(timeout=SOON_SECONDS)
+    server.wait(timeout=PATIENCE_SECONDS)

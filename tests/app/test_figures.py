@@ -14,6 +14,7 @@ from ferryman.kernel import errors
 from ferryman.kernel.pool import Database
 from ferryman.tasks.states import FAILED, READY, RUNNING, TASK, TaskState
 from ferryman.testing import plant, travel
+from tests.patience import PATIENCE_SECONDS
 
 MOVES = """
 insert into ferryman.events (at, subject, tenant, kind, to_state)
@@ -193,7 +194,7 @@ async def test_the_end_of_a_turn_is_owed_to_its_batch(app: Ferryman) -> None:
     forked = [await app.batches.fork(asked) for _ in range(2)]
     async with app.worker():
         for each in forked:
-            await each.result(timeout=30)
+            await each.result(timeout=PATIENCE_SECONDS)
     for each in forked:
         [task] = await each.tasks()
         assert task.current_agent_turn_id is not None

@@ -8,6 +8,7 @@ from ferryman import Ferryman
 from ferryman.app.fit import Fit
 from ferryman.kernel import errors, watchdog
 from ferryman.kernel.pool import Database, Line
+from tests.patience import PATIENCE_SECONDS
 
 TAKEN_OVER = "insert into ferryman.migrations (version, name, hash, oldest_code) values (9999, '9999_new', 'x', $1)"
 
@@ -23,7 +24,7 @@ async def test_a_worker_that_is_too_old_for_its_database_stops_and_says_so(datab
         await take_over(db, oldest_code=9999)
 
         with pytest.raises(errors.DatabaseTooNew, match="9999_new"):
-            await asyncio.wait_for(app.work(), 30)
+            await asyncio.wait_for(app.work(), PATIENCE_SECONDS)
 
 
 @pytest.mark.contract("K15")

@@ -12,6 +12,7 @@ import pytest
 from ferryman import Context, Ferryman, Message, Turn
 from ferryman.ingest.ports import Page, Request, Written
 from ferryman.kernel.pool import line
+from tests.patience import PATIENCE_SECONDS
 
 ROUNDS = 3
 DAWN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -93,11 +94,11 @@ async def do_everything(app: Ferryman, nth: int) -> None:
     day = DAWN + timedelta(days=nth)
     plan = await app.ingest.backfill("shop", since=day, until=day + timedelta(hours=2))
     for each in tasks:
-        await each.result(timeout=60)
-    await app.commands.wait(command.id, timeout=60)
-    await turn.result(timeout=60)
+        await each.result(timeout=PATIENCE_SECONDS)
+    await app.commands.wait(command.id, timeout=PATIENCE_SECONDS)
+    await turn.result(timeout=PATIENCE_SECONDS)
     assert plan.id is not None
-    await app.ingest.wait(plan.id, timeout=60)
+    await app.ingest.wait(plan.id, timeout=PATIENCE_SECONDS)
 
 
 @contextmanager

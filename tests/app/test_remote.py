@@ -10,9 +10,9 @@ from ferryman import Ferryman
 from ferryman.kernel import errors
 from tests.crash import judge
 from tests.crash.wire import wired
+from tests.patience import PATIENCE_SECONDS
 
 LEASE = {"lease": "2s"}
-SECONDS = 20.0
 LEASED_UNTIL = "select leased_until from ferryman.tasks where id = $1"
 
 
@@ -30,7 +30,7 @@ async def test_an_end_whose_answer_was_lost_is_known_to_be_stored(database_url: 
         assert (wire.cuts, told.state.value) == (1, "succeeded")
         with pytest.raises(errors.LeaseLost):
             await app.remote.fail(worker, claim.id, epoch=claim.epoch, reason="no")
-        assert await task.result(timeout=SECONDS) == "told-once"
+        assert await task.result(timeout=PATIENCE_SECONDS) == "told-once"
 
 
 async def leased_until(url: str, task: UUID) -> datetime:
@@ -50,7 +50,7 @@ async def test_what_is_held_is_kept_while_a_heartbeat_waits(database_url: str) -
         beating = asyncio.ensure_future(app.remote.renew(worker, {claim.id: claim.epoch}, wait=60, unless=gone))
 
         until, seen = await leased_until(database_url, claim.id), 0
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while seen < 3:
                 later = await leased_until(database_url, claim.id)
                 until, seen = later, seen + (later > until)

@@ -20,12 +20,12 @@ from ferryman.tasks.model import Ended
 from ferryman.tasks.rules import request
 from tests.agents.crew import send
 from tests.crash import cargo
+from tests.patience import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.contract("K6", "K25")
 
 # A statement of such a worker is given up after 0.8 s.
 HASTY: dict[str, Any] = {"worker": {"lease": "3s", "poll": "50ms", "concurrency": 8}}
-SECONDS = 20.0
 
 
 class Harbour:
@@ -59,7 +59,7 @@ class Harbour:
 
     async def begins(self, do: Callable[[], Awaitable[Any]] | None = None) -> None:
         """Wait for the work that waits, and see how long other work takes on this machine now."""
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             await self.begun.wait()
             for _ in range(5):
                 began = time.monotonic()
@@ -126,7 +126,7 @@ async def test_a_parent_that_a_caller_cancels_in_an_open_transaction(harbour: Ha
         async with harbour.held(cancel):
             await harbour.claims_go_on()
 
-        assert await parent.result(timeout=SECONDS) == 7
+        assert await parent.result(timeout=PATIENCE_SECONDS) == 7
         async with app.database.session() as tx:
             [row] = await tx.fetch("select id, epoch from ferryman.tasks where callback = 'child'")
         assert (row["epoch"], await harbour.events(row["id"], "succeeded")) == (1, 1)
@@ -155,7 +155,7 @@ async def test_a_child_of_what_ends(harbour: Harbour) -> None:
         async with harbour.held(locking("select from ferryman.tasks where callback = 'child' for update")):
             await harbour.claims_go_on()
 
-        assert await parent.result(timeout=SECONDS) == 7
+        assert await parent.result(timeout=PATIENCE_SECONDS) == 7
         assert await harbour.events(parent.id, "succeeded") == 1
 
 
@@ -194,7 +194,7 @@ async def test_a_row_that_a_users_own_owner_waits_for(harbour: Harbour) -> None:
             await harbour.claims_go_on()
             assert await ends() == {"free": 1, "held": 0}
 
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while (await ends())["held"] == 0:
                 pass
         assert await ends() == {"free": 1, "held": 1}
@@ -216,7 +216,7 @@ async def test_a_command(harbour: Harbour) -> None:
         async with harbour.held(locking("select from ferryman.command_inbox where id = $1 for update", sent.id)):
             await harbour.claims_go_on()
 
-        ended = await app.commands.wait(sent.id, timeout=SECONDS)
+        ended = await app.commands.wait(sent.id, timeout=PATIENCE_SECONDS)
         assert (ended.status, await harbour.events(sent.id, "COMPLETED")) == ("COMPLETED", 1)
 
 
@@ -236,7 +236,7 @@ async def test_the_head_of_an_agent_that_waits_for_a_tool(harbour: Harbour) -> N
         async with harbour.held(locking("select from ferryman.agent_state_head where agent_id = 'asker-1' for update")):
             await harbour.claims_go_on()
 
-        found = await turn.end(timeout=SECONDS)
+        found = await turn.end(timeout=PATIENCE_SECONDS)
         assert (found.turn_status, await turn.deliverable(found)) == ("success", 7)
 
 
@@ -264,7 +264,7 @@ async def test_a_batch_or_its_parent(harbour: Harbour, what: str) -> None:
         async with harbour.held(rows[what]):
             await harbour.claims_go_on(idle)
 
-        found = await turn.end(timeout=SECONDS)
+        found = await turn.end(timeout=PATIENCE_SECONDS)
         assert found.turn_status == "success"
         async with app.database.session() as tx:
             [batch] = await tx.fetch("select id from ferryman.pmo_batches")

@@ -16,6 +16,7 @@ from ferryman.kernel.pool import Database
 from ferryman.tasks.intake.result import Waiting
 from ferryman.tasks.states import READY, RUNNING, TASK
 from ferryman.testing import plant
+from tests.patience import PATIENCE_SECONDS
 
 
 async def test_a_wait_that_was_given_up_is_not_told_of_when_the_app_closes(database_url: str) -> None:
@@ -72,15 +73,15 @@ async def test_two_who_watch_one_task_do_not_take_each_others_rings(db: Database
     first, second = asyncio.ensure_future(anext(one)), asyncio.ensure_future(anext(other))
     slow += [True, False]  # the second to look
     bell.tell()
-    await asyncio.wait_for(held.wait(), 60)  # the other has read what is old by now
+    await asyncio.wait_for(held.wait(), PATIENCE_SECONDS)  # the other has read what is old by now
 
     async with db.session() as tx:
         await tx.fetch("insert into ferryman.task_progress (id, percent, at) values ($1, 50, now())", task)
     bell.tell()
-    seen = await asyncio.wait_for(first, 60)
+    seen = await asyncio.wait_for(first, PATIENCE_SECONDS)
     go.set()
 
-    assert (seen.percent, (await asyncio.wait_for(second, 60)).percent) == (50, 50)
+    assert (seen.percent, (await asyncio.wait_for(second, PATIENCE_SECONDS)).percent) == (50, 50)
     await one.aclose()  # type: ignore[attr-defined]  # an iterator that is a generator
     await other.aclose()  # type: ignore[attr-defined]
 
@@ -100,7 +101,7 @@ class Asked:
 
     async def until(self, count: int) -> None:
         """Wait until there were so many looks."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while len(self.looks) < count:
                 self.looked.clear()
                 await self.looked.wait()
@@ -142,7 +143,7 @@ async def test_a_ring_that_names_a_task_asks_for_that_one_alone(db: Database, th
 
     await end(db, three[1])
     bell.tell(str(three[1]), "somebody else's")
-    await asyncio.wait_for(waiters[1], 60)
+    await asyncio.wait_for(waiters[1], PATIENCE_SECONDS)
 
     assert asked.looks[:2] == [set(three), {three[1]}]
     await waiting.close()
@@ -160,7 +161,7 @@ async def test_without_names_everything_is_asked_for(db: Database, three: list[U
     await end(db, three[2])
     if how == "a ring without names":
         bell.tell()
-    await asyncio.wait_for(waiters[2], 60)
+    await asyncio.wait_for(waiters[2], PATIENCE_SECONDS)
 
     assert asked.looks[1] == set(three)
     await waiting.close()
@@ -182,7 +183,7 @@ async def test_rings_about_others_do_not_keep_the_poll_from_its_look(db: Databas
             await asked.looked.wait()
 
     chatting = asyncio.ensure_future(chatter())
-    await asyncio.wait_for(waiters[0], 60)
+    await asyncio.wait_for(waiters[0], PATIENCE_SECONDS)
 
     chatting.cancel()
     await waiting.close()
@@ -212,7 +213,7 @@ async def test_who_waits_outlasts_an_outage_and_looks_no_more_often_than_the_bac
         await asyncio.sleep(0)
         await asyncio.sleep(0)
     if back:
-        assert await asyncio.wait_for(asyncio.gather(*waiters), 60) == ["over"] * 10
+        assert await asyncio.wait_for(asyncio.gather(*waiters), PATIENCE_SECONDS) == ["over"] * 10
     else:
         assert looks == 1
         await place.close()

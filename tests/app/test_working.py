@@ -16,6 +16,7 @@ from ferryman.kernel.watchdog import Watchdog
 from ferryman.tasks.work.due import Sweep
 from tests.crash import judge
 from tests.crash.wire import wired
+from tests.patience import PATIENCE_SECONDS
 
 HELD = "select state, attempt, epoch, leased_until is not null as leased from ferryman.tasks"
 CONNECTED = (
@@ -78,7 +79,7 @@ async def test_a_worker_whose_part_dies_hands_back_its_work_and_says_so(
     async with boat.app as app:
         await app.tasks.create("held")
 
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             with pytest.raises(
                 errors.WorkerBroken, match=f"The {name} of this worker has died.*ZeroDivisionError"
             ) as told:
@@ -103,7 +104,7 @@ class Deaf(NoDoorbell):
 
 @pytest.mark.contract("K20")
 async def test_a_worker_that_is_broken_from_the_first_moment_says_so(database_url: str) -> None:
-    async with Ferryman(database_url, doorbell=Deaf()) as app, asyncio.timeout(60):
+    async with Ferryman(database_url, doorbell=Deaf()) as app, asyncio.timeout(PATIENCE_SECONDS):
         with pytest.raises(errors.WorkerBroken, match="no such topic"):
             await app.work()
 
@@ -118,7 +119,7 @@ async def test_a_worker_that_cannot_begin_leaves_no_connection_behind(database_u
             await app.work()
 
         # A connection that was closed is gone for the server a moment later; one that was left behind stays.
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while (await judge.read(database_url, CONNECTED))[0]["n"] != before["n"]:
                 pass
 
@@ -138,9 +139,9 @@ async def test_a_worker_begins_when_the_database_that_went_away_is_back(
             wire.mend()
             handle = await client.tasks.create("held")
 
-            assert await handle.result(timeout=30) == "done"
+            assert await handle.result(timeout=PATIENCE_SECONDS) == "done"
             stop.set()
-            await asyncio.wait_for(working, 30)
+            await asyncio.wait_for(working, PATIENCE_SECONDS)
 
 
 @pytest.mark.contract("K24")
@@ -154,7 +155,7 @@ async def test_an_app_may_be_opened_before_its_database_is_there(
         await seen(lambda: any(said.startswith("waiting for the database") for said in caplog.messages))
         wire.mend()
 
-        app = await asyncio.wait_for(opening, 30)
+        app = await asyncio.wait_for(opening, PATIENCE_SECONDS)
         assert (await app.tasks.create("held")).task.name == "held"
         await app.close()
 
@@ -171,7 +172,7 @@ async def test_an_app_that_waits_for_its_database_stops_when_told(
 
         stop.set()
 
-        app = await asyncio.wait_for(opening, 10)
+        app = await asyncio.wait_for(opening, PATIENCE_SECONDS)
         with pytest.raises(errors.NotOpen):
             _ = app.tasks
 
@@ -179,7 +180,7 @@ async def test_an_app_that_waits_for_its_database_stops_when_told(
 async def test_a_wrong_address_is_told_and_not_waited_for(database_url: str) -> None:
     wrong = database_url.replace("postgres@", "nobody_here@")
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         with pytest.raises(errors.DatabaseRefused):
             await Ferryman(wrong).open(unless=asyncio.Event())
 
@@ -199,7 +200,7 @@ async def test_what_a_stopping_worker_claimed_unseen_is_handed_back_when_the_dat
             [unseen] = await judge.read(database_url, HELD)
             stop.set()
             wire.mend()
-            await asyncio.wait_for(working, 30)
+            await asyncio.wait_for(working, PATIENCE_SECONDS)
 
     [row] = await judge.read(database_url, HELD)
     assert (unseen["state"], unseen["epoch"]) == ("running", 1)
@@ -219,20 +220,20 @@ async def test_a_worker_stopped_while_the_database_is_away_ends_in_time_and_its_
         successor.go.set()
         async with leaver.app as app:
             working = asyncio.ensure_future(app.work(stop=(stop := asyncio.Event())))
-            await asyncio.wait_for(leaver.started.wait(), 30)
+            await asyncio.wait_for(leaver.started.wait(), PATIENCE_SECONDS)
             wire.refuse()
             stop.set()
             await asyncio.wait_for(working, 2 + 15)  # its lease, and what each of its parts may take to leave
         assert "stopped without the database: leases end what could not be handed back" in caplog.messages
 
         async with successor.app as app, app.worker():
-            assert await handle.result(timeout=30) == "done"
+            assert await handle.result(timeout=PATIENCE_SECONDS) == "done"
 
     [row] = await judge.read(database_url, HELD)
     assert (row["state"], row["attempt"]) == ("succeeded", 2)
 
 
 async def seen(look: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not look():  # noqa: ASYNC110 - a log has no event
             await asyncio.sleep(0.01)

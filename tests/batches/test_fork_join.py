@@ -13,7 +13,8 @@ from ferryman.app import batches as doors
 from ferryman.batches import intake
 from ferryman.kernel import errors
 from ferryman.testing import travel
-from tests.agents.crew import SECONDS, at_work, end, fresh, send, until
+from tests.agents.crew import at_work, end, fresh, send, until
+from tests.patience import PATIENCE_SECONDS
 
 
 def task(ref: str, instruction: str = "go", strategy: str = "new", **more: Any) -> dict[str, Any]:
@@ -80,10 +81,10 @@ async def test_fail_fast_ends_a_slow_childs_handler_for_real(database_url: str) 
 
     async with at_work(app):
         batch = await app.batches.fork([task("child", "slow"), task("child", "fail")], fail_fast=True)
-        result = await batch.result(timeout=SECONDS)
+        result = await batch.result(timeout=PATIENCE_SECONDS)
 
         assert (result["status"], [each["status"] for each in result["results"]]) == ("failed", ["canceled", "failed"])
-        await asyncio.wait_for(gone.wait(), SECONDS)
+        await asyncio.wait_for(gone.wait(), PATIENCE_SECONDS)
         turn = (await batch.tasks())[0].current_agent_turn_id
         assert turn is not None
         found = await app.agents.wait(turn)
@@ -99,7 +100,7 @@ async def test_a_parent_hears_of_the_deadline_and_goes_on(database_url: str) -> 
         await until(lambda: _stand(app, "success", "dispatched"))
         async with app.database.transaction() as tx:
             await travel(tx, timedelta(seconds=60))
-        result = await turn.result(timeout=SECONDS)
+        result = await turn.result(timeout=PATIENCE_SECONDS)
         assert result["status"] == "timeout"
         assert [each["status"] for each in result["results"]] == ["success", "canceled"]
         assert result["results"][1]["error"] == "deadline"
@@ -163,7 +164,7 @@ async def test_batches_nest_and_stopping_the_root_stops_the_tree(database_url: s
         root = await send(app, node, "2")
         await until(lambda: leaves == 4)
         await root.stop()
-        await until(lambda: _still(app), SECONDS)
+        await until(lambda: _still(app), PATIENCE_SECONDS)
         batches = await app.batches.list()
         assert [(each.status, each.reason) for each in batches] == [("failed", "parent_ended")] * 3
         assert {each.recursion_depth for each in batches} == {0, 1}
@@ -208,13 +209,13 @@ async def test_a_budget_holds_over_the_whole_batch(database_url: str) -> None:
 
     async with at_work(app):
         batch = await app.batches.fork([task("child") for _ in range(5)], budget=Budget(tool_calls=3))
-        result = await batch.result(timeout=SECONDS)
+        result = await batch.result(timeout=PATIENCE_SECONDS)
         met = sorted((each["status"], each.get("error")) for each in result["results"])
         assert met == [("partial", "budget_exceeded")] * 2 + [("success", None)] * 3
         assert result["status"] == "partial"
         # Down the tree as well: four want to look, below two who fork, and one of them cannot.
         batch = await app.batches.fork([task("child", "fork")] * 2, budget=Budget(tool_calls=5))
-        result = await batch.result(timeout=SECONDS)
+        result = await batch.result(timeout=PATIENCE_SECONDS)
         told = sorted(" ".join(each["summary"] for each in result["results"]).split())
         assert told == ["partial", "success", "success", "success"]
 
@@ -229,7 +230,7 @@ async def test_a_handler_that_is_run_anew_joins_the_same_batch(database_url: str
         [batch] = await first.batches.list()
         async with at_work(second):
             await second.batches.cancel(batch.id)
-            result = await turn.result(timeout=SECONDS)
+            result = await turn.result(timeout=PATIENCE_SECONDS)
         assert (result["status"], len(await first.batches.list())) == ("failed", 1)
 
 
@@ -322,8 +323,8 @@ async def test_the_tasks_of_ended_batches_are_read_for_those_who_join_and_in_bou
         forked = [await app.batches.fork([task("child")] * 2) for _ in range(5)]
         for each in forked:
             await each.cancel()
-        ended = await asyncio.gather(*(app.batches.wait(each.id, timeout=SECONDS) for each in forked))
+        ended = await asyncio.gather(*(app.batches.wait(each.id, timeout=PATIENCE_SECONDS) for each in forked))
         assert ([each.status for each in ended], sets) == (["failed"] * 5, [])
-        joined = await asyncio.gather(*(each.result(timeout=SECONDS) for each in forked))
+        joined = await asyncio.gather(*(each.result(timeout=PATIENCE_SECONDS) for each in forked))
         assert [len(each["results"]) for each in joined] == [2] * 5
     assert max(sets) <= 2

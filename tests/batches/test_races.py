@@ -18,6 +18,7 @@ from ferryman.kernel import ids
 from ferryman.kernel.pool import Database, Session
 from tests.agents.house import OWNER, TENANT
 from tests.batches.yard import PROFILES, Yard, task
+from tests.patience import PATIENCE_SECONDS
 
 Act = Callable[[Session], Coroutine[Any, Any, bool]]  # whether it was told to come again
 
@@ -32,7 +33,7 @@ async def _both(yard: Yard, first: Act, second: Act) -> None:
         await asyncio.wait([asyncio.create_task(met.wait()), waiting], return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
         assert not two.done()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         await two
 
 
@@ -47,7 +48,7 @@ async def _until_done(yard: Yard, act: Act, met: asyncio.Event) -> None:
 async def _waiting(yard: Yard, count: int) -> None:
     """Wait until so many stand in line for a lock."""
     sql = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while await yard.value(sql) < count:  # noqa: ASYNC110 - another process, PostgreSQL, is watched
             await asyncio.sleep(0.005)
 
@@ -169,7 +170,7 @@ async def test_sets_of_forks_make_the_same_batches_in_one_order(yard: Yard, turn
         both = asyncio.create_task(yard.answer_forks(*(yard.wanted(id=id) for id in order)))
         await _waiting(yard, 1)
         # It waits for the lower one first, and has not touched the other.
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             assert await yard.answer_forks(yard.wanted(id=high)) == [Forked(high)]
     assert await both == [Forked(id, created=False) for id in order]
     assert await yard.broken() == []
@@ -194,7 +195,7 @@ async def test_two_who_ask_for_the_same_stops_wait_for_each_other_in_one_order(y
         await _waiting(yard, 1)
         second = asyncio.create_task(_ask_to_stop(yard, two, one))
         await _waiting(yard, 2)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         await asyncio.gather(first, second)
     assert await yard.carry_out_stops() == 3
     assert (await yard.batch(batch)).status == "failed"
@@ -208,7 +209,7 @@ async def test_many_children_on_many_connections_close_every_batch_once(db: Data
     await yard.dispatch()
     children = await yard.children()
     assert len(children) == 30
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         await asyncio.gather(*(_until_done(yard, _ends(yard, each), asyncio.Event()) for each in children))
     for batch in batches:
         assert (await yard.batch(batch)).status == "success"

@@ -15,6 +15,7 @@ from ferryman.batches.store import retention
 from ferryman.kernel import watchdog
 from ferryman.kernel.pool import Line
 from tests.batches.yard import Yard, task
+from tests.patience import PATIENCE_SECONDS
 from tests.sql import walking
 from tests.sql.test_plans import scans
 
@@ -153,7 +154,7 @@ async def test_a_batch_that_somebody_holds_is_left_for_the_next_walk(yard: Yard)
     past = await plant(yard, ago=timedelta(days=8))
     async with yard.db.transaction() as other, yard.db.transaction() as tx:
         await other.fetch("select from ferryman.pmo_batches where id = $1 for update", past)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             assert await retention.forget(tx, [past]) == []
 
 

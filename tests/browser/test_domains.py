@@ -8,6 +8,7 @@ from ferryman.kernel import ids
 from tests.browser.conftest import House, Look
 from tests.browser.sight import READABLE
 from tests.corpus.markup import MARKUP
+from tests.patience import PATIENCE_SECONDS
 from tools import company
 from tools.company import DAWN, HOUR
 
@@ -91,7 +92,7 @@ async def test_a_call_is_answered_without_the_script_and_only_once(house: House)
     await page.get_by_label("Answer", exact=True).fill("you may")
     await page.get_by_role("button", name="Answer").click()
     assert await page.locator("#said").inner_text() == "The answer was given."
-    assert await turn.result(timeout=30) == "you may"
+    assert await turn.result(timeout=PATIENCE_SECONDS) == "you may"
     form: dict[str, str | float | bool] = {
         "csrf": word,
         "call": call,

@@ -12,6 +12,7 @@ from ferryman.app import wiring
 from ferryman.commands import watch
 from ferryman.kernel import invariants, watchdog
 from ferryman.kernel.db import Row
+from tests.patience import PATIENCE_SECONDS
 
 SECOND = timedelta(seconds=1)
 
@@ -69,4 +70,4 @@ async def task_rows(app: Ferryman, command: UUID) -> list[Row]:
 async def ended(app: Ferryman, task: UUID | None) -> None:
     """Wait until a task has ended."""
     assert task is not None
-    await (await app.tasks.get(task)).result(timeout=20)
+    await (await app.tasks.get(task)).result(timeout=PATIENCE_SECONDS)

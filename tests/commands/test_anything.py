@@ -8,9 +8,8 @@ import pytest
 from ferryman import Command, Ferryman, Message, Result
 from ferryman.commands.states import CommandStatus
 from tests.commands.conftest import Open
+from tests.patience import PATIENCE_SECONDS
 from tests.tasks.anything import ANYTHING
-
-PATIENCE_SECONDS = 120.0
 
 
 def register(app: Ferryman) -> None:

@@ -9,6 +9,7 @@ from ferryman import Command, DoNotRetry, Ferryman, Message
 from ferryman.commands.states import CommandStatus
 from ferryman.kernel import errors
 from tests.commands.conftest import Open, ended, rows, shift, task_rows, tick
+from tests.patience import PATIENCE_SECONDS
 
 # Long enough for a slow machine, and shorter than that of the watchdog which the worker has itself.
 PATIENCE = timedelta(seconds=15)
@@ -82,7 +83,7 @@ async def test_a_mapping_that_raises_or_returns_nonsense_fails_its_command_and_n
     app = await open_app(register)
     async with app.worker():
         sent = {type: await app.commands.send(type) for type in (*MAPPINGS, "Sound")}
-        over = {type: await app.commands.wait(each.id, timeout=20) for type, each in sent.items()}
+        over = {type: await app.commands.wait(each.id, timeout=PATIENCE_SECONDS) for type, each in sent.items()}
 
     assert over.pop("Sound").status is CommandStatus.COMPLETED
     for type, (_, code, said) in MAPPINGS.items():
@@ -104,7 +105,7 @@ async def test_a_mapping_that_blocks_is_ended_by_its_timeout(open_app: Open) -> 
 
     app = await open_app(register)
     async with app.worker():
-        command = await app.commands.wait((await app.commands.send("Slow")).id, timeout=20)
+        command = await app.commands.wait((await app.commands.send("Slow")).id, timeout=PATIENCE_SECONDS)
 
     assert (command.status, command.error_code) == (CommandStatus.FAILED, "TASK_RETRY_EXHAUSTED")
     assert "TASK_TIMEOUT" in (command.error_message or "")
@@ -173,7 +174,7 @@ async def test_a_capability_whose_input_or_answer_does_not_fit_fails_without_a_r
 
     app = await open_app(register)
     async with app.worker():
-        command = await app.commands.wait((await app.commands.send("Ask")).id, timeout=20)
+        command = await app.commands.wait((await app.commands.send("Ask")).id, timeout=PATIENCE_SECONDS)
 
     tasks = await task_rows(app, command.id)
     assert [(each["status"], each["retry_count"]) for each in tasks] == [("FAILED", 0)] * 3

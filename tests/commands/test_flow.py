@@ -10,6 +10,7 @@ from ferryman import Command, Context, Fact, Ferryman, Message, Result
 from ferryman.commands.states import AsyncTaskStatus, CommandStatus
 from ferryman.kernel import errors
 from tests.commands.conftest import SECOND, Open, rows, task_rows
+from tests.patience import PATIENCE_SECONDS
 
 
 def novel(app: Ferryman) -> None:
@@ -44,7 +45,7 @@ async def test_a_command_is_received_worked_on_and_completed_with_all_that_it_st
 
     sent = await app.commands.send("Character.Request", {"kind": "hero"}, session_id="s1", scope="Genesis")
     async with app.worker():
-        command = await app.commands.wait(sent.id, timeout=20)
+        command = await app.commands.wait(sent.id, timeout=PATIENCE_SECONDS)
 
     assert sent.answer()["location"] == f"/commands/{sent.id}"
     assert (command.status, command.tasks, command.open, command.failed) == (CommandStatus.COMPLETED, 3, 0, 0)
@@ -111,7 +112,7 @@ async def test_commands_of_one_session_do_not_wait_for_each_other(open_app: Open
     app = await open_app(novel)
     async with app.worker():
         sent = [await app.commands.send("Character.Request", {"kind": "hero"}, session_id="s1") for _ in range(3)]
-        ended = [await app.commands.wait(each.id, timeout=20) for each in sent]
+        ended = [await app.commands.wait(each.id, timeout=PATIENCE_SECONDS) for each in sent]
 
     assert {each.status for each in ended} == {CommandStatus.COMPLETED}
     assert len({each.id for each in ended}) == 3
@@ -125,7 +126,7 @@ async def test_a_command_that_asks_for_nothing_is_completed_at_once(open_app: Op
     app = await open_app(register)
     async with app.worker():
         sent = await app.commands.send("Note.Take", "milk")
-        command = await app.commands.wait(sent.id, timeout=20)
+        command = await app.commands.wait(sent.id, timeout=PATIENCE_SECONDS)
 
     assert (command.status, command.tasks) == (CommandStatus.COMPLETED, 0)
     assert (await app.commands.story(sent.id)).facts() == ["Note.Take.Requested", "Note.Taken"]
@@ -153,7 +154,7 @@ async def test_a_failing_capability_is_retried_and_then_fails_its_command_with_w
     app = await open_app(register)
     async with app.worker():
         sent = await app.commands.send("Theme.Request")
-        command = await app.commands.wait(sent.id, timeout=20)
+        command = await app.commands.wait(sent.id, timeout=PATIENCE_SECONDS)
 
     assert tries == [1, 2, 3]
     assert (command.status, command.error_code, command.failed) == (CommandStatus.FAILED, "TASK_RETRY_EXHAUSTED", 1)
@@ -184,12 +185,12 @@ async def test_a_later_try_and_its_progress_show_while_it_runs(open_app: Open) -
     app = await open_app(register)
     async with app.worker(poll=SECOND / 20):
         sent = await app.commands.send("Theme.Request")
-        await asyncio.wait_for(told.wait(), 20)
+        await asyncio.wait_for(told.wait(), PATIENCE_SECONDS)
         while (row := (await task_rows(app, sent.id))[0])["progress"] != 42.5:  # noqa: ASYNC110 - until it is written
             await asyncio.sleep(0.01)
         [shown] = (await app.commands.story(sent.id)).tasks
         go.set()
-        await app.commands.wait(sent.id, timeout=20)
+        await app.commands.wait(sent.id, timeout=PATIENCE_SECONDS)
 
     # It was born PENDING, because it was to start later.
     assert (row["status"], row["retry_count"], float(row["progress"])) == ("RUNNING", 1, 42.5)
@@ -220,9 +221,9 @@ async def test_a_cancelled_command_fails_and_takes_all_with_it(open_app: Open) -
     app = await open_app(register)
     async with app.worker():
         sent = await app.commands.send("Theme.Request")
-        await asyncio.wait_for(started.wait(), 20)
+        await asyncio.wait_for(started.wait(), PATIENCE_SECONDS)
         assert await app.commands.cancel(sent.id, reason="changed my mind")
-        await asyncio.wait_for(stopped.wait(), 20)
+        await asyncio.wait_for(stopped.wait(), PATIENCE_SECONDS)
         assert not await app.commands.cancel(sent.id)
 
     command = await app.commands.get(sent.id)

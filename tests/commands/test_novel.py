@@ -8,6 +8,7 @@ import pytest
 from ferryman.cli.demo import novel
 from ferryman.commands.states import CommandStatus
 from tests.commands.conftest import Open
+from tests.patience import PATIENCE_SECONDS
 
 
 @pytest.mark.contract("C11", "C2", "C5")
@@ -20,7 +21,7 @@ async def test_a_design_is_made_anew_until_it_is_good_enough_or_three_were_not(o
             )
             for kind in novel.TALENT
         ]
-        ended = await asyncio.gather(*(app.commands.wait(each.id, timeout=30) for each in sent))
+        ended = await asyncio.gather(*(app.commands.wait(each.id, timeout=PATIENCE_SECONDS) for each in sent))
 
     assert {each.status for each in ended} == {CommandStatus.COMPLETED}
     for each, verdict, score in zip(sent, ("Character.Confirmed", "Character.Failed"), (8.0, 5.0), strict=True):

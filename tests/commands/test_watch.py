@@ -10,6 +10,7 @@ from ferryman import Command, Ferryman, Message, Result
 from ferryman.app import doctor
 from ferryman.commands.states import CommandStatus
 from tests.commands.conftest import Open, ended, rows, shift, sound, task_rows, tick
+from tests.patience import PATIENCE_SECONDS
 
 WAITING = "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
 
@@ -131,7 +132,7 @@ async def test_commands_that_nobody_knows_are_locked_in_one_order_whatever_their
         async with app.database.transaction() as stranger:
             await stranger.fetch("select from ferryman.command_inbox where id = $1 for update", first)
             giving_up = asyncio.create_task(tick(app, "W14-unknown"))
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 while not await rows(app, WAITING):  # noqa: ASYNC110 - another process, PostgreSQL, is watched
                     await asyncio.sleep(0.005)
             free = await rows(app, "select id from ferryman.command_inbox where id = $1 for update skip locked", last)

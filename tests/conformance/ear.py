@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from ferryman.kernel.doorbell import Doorbell
+from tests.patience import PATIENCE_SECONDS
 
-PATIENCE_SECONDS = 60.0
 NOWHERE = {
     "postgres": "postgresql://nobody@/nowhere?host=/nonexistent",
     "nats": "nats://127.0.0.1:1",

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from nats.aio.client import Client
 
 from ferryman.kernel import doorbell_nats, doorbell_pg
+from ferryman.kernel.nats_flush import flush_all
 from ferryman.kernel.pool import Line
 from tests.conformance.ear import Ear
 
@@ -58,14 +59,14 @@ async def at_nats(url: str, schema: str) -> AsyncIterator[Forger]:
 
     async def say(topic: str, text: bytes) -> None:
         await client.publish(f"{doorbell_nats.PREFIX}.{schema}.{topic}", text)
-        await client.flush()
+        await flush_all(client)
 
     async def flood(topic: str, count: int) -> None:
         for _ in range(count):
             await client.publish(
                 f"{doorbell_nats.PREFIX}.{schema}.{topic}", json.dumps([lane("default", "nobody")]).encode()
             )
-        await client.flush()
+        await flush_all(client)
 
     yield Forger(say, flood, whole=False)
     await client.close()

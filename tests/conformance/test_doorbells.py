@@ -8,7 +8,8 @@ import pytest
 from ferryman.kernel.doorbell import MAX_HINTS
 from ferryman.kernel.doorbell_nats import NatsDoorbell
 from ferryman.kernel.doorbell_pg import PostgresDoorbell
-from tests.conformance.ear import NOWHERE, PATIENCE_SECONDS, Ear, Make, opened
+from tests.conformance.ear import NOWHERE, Ear, Make, opened
+from tests.patience import PATIENCE_SECONDS
 
 everyone = pytest.mark.parametrize("name", ["none", "postgres", "nats", "lossy", "doubled", "late"])
 prompt = pytest.mark.parametrize("name", ["none", "postgres", "nats", "doubled"])

@@ -18,8 +18,9 @@ from ferryman.kernel.doorbell_nats import PREFIX, NatsDoorbell
 from ferryman.kernel.doorbell_pg import PostgresDoorbell
 from ferryman.kernel.pool import Database
 from ferryman.testing import Cluster, NatsServer
-from tests.conformance.ear import NOWHERE, PATIENCE_SECONDS, Ear, Make, opened
+from tests.conformance.ear import NOWHERE, Ear, Make, opened
 from tests.conformance.forger import at_nats
+from tests.patience import PATIENCE_SECONDS
 
 MEBIBYTE = 1024 * 1024
 # A server keeps 64 for a client that does not read; as many more may be on the wire.

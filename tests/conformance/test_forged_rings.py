@@ -20,8 +20,9 @@ from ferryman.kernel.doorbell_nats import NatsDoorbell
 from ferryman.kernel.doorbell_pg import PostgresDoorbell
 from ferryman.tasks.work.crew import TaskCrew
 from ferryman.testing import Cluster, NatsServer
-from tests.conformance.ear import PATIENCE_SECONDS, Ear, Make, opened
+from tests.conformance.ear import Ear, Make, opened
 from tests.conformance.forger import Forger, at_nats, at_postgres, forge, lane
+from tests.patience import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.parametrize("name", ["postgres", "nats"])
 

@@ -19,6 +19,7 @@ from ferryman.kernel.doorbell import Doorbell
 from ferryman.tasks.watch import TASK_INVARIANTS
 from ferryman.testing import travel
 from tests.conformance.ear import Make
+from tests.patience import PATIENCE_SECONDS
 
 pytestmark = [
     pytest.mark.contract("R8", "K2"),
@@ -26,7 +27,6 @@ pytestmark = [
 ]
 
 POLL = timedelta(milliseconds=100)
-PATIENCE_SECONDS = 60.0
 MANY = 500
 
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import asyncpg
 
-PATIENCE_SECONDS = 60.0
+from tests.patience import PATIENCE_SECONDS
+
 _LOOK_SECONDS = 0.02
 TERMINAL = ("succeeded", "failed", "cancelled")
 

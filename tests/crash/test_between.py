@@ -11,7 +11,7 @@ from tests.crash import cargo, judge
 from tests.crash.conftest import Launch
 from tests.crash.test_zombies import ENDS, holders, living, stopped
 from tests.crash.wire import wired
-from tests.crash.yard import PATIENCE_SECONDS
+from tests.patience import PATIENCE_SECONDS
 
 COUNT = 6
 FIRE = "where (schedule.state = 'active' or ("  # of tasks/sql/schedules/fire.sql, after schedules are locked by due.sql

@@ -18,6 +18,7 @@ from ferryman.kernel.pool import Database
 from ferryman.testing import travel
 from tests.crash import cargo, judge
 from tests.crash.conftest import Launch
+from tests.patience import PATIENCE_SECONDS
 
 HELD = 4
 
@@ -61,7 +62,7 @@ async def jumped(url: str, by: timedelta) -> list[tuple[str, int]]:
         else:
             await renewed(url)
         go.set()
-        assert [await each.result(timeout=30) for each in tasks] == list(range(HELD))
+        assert [await each.result(timeout=PATIENCE_SECONDS) for each in tasks] == list(range(HELD))
     rows = await judge.read(url, "select state, attempt from ferryman.tasks order by id")
     return [(row["state"], row["attempt"]) for row in rows]
 
@@ -77,7 +78,7 @@ async def renewed(url: str) -> None:
     ("by", "attempts"), [(timedelta(hours=1), 2), (timedelta(hours=-1), 1)], ids=["an hour ahead", "an hour back"]
 )
 async def test_a_clock_that_jumps_ends_no_task_twice(database_url: str, by: timedelta, attempts: int) -> None:
-    found = await asyncio.wait_for(jumped(database_url, by), 60)
+    found = await asyncio.wait_for(jumped(database_url, by), PATIENCE_SECONDS)
 
     assert found == [("succeeded", attempts)] * HELD
     assert await cargo.broken(database_url) == []
@@ -111,7 +112,7 @@ async def test_a_clock_that_jumps_under_workers_fires_every_time_of_a_schedule_o
     @app.task
     async def hourly() -> None: ...
 
-    async with asyncio.timeout(60), app, app.worker(), app.worker():
+    async with asyncio.timeout(PATIENCE_SECONDS), app, app.worker(), app.worker():
         made = await app.schedules.create(hourly, every=3600)
         first = made.schedule.next_run_at
         assert first is not None
@@ -184,7 +185,7 @@ async def test_a_living_worker_keeps_its_work_when_the_clock_goes_ahead_and_back
         await renewed(database_url)
         await put_right(database_url)
         go.set()
-        assert [await each.result(timeout=30) for each in tasks] == list(range(HELD))
+        assert [await each.result(timeout=PATIENCE_SECONDS) for each in tasks] == list(range(HELD))
     rows = await judge.read(database_url, "select state, attempt from ferryman.tasks")
     assert {(row["state"], row["attempt"]) for row in rows} == {("succeeded", 1)}
     assert await cargo.broken(database_url) == []
@@ -196,7 +197,7 @@ async def put_right(url: str) -> None:
         "select from ferryman.watchdog as dog, ferryman.watched_leases as lease"
         " having max(greatest(dog.ticked_at, dog.grace_until, lease.reached_at, lease.grace_until)) < clock_timestamp()"
     )
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not await judge.read(url, query):  # noqa: ASYNC110 - the sign is a row
             await asyncio.sleep(0.05)
 
@@ -213,7 +214,7 @@ async def test_a_transaction_that_a_stranger_leaves_open_holds_up_no_work(databa
         # It has a number and a snapshot, as old as the rest of this test: readers of the log wait for it, work does not.
         await stranger.fetch("create table public.scratch (n integer)")
         made = await app.tasks.create_many(echo, [{"n": n} for n in range(200)])
-        assert [await each.result(timeout=30) for each in made] == list(range(200))
+        assert [await each.result(timeout=PATIENCE_SECONDS) for each in made] == list(range(200))
         one = await app.tasks.create(echo, n=7)
-        assert await one.result(timeout=30) == 7
+        assert await one.result(timeout=PATIENCE_SECONDS) == 7
     assert await cargo.broken(database_url) == []

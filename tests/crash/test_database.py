@@ -14,7 +14,8 @@ from ferryman import Ferryman
 from tests.crash import cargo, judge, test_turns
 from tests.crash.conftest import Launch
 from tests.crash.sea import Sea
-from tests.crash.yard import LEASE_SECONDS, PATIENCE_SECONDS, Line, Ship, until
+from tests.crash.yard import LEASE_SECONDS, Line, Ship, until
+from tests.patience import PATIENCE_SECONDS
 
 KEYS = 300
 PLACES = 8  # of a worker (yard.TERMS)
@@ -191,7 +192,9 @@ async def test_whoever_waits_for_a_result_gets_it_after_the_database_was_started
         return "done"
 
     async with app, app.worker():
-        waiting = [asyncio.ensure_future((await app.tasks.create(held)).result(timeout=60)) for _ in range(20)]
+        waiting = [
+            asyncio.ensure_future((await app.tasks.create(held)).result(timeout=PATIENCE_SECONDS)) for _ in range(20)
+        ]
         await sea.kill()
         go.set()
         await asyncio.to_thread(sea.start)
@@ -269,11 +272,11 @@ async def test_handlers_that_hold_every_connection_of_the_pool_starve_nobody(dat
             hogs = await client.tasks.create_many("hog", [{}, {}])
             await asyncio.gather(*(held.acquire() for _ in hogs))
             others = await client.tasks.create_many("quick", [{"n": n} for n in range(50)])
-            assert [await each.result(timeout=30) for each in others] == list(range(50))
+            assert [await each.result(timeout=PATIENCE_SECONDS) for each in others] == list(range(50))
             # Two leases long they hold all there is, and are renewed all the same.
             await renewed(database_url, 7)
             free.set()
-            assert [await each.result(timeout=30) for each in hogs] == [None, None]
+            assert [await each.result(timeout=PATIENCE_SECONDS) for each in hogs] == [None, None]
 
     rows = await judge.read(database_url, "select distinct epoch, attempt from ferryman.tasks")
     assert [tuple(row) for row in rows] == [(1, 1)]

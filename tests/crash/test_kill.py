@@ -104,14 +104,20 @@ def test_every_domain_is_killed_between_claim_and_settle(domain: str) -> None:
 
 @pytest.mark.contract("R1", "K5", "T7")
 @pytest.mark.parametrize("point", WORKER_POINTS)
-async def test_work_survives_the_death_of_its_worker(point: str, database_url: str, ship: Launch) -> None:
-    acknowledged = await load(point, database_url)
+async def test_work_survives_the_death_of_its_worker(
+    point: str, database_url: str, ship: Launch, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    acknowledged = await load(point, database_url, gate)
     worker = ship(database_url, lives=[*[WORKER_POINTS[point]] * KILLS, ""]).start()
 
     for life in range(1, KILLS + 1 if point == "drain.begun" else 1):
         begun = await worker.seen("working", count=life)
         await worker.seen("start", pid=begun["pid"])
         os.kill(begun["pid"], signal.SIGTERM)
+    if point == "renew.before":
+        await worker.seen("died", count=KILLS)
+        gate.touch()
     await judge.all_ended(database_url)
 
     assert_killed(worker, point, KILLS)
@@ -149,14 +155,17 @@ async def test_children_are_born_once_although_the_worker_of_their_parents_dies(
     assert [row["keyed"] for row in born] == [not plain]
 
 
-async def load(point: str, url: str) -> list[str]:
+async def load(point: str, url: str, gate: Path) -> list[str]:
     if point.startswith("wait."):
         return await cargo.load(url, VOYAGES, name="voyage")
     if point in DURABLE_POINTS:
         return await cargo.load(url, 12, name="voyage")
     if point == "settle.inside":
         return await cargo.load_owing(url, 40)
-    if point in ("renew.before", "drain.begun"):
+    if point == "renew.before":
+        # Each life holds its tasks until it renews them, however late that is.
+        return await cargo.load(url, 16, gate=str(gate))
+    if point == "drain.begun":
         # Two sets of those that a worker runs at once: the last life begins what it finds a set at a time, and with more of
         # them the wait for one's set would be most of what is taken for the time of a recovery.
         return await cargo.load(url, 16, hold=0.8)

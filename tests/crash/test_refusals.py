@@ -16,6 +16,7 @@ from ferryman import Ferryman
 from ferryman.app.wiring import opened as opened_app
 from ferryman.kernel import errors
 from tests.crash import cargo, judge
+from tests.patience import PATIENCE_SECONDS
 
 REFUSE = """
 create function public.refuse() returns trigger language plpgsql as $$
@@ -75,7 +76,7 @@ async def test_writes_that_are_refused_for_a_while_are_made_when_they_can_be(
             patch.setattr(opened_app, "PATIENCE", timedelta(seconds=2))
             await open_.enter_async_context(hasty)
         under_way = [await app.tasks.create(held, n=n) for n in range(3)]
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             for _ in under_way:
                 await begun.acquire()
         async with refusing(database_url, code):
@@ -87,7 +88,7 @@ async def test_writes_that_are_refused_for_a_while_are_made_when_they_can_be(
         # What is not allowed may stay so: whoever asks is told at once, and what has run waits all the same.
         assert told.value.retryable is (code != "42501")
         assert (told.value.code == "DATABASE_DAMAGED") is (code == "XX001")
-        assert [await each.result(timeout=60) for each in [*under_way, again]] == [0, 1, 2, 7]
+        assert [await each.result(timeout=PATIENCE_SECONDS) for each in [*under_way, again]] == [0, 1, 2, 7]
 
     rows = await judge.read(database_url, "select distinct attempt, state from ferryman.tasks")
     assert [tuple(row) for row in rows] == [(1, "succeeded")]

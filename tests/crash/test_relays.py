@@ -16,13 +16,15 @@ from nats.aio.msg import Msg
 
 from ferryman import Ferryman
 from ferryman.kernel import invariants
+from ferryman.kernel.nats_flush import flush_all
 from ferryman.relays import webhook
 from ferryman.relays.watch import RELAY_INVARIANTS
 from ferryman.testing import NatsServer, travel
 from tests.crash import cargo, judge
 from tests.crash.conftest import Launch
 from tests.crash.test_zombies import ENDS, frozen, holders, living
-from tests.crash.yard import PATIENCE_SECONDS, RELAY_POINTS, until
+from tests.crash.yard import RELAY_POINTS, until
+from tests.patience import PATIENCE_SECONDS
 from tests.relays.receiver import Receiver, receiving
 
 KEY = "0123456789abcdef0123456789abcdef"
@@ -107,7 +109,7 @@ async def shore(url: str, folder: Path) -> AsyncIterator[Shore]:
                 made.published.append((message.headers or {})[MSG_ID])
 
             await client.subscribe("fm.>", cb=hear)
-            await client.flush()
+            await flush_all(client)
             yield made
         await client.close()
 

@@ -12,7 +12,8 @@ import pytest
 from tests.crash import cargo, judge
 from tests.crash.conftest import Launch
 from tests.crash.sea import Sea
-from tests.crash.yard import LEASE_SECONDS, PATIENCE_SECONDS
+from tests.crash.yard import LEASE_SECONDS
+from tests.patience import PATIENCE_SECONDS
 
 HELD = 4
 CUT = "select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'ferryman%'"

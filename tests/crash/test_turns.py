@@ -17,7 +17,8 @@ from ferryman.kernel.pool import Database
 from tests.crash import cargo, judge
 from tests.crash.conftest import Launch
 from tests.crash.test_zombies import ENDS, frozen
-from tests.crash.yard import PATIENCE_SECONDS, Line, until
+from tests.crash.yard import Line, until
+from tests.patience import PATIENCE_SECONDS
 
 # Both pumps of a worker pass these points, that of turns and that of their tools' tasks: hits near the beginning of a life meet
 # one or the other. Several lives per test; those whose points are passed seldom come first, while there is much to do.

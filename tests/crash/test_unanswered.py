@@ -19,9 +19,10 @@ from ferryman import Ferryman
 from tests.crash import cargo, judge, orders, test_batches, test_turns
 from tests.crash.conftest import Launch
 from tests.crash.wire import Wire, wired
-from tests.crash.yard import PATIENCE_SECONDS, Line
+from tests.crash.yard import Line
 from tests.ingest import hulk, test_crash
 from tests.ingest.harbour import harbour
+from tests.patience import PATIENCE_SECONDS
 
 KILLS = 3
 

@@ -21,8 +21,9 @@ from ferryman.kernel.pool import Database
 from ferryman.testing import travel
 from tests.crash import judge, orders, test_batches, test_turns
 from tests.crash.conftest import Launch
-from tests.crash.yard import PATIENCE_SECONDS, WATCHDOG_POINTS, Ship
+from tests.crash.yard import WATCHDOG_POINTS, Ship
 from tests.ingest.harbour import DAWN, HOUR, SOURCE, Server, harbour
+from tests.patience import PATIENCE_SECONDS
 
 KILLS = 3
 COUNT = 4

@@ -16,6 +16,7 @@ from ferryman.kernel.pool import Line
 from ferryman.kernel.timed import timed
 from tests.crash import cargo, judge
 from tests.crash.wire import Wire, wired
+from tests.patience import PATIENCE_SECONDS
 
 # Nothing here waits for the end of a lease, and nothing could be taken for it.
 TERMS = {"lease": "300s", "poll": "0.1s", "watchdog_interval_seconds": 100, "grace": "5s"}
@@ -149,7 +150,7 @@ async def test_whoever_waits_for_a_result_gets_it_though_every_connection_was_cu
         opened(database_url) as (app, _),
     ):
         handle = await waiter.tasks.create("echo", word="abc")
-        waiting = asyncio.ensure_future(handle.result(timeout=60))
+        waiting = asyncio.ensure_future(handle.result(timeout=PATIENCE_SECONDS))
         await asyncio.sleep(0)
         wire.refuse()
         async with app.worker():
@@ -167,7 +168,7 @@ async def test_a_settle_whose_answer_is_lost_is_fenced_when_it_is_repeated(datab
 
         handle = await app.tasks.create("echo", word="the-lost-one")
 
-        assert await handle.result(timeout=30) == "eno-tsol-eht"
+        assert await handle.result(timeout=PATIENCE_SECONDS) == "eno-tsol-eht"
         await seen(lambda: fenced() > before)
         assert wire.cuts == 1
         assert attempts == [1]
@@ -181,7 +182,7 @@ async def test_a_claim_whose_answer_is_lost_is_handed_back_without_waiting_for_i
         async with app.worker():
             handle = await client.tasks.create("echo", word="the-lost-one")
 
-            assert await handle.result(timeout=30) == "eno-tsol-eht"
+            assert await handle.result(timeout=PATIENCE_SECONDS) == "eno-tsol-eht"
 
     assert wire.cuts == 1
     assert attempts == [2]
@@ -220,7 +221,7 @@ async def test_a_line_gives_up_a_connection_whose_packets_are_lost(
         [before] = await line.fetch("select pg_backend_pid() as pid, current_setting('statement_timeout') as server")
         wire.lose()
 
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             with pytest.raises(errors.DatabaseUnavailable):
                 await line.fetch("select 1")
         wire.mend()
@@ -253,13 +254,13 @@ async def test_an_outcome_whose_packets_are_lost_is_sent_anew_before_its_lease_e
         client.declare("held")
         async with app.worker():
             handle = await client.tasks.create("held")
-            await asyncio.wait_for(started.wait(), 30)
+            await asyncio.wait_for(started.wait(), PATIENCE_SECONDS)
             wire.lose()
             go.set()
             await seen(lambda: "the database cannot be used; coming back" in caplog.messages)
             wire.mend()
 
-            assert await handle.result(timeout=30) == "done"
+            assert await handle.result(timeout=PATIENCE_SECONDS) == "done"
 
     [told] = await judge.read(database_url, "select attempt, epoch from ferryman.tasks")
     assert tuple(told) == (1, 1)
@@ -303,22 +304,22 @@ async def test_a_living_worker_that_was_cut_off_past_its_lease_is_fenced_when_it
 
         async with cut_off.worker():
             handle = await successor.tasks.create("held")
-            await asyncio.wait_for(started.wait(), 30)
+            await asyncio.wait_for(started.wait(), PATIENCE_SECONDS)
             wire.lose()
             if move == "settle":
                 go.set()
             async with successor.worker():
-                await asyncio.wait_for(taken.wait(), 30)
+                await asyncio.wait_for(taken.wait(), PATIENCE_SECONDS)
                 if over:
                     finish.set()
-                    await handle.result(timeout=30)
+                    await handle.result(timeout=PATIENCE_SECONDS)
                 before = fenced(move)
 
                 wire.mend()
                 await seen(lambda: fenced(move) > before)
-                await asyncio.wait_for(ended.wait(), 30)
+                await asyncio.wait_for(ended.wait(), PATIENCE_SECONDS)
                 finish.set()
-                assert await handle.result(timeout=30) == "by its successor"
+                assert await handle.result(timeout=PATIENCE_SECONDS) == "by its successor"
 
     assert wire.lost > 0
     assert ends == ["cancelled" if move == "renew" else "returned"]
@@ -342,7 +343,7 @@ async def test_a_create_whose_packets_are_lost_is_told_in_time_and_may_be_repeat
         await app.tasks.create("echo", word="before")
         wire.lose()
 
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             with pytest.raises(errors.DatabaseUnavailable) as told:
                 await impatient.tasks.create("echo", {"word": "lost"}, idempotency_key="k")
         wire.mend()
@@ -359,8 +360,8 @@ async def test_settings_that_a_pooler_refuses_are_left_out(database_url: str) ->
         handle = await app.tasks.create("echo", word="abc")
         later = await app.tasks.create_many("echo", [{"word": str(n)} for n in range(50)])
 
-        assert await handle.result(timeout=30) == "cba"
-        assert [await each.result(timeout=30) for each in later] == [str(n)[::-1] for n in range(50)]
+        assert await handle.result(timeout=PATIENCE_SECONDS) == "cba"
+        assert [await each.result(timeout=PATIENCE_SECONDS) for each in later] == [str(n)[::-1] for n in range(50)]
 
     # The pool, and each line by itself: none of them gave up.
     assert wire.refusals >= 5
@@ -438,11 +439,11 @@ async def test_nothing_is_left_in_a_session_that_another_client_could_meet(datab
     line = Line(database_url)
     async with opened(database_url, doorbell="none") as (app, _), app.worker():
         handle = await app.tasks.create("echo", word="abc")
-        await handle.result(timeout=30)
+        await handle.result(timeout=PATIENCE_SECONDS)
         await (await app.tasks.create("echo", word="later")).cancel()
 
         # The worker goes on meanwhile: a lock that one of its transactions holds is gone with it, one of a session stays.
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while await line.fetch(LOCKS):
                 continue
         assert await line.fetch("select from pg_class where relpersistence = 't'") == []
@@ -455,6 +456,6 @@ async def row(url: str) -> dict[str, object]:
 
 
 async def seen(look: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not look():  # noqa: ASYNC110 - a counter has no event
             await asyncio.sleep(0.01)

@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 
 from tests.crash import dock
 from tests.forge import Forged
+from tests.patience import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
 LEASE_SECONDS = 2.0
-PATIENCE_SECONDS = 45.0
 _LOOK_SECONDS = 0.01
 
 Line = dict[str, Any]

@@ -25,6 +25,7 @@ import pytest
 from ferryman.app.embedded import keeper, place
 from ferryman.app.embedded.locks import Lock
 from tests.docs import curl
+from tests.patience import PATIENCE_SECONDS
 from tests.surfaces import ferry
 from tests.testing.test_plugin import PLUGIN
 
@@ -32,7 +33,6 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 BLOCK = re.compile(r"^```(?P<kind>python|console)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 PROMPT = "$ ferryman "
 TESTS = re.compile(r"^(async )?def test_", re.MULTILINE)
-PATIENCE_SECONDS = 60
 FEW = ["--ferryman-seeds=3"]
 
 

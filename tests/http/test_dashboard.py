@@ -15,6 +15,7 @@ from ferryman.http.callers import Caller
 from ferryman.http.serving import serving
 from ferryman.kernel import errors
 from tests.http.conftest import Client
+from tests.patience import PATIENCE_SECONDS
 
 PAGES = ("/", "/tasks", "/schedules", "/queues", "/workers", "/watchdog", "/tenants", "/log", "/docs", "/search?q=a")
 
@@ -153,14 +154,14 @@ async def test_viewers_are_bounded(client: Client, monkeypatch: pytest.MonkeyPat
     assert await _word(stream) == ("hello", "{}")
     assert (await client.get("/live")).status == 429
     stream.close()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while (again := await client.session.get(f"{client.url}/live")).status != 200:
             again.close()
     again.close()
 
 
 async def _word(stream: aiohttp.ClientResponse) -> tuple[str, str]:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         told: dict[str, str] = {}
         while not ({"event", "data"} <= set(told)):
             name, _, value = (await stream.content.readline()).decode().strip().partition(": ")

@@ -13,6 +13,7 @@ from ferryman.http.callers import Caller
 from ferryman.http.serving import serving
 from tests.http.conftest import Client
 from tests.http.test_tasks import GREET
+from tests.patience import PATIENCE_SECONDS
 
 
 class Clerk:
@@ -90,7 +91,7 @@ async def test_a_tenant_sees_nothing_of_the_others(app: Ferryman) -> None:
     theirs = await app.tasks.create("greet", name="Ada")
     await app.queues.set("default", tenant="default", concurrency=3)
     async with serving(app, guard=Clerk(), port=0) as served, aiohttp.ClientSession() as session, app.worker():
-        await theirs.result(timeout=20)
+        await theirs.result(timeout=PATIENCE_SECONDS)
         client = Client(session, served.url)
         for path in ("", "/result", "/events", "/explain", "/logs", "/progress"):
             assert (await client.get(f"/v1/tasks/{theirs.id}{path}")).status == 404, path
@@ -144,9 +145,9 @@ async def test_a_server_that_stops_ends_streams_and_long_requests(app: Ferryman)
                 asyncio.create_task(client.post("/v1/worker/claim", {"worker": hand, "wait": 60})),
             ]
             assert (await client.get("/healthz")).status == 200  # they were sent before it on connections of their own
-        told = await asyncio.wait_for(asyncio.gather(*long), 10)
+        told = await asyncio.wait_for(asyncio.gather(*long), PATIENCE_SECONDS)
         assert [(each.status, each.json.get("tasks", each.json.get("ended"))) for each in told] == [
             (202, False), (200, []),
         ]  # fmt: skip
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             await stream.read()

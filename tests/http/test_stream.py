@@ -18,6 +18,7 @@ from tests.conformance import ear as bells
 from tests.conformance.forger import at_postgres, forge
 from tests.http.conftest import Client
 from tests.http.test_tasks import GREET
+from tests.patience import PATIENCE_SECONDS
 from tests.sql import days
 
 
@@ -31,7 +32,7 @@ class Ear:
     async def events(self, count: int) -> list[dict[str, Any]]:
         """Wait for so many events; heartbeats move the last id."""
         found: list[dict[str, Any]] = []
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while len(found) < count:
                 line = (await anext(self._lines)).decode().rstrip("\n")
                 name, _, value = line.partition(": ")
@@ -218,7 +219,7 @@ async def test_a_client_that_does_not_read_is_cut(monkeypatch: pytest.MonkeyPatc
         return await asyncio.Event().wait()
 
     stream = streams.Stream(tell, rouse=gone.set, left=left, closing=asyncio.Event())
-    await asyncio.wait_for(stream({"type": "http"}, receive, send), 5)
+    await asyncio.wait_for(stream({"type": "http"}, receive, send), PATIENCE_SECONDS)
     assert sent == ["http.response.start", "http.response.body"]
     assert gone.is_set()
 
@@ -271,7 +272,7 @@ async def test_whoever_listens_is_let_go_when_the_server_closes() -> None:
         return await asyncio.Event().wait()
 
     stream = streams.told(silence(), closing=closing)
-    await asyncio.wait_for(stream({"type": "http"}, receive, send), 5)
+    await asyncio.wait_for(stream({"type": "http"}, receive, send), PATIENCE_SECONDS)
     assert sent[1] == b"data: 1\n\n"
     assert sent[-1] == b""
     assert closed.is_set()
@@ -334,7 +335,7 @@ async def test_the_reader_rests_while_nobody_follows(app: Ferryman) -> None:
     running = reader._running
     first.leave()
     reader._rung.set()
-    await asyncio.wait_for(running, 10)
+    await asyncio.wait_for(running, PATIENCE_SECONDS)
     await app.tasks.create("greet", name="unheard")
     second = reader.follow(Choice("default"))
     try:

@@ -12,6 +12,7 @@ import pytest
 from ferryman import Ferryman
 from ferryman.access.model import ALL
 from ferryman.http.serving import serving
+from tests.patience import PATIENCE_SECONDS
 
 TEMPLATES = Path(__file__).resolve().parent.parent.parent / "src" / "ferryman" / "dashboard" / "templates"
 
@@ -109,7 +110,7 @@ async def test_what_a_page_asks_for_is_of_the_tenant_it_shows(app: Ferryman, bro
     assert (str(ours.id) in part, str(theirs.id) in part) == (True, False)
     assert fields(part, "/tasks", "csrf")["page_tenant"] == "acme"
 
-    async with browser.session.get(f"{browser.url}/live?tenant=acme") as stream, asyncio.timeout(20):
+    async with browser.session.get(f"{browser.url}/live?tenant=acme") as stream, asyncio.timeout(PATIENCE_SECONDS):
         await stream.content.readuntil(b"event: hello")
         await app.of("rival").tasks.create("greet", name="z")
         made = await app.of("acme").tasks.create("greet", name="z")

@@ -8,6 +8,7 @@ import pytest
 
 from ferryman import Ferryman
 from tests.http.conftest import Client
+from tests.patience import PATIENCE_SECONDS
 
 GREET = {"name": "greet", "payload": {"name": "Ada"}}
 
@@ -19,7 +20,7 @@ async def test_a_task_is_created_run_and_read(app: Ferryman, client: Client) -> 
     assert made.json["idempotent_hit"] is False
     where = made.headers["Location"]
     async with app.worker():
-        await (await app.tasks.get(made.json["task"]["id"])).result(timeout=20)
+        await (await app.tasks.get(made.json["task"]["id"])).result(timeout=PATIENCE_SECONDS)
     found = (await client.get(where)).json
     assert (found["state"], found["payload"], found["result"]) == ("succeeded", {"name": "Ada"}, "Hello, Ada")
     moves = [event["payload"]["to_state"] for event in (await client.get(f"{where}/events")).json]

@@ -20,6 +20,7 @@ from ferryman.testing import travel
 from tests.conformance.ear import Ear
 from tests.conformance.forger import at_postgres, forge, lane
 from tests.http.conftest import Client, Reply
+from tests.patience import PATIENCE_SECONDS
 
 EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples"
 # Where there is a Node, the worker in JavaScript is tried as well.
@@ -83,7 +84,7 @@ async def process(command: list[str], client: Client) -> AsyncIterator[asyncio.s
 
 async def said(running: asyncio.subprocess.Process, word: bytes) -> None:
     assert running.stdout is not None
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while word not in (line := await running.stdout.readline()):
             assert line, "the worker ended"
 
@@ -106,7 +107,7 @@ async def test_a_worker_in_another_language_works_and_when_it_is_killed_its_task
     good = await app.tasks.create("shout", text="land ho")
     bad = await app.tasks.create("shout", max_retries=0)
     async with process(WORKERS[language], client) as running:
-        assert await good.result(timeout=20) == "LAND HO"
+        assert await good.result(timeout=PATIENCE_SECONDS) == "LAND HO"
         told = (await client.get(f"/v1/tasks/{bad.id}/result?wait=20")).json
         assert (told["state"], told["code"]) == ("failed", "TASK_RETRY_EXHAUSTED")
         assert "there is no text to shout" in told["reason"]
@@ -145,7 +146,7 @@ async def test_a_zombie_cannot_end_the_task_of_its_successor(app: Ferryman, clie
     assert told == dict.fromkeys(told, (409, "TASK_LEASE_LOST"))
     assert kept.json == {"kept": [], "lost": [first["id"]]}
     assert (await successor.post("complete", **claim_of(second), result="A")).json["state"] == "succeeded"
-    assert await task.result(timeout=5) == "A"
+    assert await task.result(timeout=PATIENCE_SECONDS) == "A"
 
 
 @pytest.mark.contract("R7", "K12", "K4", "S4")
@@ -197,7 +198,7 @@ async def test_a_forged_fence_moves_nothing(app: Ferryman, client: Client) -> No
     assert [tuple(row) for row in rows] == [("running", 1, 1)] * 2  # type: ignore[arg-type]
     done = {"worker": secret, **claim_of(foreign), "result": "A"}
     assert (await client.post("/v1/worker/complete", done, Ferryman_Tenant="other")).json["state"] == "succeeded"
-    assert await theirs.result(timeout=5) == "A"
+    assert await theirs.result(timeout=PATIENCE_SECONDS) == "A"
 
 
 @pytest.mark.contract("S4", "K24")
@@ -259,7 +260,7 @@ async def test_a_waiting_heartbeat_hears_of_a_cancel(app: Ferryman, client: Clie
     app.doorbell.ring("cancel")  # of nobody in particular: no answer yet
     assert (await client.get("/healthz")).status == 200
     await task.cancel()
-    told = await asyncio.wait_for(beating, 10)
+    told = await asyncio.wait_for(beating, PATIENCE_SECONDS)
     assert told.json == {"kept": [], "lost": [held["id"]]}
 
 
@@ -343,7 +344,7 @@ async def test_the_end_of_a_child_that_ran_elsewhere_wakes_its_parent(database_u
             parent = await app.tasks.create(captain)
             [child] = await hand.claim(wait=20)
             await hand.post("complete", **claim_of(child), result="LAND HO")
-            assert await parent.result(timeout=20) == "LAND HO"
+            assert await parent.result(timeout=PATIENCE_SECONDS) == "LAND HO"
 
 
 NOBODY: dict[str, Any] = {"worker": "fw_nobody", "id": str(uuid4()), "epoch": 1}

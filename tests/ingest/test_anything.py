@@ -11,9 +11,8 @@ from ferryman import Ferryman
 from ferryman.ingest.ports import Failure, FetchFailed, Item, Page, Request, Written
 from ferryman.kernel.db import Tx
 from tests.ingest.harbour import DAWN, HOUR, Cargo, Server, prepare
+from tests.patience import PATIENCE_SECONDS
 from tests.tasks.anything import ANYTHING, throw
-
-PATIENCE_SECONDS = 120.0
 
 WRONG: dict[str, Callable[[], Any]] = {what: act for what, (act, _) in ANYTHING.items()}
 # A source that does not answer in its time is asked again when the circuit breaker lets it: that is no end.

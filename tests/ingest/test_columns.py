@@ -18,6 +18,7 @@ from ferryman.kernel import errors
 from ferryman.kernel.pool import Database, Session
 from tests.ingest.harbour import DAWN, HOUR, Server, harbour, hold
 from tests.ingest.pilot import PAGES, Heard
+from tests.patience import PATIENCE_SECONDS
 
 TABLE = """
 create type public.mood as enum ('fine', 'so so');
@@ -214,7 +215,7 @@ async def test_a_record_that_another_writes_at_the_same_moment_is_written_once_a
             await other.fetch("insert into public.cargo (id, at, value) values (15, $1, 'theirs')", DAWN)
             working = asyncio.create_task(ship.work())
             waits = "select from pg_locks where locktype = 'transactionid' and not granted"
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 while not await watching.fetch(waits):
                     assert not working.done()
                     await asyncio.sleep(0)

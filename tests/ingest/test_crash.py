@@ -16,6 +16,7 @@ import pytest
 
 from tests.ingest import hulk
 from tests.ingest.harbour import DAWN, HOUR, Harbour, harbour
+from tests.patience import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGES = hulk.RECORDS // hulk.SIZE
@@ -59,7 +60,7 @@ class Hulk:
 
     async def _said(self, word: str) -> list[str]:
         assert self._process.stdout is not None
-        line = (await asyncio.wait_for(self._process.stdout.readline(), 60)).decode().split()
+        line = (await asyncio.wait_for(self._process.stdout.readline(), PATIENCE_SECONDS)).decode().split()
         assert line[:1] == [word], line
         return line[1:]
 
@@ -154,7 +155,7 @@ async def _free(here: Harbour) -> bool:
 
 
 async def _until(true: Callable[[], Coroutine[Any, Any, bool]]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not await true():  # noqa: ASYNC110 - told by another process, through the database
             await asyncio.sleep(0.01)
 

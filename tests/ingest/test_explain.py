@@ -9,6 +9,7 @@ from ferryman.kernel import ids
 from ferryman.tasks import store
 from ferryman.tasks.intake.explain import Explanation
 from tests.ingest.harbour import DAWN, HOUR, SOURCE, Harbour, Server, harbour, only
+from tests.patience import PATIENCE_SECONDS
 
 WATCHED = "update ferryman.watchdog set ticked_at = clock_timestamp() + ferryman.slack()"
 
@@ -206,7 +207,7 @@ async def test_a_plan_is_not_over_before_the_planner_has_said_what_becomes_of_th
         with pytest.raises(TimeoutError):
             await here.app.ingest.wait(made.id, timeout=0.05)
         await write(here, "update ferryman.ingest_task set decision = 'none'")
-        decided = await here.app.ingest.wait(made.id, timeout=60)
+        decided = await here.app.ingest.wait(made.id, timeout=PATIENCE_SECONDS)
 
     assert (undecided.over, undecided.undecided) == (False, 1)
     assert explained.codes() == ["waiting_for_task"]

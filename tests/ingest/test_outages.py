@@ -12,6 +12,7 @@ from ferryman.kernel import errors, faults, ids
 from ferryman.kernel.db import Tx
 from ferryman.kernel.pool import Database, Line
 from tests.ingest.harbour import DAWN, HOUR, Server, harbour
+from tests.patience import PATIENCE_SECONDS
 
 
 class Flaky:
@@ -98,6 +99,6 @@ async def test_what_a_table_of_the_users_is_in_no_state_for_is_told_and_not_wait
         await tx.execute(SHOWN)
     desk = Desk(db, owner=ids.new_id(), strikes=3, pause=timedelta(seconds=1))
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         with pytest.raises(errors.StatementRefused, match="replica identity"):
             await desk.write(lambda tx: tx.fetch("update public.shown set id = 2"), whole=whole)

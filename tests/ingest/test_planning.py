@@ -11,6 +11,7 @@ from ferryman.ingest.model import Planned
 from ferryman.ingest.ports import Failure, FetchFailed
 from ferryman.kernel import errors, faults
 from tests.ingest.harbour import DAWN, HOUR, SOURCE, Harbour, Server, harbour, only
+from tests.patience import PATIENCE_SECONDS
 
 TABLES = ("schedule_instance", "plan", "slice", "task", "run", "batch", "cursor", "cursor_event", "source")
 
@@ -293,11 +294,11 @@ async def test_a_schedule_fires_tasks_that_plan(database_url: str) -> None:
         standing = await here.app.ingest.schedule(SOURCE, every=timedelta(hours=1))
         task = await standing.trigger()
         async with here.app.worker(poll=timedelta(milliseconds=20)):
-            answer = await task.result(timeout=20)
+            answer = await task.result(timeout=PATIENCE_SECONDS)
         again = await here.app.tasks.create("ingest.plan", {"source": "nowhere"})
         async with here.app.worker(poll=timedelta(milliseconds=20)):
             with pytest.raises(errors.FerrymanError, match="No source is named nowhere"):
-                await again.result(timeout=20)
+                await again.result(timeout=PATIENCE_SECONDS)
 
         assert answer["made"] is True
         [(kind, job)] = await here.fetch("select trigger_type, job from ferryman.ingest_schedule_instance")

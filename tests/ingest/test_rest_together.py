@@ -11,6 +11,7 @@ from ferryman.ingest.sinks.table import TableSink
 from ferryman.ingest.sources.rest import RestSource
 from ferryman.kernel import errors
 from tests.ingest.server import page, serving, truncate
+from tests.patience import PATIENCE_SECONDS
 
 NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
 RECORDS = [
@@ -68,7 +69,7 @@ async def test_everything_arrives_once_through_refusals_and_failures(database_ur
         async with app.worker():
             planned = await app.ingest.plan("shop", since=NOON, until=NOON + timedelta(hours=4))
             assert planned.id is not None
-            progress = await app.ingest.wait(planned.id, timeout=30)
+            progress = await app.ingest.wait(planned.id, timeout=PATIENCE_SECONDS)
             [gate] = await app.ingest.gates()
 
         async with app.database.session() as tx:
@@ -97,5 +98,5 @@ async def test_a_worker_does_not_start_without_the_secret_of_a_source(
     )
     async with app:
         with pytest.raises(errors.IngestSecretMissing, match="SHOP_TOKEN"):
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 await app.work()

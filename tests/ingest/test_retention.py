@@ -12,6 +12,7 @@ from ferryman.ingest.store import retention
 from ferryman.kernel import watchdog
 from ferryman.kernel.pool import Database, Line
 from tests.ingest.harbour import DAWN, HOUR, Harbour, Server, harbour
+from tests.patience import PATIENCE_SECONDS
 from tests.sql import walking
 
 MONTH = timedelta(days=30)
@@ -197,7 +198,7 @@ async def test_a_plan_that_somebody_holds_is_left_and_a_firing_stays_for_its_oth
     # Second's own firing has no plan now: it came of nothing that is forgotten here.
     async with db.transaction() as other, db.transaction() as tx:
         await other.fetch("select from ferryman.ingest_plan where id = $1 for update", held)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             gone = [await retention.forget(tx, [held, first, open_])]
         shared = await tx.fetch("select from ferryman.ingest_schedule_instance where id = $1", first)
         gone.append(await retention.forget(tx, [second]))

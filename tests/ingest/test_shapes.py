@@ -16,6 +16,7 @@ from ferryman.kernel.pool import Database, Session
 from tests.ingest.harbour import DAWN, HOUR, Harbour, Server, harbour, hold
 from tests.ingest.pilot import PAGES, Heard
 from tests.ingest.test_columns import given, joined, put, rows
+from tests.patience import PATIENCE_SECONDS
 
 
 async def changed(tx: Session, becomes: str) -> None:
@@ -113,7 +114,7 @@ async def test_a_page_that_waits_while_its_table_is_changed_is_not_written_as_be
         async with database.transaction() as owner:
             await owner.fetch("alter table public.turned alter column value type text")
             writing = asyncio.create_task(refused(session, sink, joined(sink, [{"id": 1, "value": "007"}])))
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 while not await watching.fetch(waits):
                     assert not writing.done()
                     await asyncio.sleep(0)

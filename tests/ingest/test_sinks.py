@@ -25,6 +25,7 @@ from ferryman.kernel import errors
 from ferryman.kernel.db import Tx
 from ferryman.kernel.pool import Database, Line, Session
 from ferryman.testing import Cluster
+from tests.patience import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.contract("I6", "I14")
 
@@ -383,7 +384,7 @@ async def test_a_plain_sink_that_never_comes_back_takes_no_thread_from_anybody_e
     sound: Sink = CallSink(len) if kind == "function" else JsonlSink(tmp_path / "sound")
     hanging = asyncio.ensure_future(stuck.write(None, [{"id": 1}], batch_key="a"))
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while not begun.is_set():  # noqa: ASYNC110 - a thread is watched
                 await asyncio.sleep(0.005)
             written = await sound.write(None, [{"id": 2}], batch_key="b")

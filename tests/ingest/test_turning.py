@@ -25,6 +25,7 @@ from ferryman.kernel.retry import Backoff
 from tests.ingest.harbour import DAWN, HOUR, SOURCE, Harbour, Server, harbour, hold
 from tests.ingest.pilot import PAGES, Heard, Watch, written_once
 from tests.ingest.test_fences import ACTS, MINUTE, begun, everything, two_begun
+from tests.patience import PATIENCE_SECONDS
 
 DONE = Finished("page:2", has_next=True, records=1, requests=1, watermark=None, covered=None, stats={})
 
@@ -108,7 +109,7 @@ async def test_a_batch_whose_first_try_is_still_under_way_is_begun_once(
 async def _waiting(here: Harbour) -> None:
     """Wait until somebody stands in line for a lock."""
     sql = "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not await here.fetch(sql):  # noqa: ASYNC110 - another process, PostgreSQL, is watched
             await asyncio.sleep(0.005)
 
@@ -203,7 +204,7 @@ async def test_a_plan_does_not_wait_for_a_page_that_closes_the_breaker(database_
             await tasks.strike(tx, tenant=task.tenant, source=task.source, most=3, pause=MINUTE)
         async with here.app.database.transaction() as tx:
             row = await ACTS["turn"](tx, task, owner, batch)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 planned = await here.plan(until=DAWN + 2 * HOUR)
             await coverage.advance(tx, row["cursor_id"], tenant=task.tenant, lineage=Lineage(), tell=False)
 

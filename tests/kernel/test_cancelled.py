@@ -8,11 +8,11 @@ import pytest
 
 from ferryman.kernel.pool import Database, Line
 from tests.crash.wire import wired
+from tests.patience import PATIENCE_SECONDS
 
 TABLE = "create table public.written (n integer)"
 WRITE = "insert into public.written values ($1)"
 READ = "select n from public.written order by n"
-SECONDS = 10.0
 # At which of the messages that it sends: BEGIN, the statement, COMMIT; or the statement, and then the ROLLBACK.
 STEPS = [(1,), (2,), (3,), (2, 3)]
 
@@ -66,7 +66,7 @@ async def test_what_comes_after_a_transaction_that_was_cancelled_is_committed(
         await within(line, 0)
 
         await cancelled_at(steps, line, first, monkeypatch)
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             await then(line, 2)
 
         assert [row["n"] for row in await reader.fetch(READ)] in ([0, 2], [0, 1, 2])

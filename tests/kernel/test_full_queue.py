@@ -15,6 +15,7 @@ from ferryman.kernel.telemetry import UNRUNG
 from ferryman.testing import Cluster
 from tests.conformance.ear import Ear, opened
 from tests.kernel.own import Own
+from tests.patience import PATIENCE_SECONDS
 from tests.surfaces import ferry
 
 
@@ -65,7 +66,7 @@ async def unrung() -> None:
     """Wait until one more ring could not be sent."""
     count = UNRUNG.of("postgres")._value
     before = count.get()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while count.get() == before:  # noqa: ASYNC110 - the sign is a count
             await asyncio.sleep(0.01)
 
@@ -108,7 +109,7 @@ async def test_work_is_found_by_polling(url: str) -> None:
     async with app, app.worker(), filled(url):
         made = [await app.tasks.create(echo, n=n) for n in range(3)]
 
-        assert [await each.result(timeout=60) for each in made] == [0, 1, 2]
+        assert [await each.result(timeout=PATIENCE_SECONDS) for each in made] == [0, 1, 2]
 
 
 @pytest.mark.contract("K2", "K16")

@@ -14,6 +14,7 @@ from ferryman.kernel import errors
 from ferryman.kernel.hold import Holding
 from ferryman.kernel.keeper import Keeper
 from ferryman.kernel.pool import Line
+from tests.patience import PATIENCE_SECONDS
 
 
 class Item(NamedTuple):
@@ -90,7 +91,7 @@ async def test_what_is_refused_is_told_and_what_is_being_written_is_not(database
     keeper, _ = keep(database_url, renewals, refused=told.put_nowait)
     keeper.start()
 
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         assert await told.get() == [UUID(int=1)]
     assert renewals.rounds >= 3
     await keeper.stop()

@@ -9,6 +9,7 @@ import pytest
 from ferryman.kernel import errors
 from ferryman.kernel.pool import Database, Session
 from ferryman.kernel.pool.database import _sound
+from tests.patience import PATIENCE_SECONDS
 
 HOUR = 3600.0
 
@@ -54,7 +55,7 @@ async def test_one_that_died_at_hand_is_replaced_without_a_word(database_url: st
         kept = list(database._kept)
         async with db.session() as tx:
             await tx.fetch("select pg_terminate_backend($1, 10000), pg_terminate_backend($2, 10000)", dead, other)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while any(map(_sound, kept)):  # noqa: ASYNC110 - its end comes over a socket
                 await asyncio.sleep(0)
 
@@ -96,6 +97,6 @@ async def test_what_nobody_wanted_for_a_while_is_given_back_and_all_at_the_end(d
         database._let_go()
         assert database._kept == []
         mine = await lent(database, 3)
-    async with db.session() as tx, asyncio.timeout(20):
+    async with db.session() as tx, asyncio.timeout(PATIENCE_SECONDS):
         while await tx.fetch("select from pg_stat_activity where pid = any($1)", mine):  # noqa: ASYNC110 - as above
             await asyncio.sleep(0)

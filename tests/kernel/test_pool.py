@@ -160,6 +160,32 @@ async def test_our_connections_commit_synchronously_whatever_the_database_was_se
     await database.close()
 
 
+@pytest.mark.contract("K16", "K24")
+@pytest.mark.parametrize("level", ["serializable", "repeatable read"])
+@pytest.mark.parametrize("whose", ["database {0}", "role current_user in database {0}"], ids=["database", "role"])
+async def test_our_connections_are_read_committed_whatever_the_default_is(
+    database_url: str, whose: str, level: str
+) -> None:
+    admin = Line(database_url)
+    owner = whose.format(urlsplit(database_url).path[1:])
+    await admin.fetch(f"alter {owner} set default_transaction_isolation = '{level}'")
+    await admin.close()
+    line, database = Line(database_url), Database(database_url)
+    await database.open()
+
+    shown = [*await line.fetch("show transaction_isolation")]
+    async with line.transaction() as tx:
+        shown += await tx.fetch("show transaction_isolation")
+    async with database.session() as session:
+        shown += await session.fetch("show transaction_isolation")
+    async with database.transaction() as tx:
+        shown += await tx.fetch("show transaction_isolation")
+
+    assert [row["transaction_isolation"] for row in shown] == ["read committed"] * 4
+    await line.close()
+    await database.close()
+
+
 @pytest.mark.contract("K1")
 async def test_what_commits_wait_for_is_said_by_the_session_so_that_no_reload_weakens_it(database_url: str) -> None:
     line = Line(database_url)

@@ -11,6 +11,7 @@ from ferryman.kernel.pool import Database, Line
 from ferryman.kernel.pool import database as pools
 from ferryman.kernel.pool import line as lines
 from ferryman.kernel.pool.turnstile import LOOKS, Turnstile
+from tests.patience import PATIENCE_SECONDS
 
 
 async def _step() -> None:
@@ -46,10 +47,10 @@ async def test_who_gives_up_takes_no_place_along_given_or_not() -> None:
     await _step()
     turnstile.leave()  # the second has its place, and does not know of it yet
     given.cancel()
-    await asyncio.wait_for(last, 60)
+    await asyncio.wait_for(last, PATIENCE_SECONDS)
     assert (waiting.cancelled(), given.cancelled()) == (True, True)
     turnstile.leave()
-    await asyncio.wait_for(turnstile.enter(), 60)
+    await asyncio.wait_for(turnstile.enter(), PATIENCE_SECONDS)
 
 
 @pytest.mark.contract("K24")
@@ -67,7 +68,7 @@ async def test_a_line_that_moves_is_waited_in_and_one_that_stands_still_is_told_
     for number in range(1, moves + 1):
         asyncio.get_running_loop().call_later(number * part, leave)
     with pytest.raises(errors.DatabaseUnavailable, match=r"in use, and none came back for 0\.25 s"):
-        await asyncio.wait_for(last, 60)
+        await asyncio.wait_for(last, PATIENCE_SECONDS)
 
     # Twice as long as its patience it waited, because the line moved.
     assert waited == [True] * moves
@@ -106,14 +107,15 @@ async def test_a_database_that_is_away_is_told_to_all_in_line_by_the_first_who_f
 ) -> None:
     # Whoever connects gives up long before those in line would.
     monkeypatch.setattr(pools, "CONNECT_TIMEOUT_SECONDS", 300.0)
-    monkeypatch.setattr(lines, "CONNECT_TIMEOUT_SECONDS", 0.3)
-    async with refusing() as nobody, asyncio.timeout(60):  # one after the other they would take 90 s
+    monkeypatch.setattr(lines, "CONNECT_TIMEOUT_SECONDS", 2.0)
+    # One after the other they would take ten minutes.
+    async with refusing() as nobody, asyncio.timeout(PATIENCE_SECONDS):
         if kind == "pool":
             db = Database(database_url, size=2)
             await db.open()
             assert db._pool is not None
             await db._pool.expire_connections()
-            db._pool.set_connect_args(nobody, timeout=0.3)
+            db._pool.set_connect_args(nobody, timeout=2.0)
         else:
             line = Line(nobody)
 
@@ -149,7 +151,7 @@ async def test_a_connection_that_cannot_be_made_is_told_to_nobody_else_while_oth
             first, _ = await asyncio.wait(callers, timeout=60, return_when=asyncio.FIRST_COMPLETED)
             assert len(first) == 1
             await tx.fetch("select 1")
-        told = await asyncio.wait_for(asyncio.gather(*callers, return_exceptions=True), 60)
+        told = await asyncio.wait_for(asyncio.gather(*callers, return_exceptions=True), PATIENCE_SECONDS)
 
     assert [type(each) for each in told if each is not None] == [errors.DatabaseUnavailable]
     assert all(isinstance(each.exception(), errors.DatabaseUnavailable) for each in first)
@@ -170,6 +172,6 @@ async def test_who_stands_in_line_when_the_pool_is_closed_is_told_that_it_is_not
         await _step()
         closing = asyncio.create_task(db.close())
         await _step()
-    told = await asyncio.wait_for(asyncio.gather(*callers, return_exceptions=True), 60)
+    told = await asyncio.wait_for(asyncio.gather(*callers, return_exceptions=True), PATIENCE_SECONDS)
     await closing
     assert [type(each) for each in told] == [errors.NotOpen] * 3

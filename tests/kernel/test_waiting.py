@@ -12,6 +12,7 @@ from ferryman.kernel.doorbell import NoDoorbell
 from ferryman.kernel.pool import Standstill
 from ferryman.kernel.retry import Backoff
 from ferryman.kernel.waiting import Waiting
+from tests.patience import PATIENCE_SECONDS
 
 ONE, OTHER = UUID(int=0xA), UUID(int=0xB)
 
@@ -31,7 +32,7 @@ async def test_what_is_no_id_is_told_to_its_caller_alone_and_an_id_may_be_spelle
     spelled = asyncio.create_task(place.end(str(OTHER).upper()))
     go.set()
 
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         assert (await innocent, await spelled) == ("over", "over")
 
 
@@ -56,7 +57,7 @@ async def test_a_pool_that_stands_still_is_told_to_those_who_wait_and_an_outage_
         return {each: "over" for each in ids}
 
     place = Waiting[str](read, NoDoorbell(), topic="ends", poll=0.01)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         if told:
             with pytest.raises(Standstill):
                 await place.end(ONE)

@@ -22,6 +22,7 @@ from ferryman.tasks import store
 from ferryman.tasks.model import Outcome
 from ferryman.tasks.states import READY
 from tests.migration import stalls
+from tests.patience import PATIENCE_SECONDS
 
 # Rows of the oldest shape that the statement can work with.
 _READY_TASKS = """
@@ -40,7 +41,6 @@ ROOM = 4
 LEASE, MARGIN = timedelta(seconds=60), timedelta(seconds=5)
 # A file that waits in vain for longer than a claim could be made to stand, or asks for nothing that is held.
 _TURNS = 25
-_PATIENCE_SECONDS = 20.0
 
 
 @dataclass
@@ -96,7 +96,7 @@ async def beside(url: str, folder: Path, claimer: Claimer, *, held: str, tries: 
     stranger = await asyncpg.connect(url)
     waited, turned = len(claimer.told.waits), len(claimer.times)
     try:
-        async with asyncio.timeout(_PATIENCE_SECONDS):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             async with stranger.transaction():
                 await stranger.execute(held)
                 migrating = asyncio.create_task(migrate.migrate(url, folder=folder))

@@ -13,6 +13,7 @@ from ferryman.kernel import migrate
 from ferryman.testing import Cluster
 from tests.crash import cargo, judge
 from tests.migration import claims, stalls
+from tests.patience import PATIENCE_SECONDS
 
 ADDED = """
 alter table ferryman.tasks add column colour text;
@@ -123,7 +124,7 @@ async def test_a_worker_of_the_version_before_goes_on_while_tables_grow(database
             [applied] = await migrate.migrate(database_url, folder=folder)
             after = [await app.tasks.create(echo, n=n) for n in range(100)]
             assert [await each.result() for each in after] == list(range(100))
-        assert [await each.result(timeout=60) for each in before] == list(range(1000))
+        assert [await each.result(timeout=PATIENCE_SECONDS) for each in before] == list(range(1000))
 
     rows = await judge.read(database_url, "select distinct state, attempt from ferryman.tasks")
     assert (applied[5:], [tuple(row) for row in rows]) == ("colours", [("succeeded", 1)])

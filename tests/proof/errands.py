@@ -51,9 +51,9 @@ class Table(TableSink):
         return super().rejoins(records, error)
 
 
-def built(url: str, listen_url: str, gate: Gate, *, hours: int) -> tuple[Ferryman, Table]:
+def built(url: str, listen_url: str, gate: Gate, *, hours: int, **worker: object) -> tuple[Ferryman, Table]:
     """Return an app that reads windows into a table, and whose agents call tools and fork."""
-    app = Ferryman(url, listen_url=listen_url, worker={"poll": "0.1s", "lease": "60s"})
+    app = Ferryman(url, listen_url=listen_url, worker={"poll": "0.1s", "lease": "60s", **worker})
     sink = Table("public.cargo", key="id", columns=["id", "at", "value"])
     sink.refusals = []
     server = Server(size=SIZE).fill(hours * AN_HOUR)

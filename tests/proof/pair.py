@@ -12,7 +12,8 @@ import psycopg
 from ferryman.app.embedded import Embedded
 from ferryman.app.embedded.place import lodge
 from tests.crash import judge
-from tests.crash.yard import PATIENCE_SECONDS, until
+from tests.crash.yard import until
+from tests.patience import PATIENCE_SECONDS
 
 
 class Pair:

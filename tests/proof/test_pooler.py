@@ -6,12 +6,14 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
 
 from chaos.pooler import POOL_SIZE, Pooler
 from ferryman import Ferryman
+from ferryman.kernel.pool import Line
 from tests.crash import cargo, judge
 from tests.crash.conftest import Launch
 from tests.ingest.harbour import prepare
@@ -152,6 +154,40 @@ async def test_windows_turns_and_batches_end_right_whatever_another_client_leave
         f"PgBouncer, {said}: {before.count((True, True))} of {len(before)} servers had a statement of the sink;"
         f" {len(sink.refusals)} of 3 windows were then refused the short way, and took the longer one"
     )
+
+
+LEVELS = {"serializable": "serializable", "repeatable": "repeatable read"}
+
+
+@pytest.mark.contract("K24")
+@pytest.mark.parametrize("level", LEVELS)
+async def test_work_is_read_committed_through_a_pooler_whatever_the_default_is(
+    level: str, database_url: str, ground: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    direct = await asyncpg.connect(database_url)
+    name = urlsplit(database_url).path.removeprefix("/")
+    await direct.execute(f"alter database {name} set default_transaction_isolation = '{LEVELS[level]}'")
+    await direct.close()
+    runs: list[int] = []
+    async with pooled(database_url, ground) as url, crew(url, database_url, runs) as app, crew(url, database_url, runs):
+        async with app.database.session() as session:
+            shown = [*await session.fetch("show transaction_isolation")]
+        async with app.database.transaction() as tx:
+            shown += await tx.fetch("show transaction_isolation")
+        line = Line(url)
+        shown += await line.fetch("show transaction_isolation")
+        async with line.transaction() as tx:
+            shown += await tx.fetch("show transaction_isolation")
+        await line.close()
+        made = await app.tasks.create_many("job", [{"n": n} for n in range(JOBS)])
+        assert await asyncio.gather(*(each.result(timeout=120) for each in made)) == list(range(JOBS))
+        doctor = await asyncio.to_thread(ferry.run, "doctor", "--json", url=url)
+
+    assert [row["transaction_isolation"] for row in shown] == ["read committed"] * 4
+    assert sorted(runs) == list(range(JOBS))
+    assert [each.getMessage() for each in caplog.records if "serialize" in each.getMessage()] == []
+    assert {each["name"]: each["verdict"] for each in doctor.json["readings"]}["isolation"] == "note"
+    assert await cargo.broken(database_url) == []
 
 
 async def waited(url: str, seconds: float) -> list[float]:

@@ -14,8 +14,9 @@ import pytest
 
 from tests.crash import cargo, judge, orders
 from tests.crash.conftest import Launch
-from tests.crash.yard import PATIENCE_SECONDS, Ship, until
+from tests.crash.yard import Ship, until
 from tests.ingest.harbour import prepare
+from tests.patience import PATIENCE_SECONDS
 from tests.proof.conftest import Tell
 from tests.proof.errands import Gate, built, everything, written_once
 

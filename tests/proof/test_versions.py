@@ -36,6 +36,7 @@ from tests.crash import judge, test_turns
 from tests.crash.yard import until
 from tests.migration import stalls
 from tests.migration.test_rolling import grown
+from tests.patience import PATIENCE_SECONDS
 from tests.proof import version
 from tests.proof.conftest import Tell
 
@@ -284,7 +285,7 @@ async def at_rest(url: str) -> None:
         for name in SCHEDULES:
             await app.schedules.delete(name)
         for plan in await judge.read(url, "select id from ferryman.ingest_plan"):
-            await app.ingest.wait(plan["id"], timeout=judge.PATIENCE_SECONDS)
+            await app.ingest.wait(plan["id"], timeout=PATIENCE_SECONDS)
     await test_turns.all_ended(url)
     await judge.all_ended(url)
 

@@ -16,8 +16,8 @@ from typing import Any
 
 from ferryman.kernel.db import Row
 from ferryman.kernel.pool import Line, Session
+from tests.patience import PATIENCE_SECONDS
 
-PATIENCE_SECONDS = 20.0
 # Who takes longer than most statements may be blocked: the server is asked, and ever less often while it says no.
 FIRST_LOOK_SECONDS, LAST_LOOK_SECONDS = 0.001, 0.008
 # A deadlock is told at once, and nobody is ended for having to wait for the driver.

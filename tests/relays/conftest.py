@@ -18,7 +18,8 @@ from ferryman.kernel.pool import Line
 from ferryman.relays.model import Delivery, Webhook
 from ferryman.relays.work.part import Terms
 from ferryman.testing import NatsServer, travel
-from tests.relays.receiver import PATIENCE_SECONDS, Receiver, receiving
+from tests.patience import PATIENCE_SECONDS
+from tests.relays.receiver import Receiver, receiving
 
 KEY = "0123456789abcdef0123456789abcdef"
 LOOPBACK = "127.0.0.0/8"

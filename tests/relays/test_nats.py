@@ -19,10 +19,12 @@ from nats.js.api import StreamConfig, StreamInfo
 from ferryman import Ferryman
 from ferryman.kernel import errors, faults, telemetry
 from ferryman.kernel.events import Event
+from ferryman.kernel.nats_flush import flush_all
 from ferryman.relays.model import Address
 from ferryman.relays.ports import Tellers
 from ferryman.relays.work.broker import MSG_ID, Broker, BrokerAway, Message
 from ferryman.testing import NatsServer
+from tests.patience import PATIENCE_SECONDS
 from tests.relays import conftest
 from tests.relays.conftest import Make, happen, later, relaying, until
 
@@ -75,7 +77,7 @@ async def watching(url: str, name: str) -> AsyncIterator[Coast]:
         coast.published.append(message)
 
     await client.subscribe(f"{name}.>", cb=hear)
-    await client.flush()
+    await flush_all(client)
     yield coast
     await client.close()
 
@@ -172,7 +174,7 @@ async def test_a_relay_that_was_overtaken_moves_nothing(
     async with app_of(make, nats_server, coast) as app, relaying(app):
         with faults.armed({"relay.published": gate}):
             await happen(app, 3)
-            await asyncio.wait_for(gate.reached.wait(), 10)
+            await asyncio.wait_for(gate.reached.wait(), PATIENCE_SECONDS)
             [frozen] = await app.relays.status()
         async with relaying(app):
             await later(app, timedelta(seconds=31))
@@ -278,7 +280,7 @@ async def test_a_relay_whose_server_stands_still_while_it_is_written_to_is_ended
         os.kill(frozen.pid, signal.SIGSTOP)
         publishing = asyncio.create_task(broker.publish(page))
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 while len(broker._waiting) < 3 and not publishing.done():  # noqa: ASYNC110 - until its buffer is full
                     await asyncio.sleep(0.005)
             if by == "whoever ends it":

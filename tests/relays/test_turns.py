@@ -13,10 +13,10 @@ from nats.aio.msg import Msg
 
 from ferryman import Ferryman, Turn
 from ferryman.kernel import ids
+from ferryman.kernel.nats_flush import flush_all
 from ferryman.kernel.stream import Streams
 from ferryman.testing import NatsServer
-
-SECONDS = 20.0
+from tests.patience import PATIENCE_SECONDS
 
 
 @pytest.mark.contract("A15", "A13", "K12")
@@ -50,19 +50,19 @@ async def test_what_a_turn_streams_and_what_happens_to_it_stand_under_its_agent(
 
     client = await nats.connect(nats_server.url)
     await client.subscribe(f"{prefix}.>", cb=hear)
-    await client.flush()
+    await flush_all(client)
     async with made("a.b") as page, app, app.worker():
         await app.agents.ensure("ann", talker)
         sent = await app.agents.send("ann", "go", channel="tea")
         here = asyncio.create_task(told(app.agents.stream(sent.id)))
         there = asyncio.create_task(told(page.agents.stream(sent.id), last=("two", heard_there)))
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while not all(str(sent.id) in door._open.streams._listeners for door in (app, page)):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
             for door in (app, page):
                 while not door._open.streams._client or not door._open.streams._client._subs:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
-                await door._open.streams._client.flush()
+                await flush_all(door._open.streams._client)
             listening.set()
             found = await sent.end()
             # Who is in the process of the turn hears each word once, and so does who is elsewhere.
@@ -90,7 +90,7 @@ async def test_what_strangers_say_on_the_subject_of_a_stream_is_not_told_and_sto
     key, to = "a turn", f"strangers.{ids.new_id().hex}"
     streams, stranger = Streams(nats_server.url), await nats.connect(nats_server.url)
     word = {"key": key, "text": "one"}
-    async with asyncio.timeout(SECONDS), streams.listen(key, to=to) as heard:
+    async with asyncio.timeout(PATIENCE_SECONDS), streams.listen(key, to=to) as heard:
         for said in (
             "look",
             None,

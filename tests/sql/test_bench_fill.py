@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from bench.peers.ferryman import FILLS
 from ferryman import Ferryman
 from ferryman.kernel.pool import Database
+from tests.patience import PATIENCE_SECONDS
 
 # Of each column: is it null, and for those that say where a row stands, its value. Of the log: the moves. One that failed
 # here has a backoff of its own, so that it waits.
@@ -43,7 +44,7 @@ async def test_what_is_filled_in_looks_like_what_the_product_leaves(database_url
         failed = await app.tasks.create(failing, job=0)
         async with app.worker():
             await (await app.tasks.create(noop, job=0)).result()
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 while (await failed.refresh()).attempt == 1:  # noqa: ASYNC110 - the database says when it was settled
                     await asyncio.sleep(0)
         await app.tasks.create(noop, {"job": 0}, at=datetime.now(UTC) + timedelta(days=1))

@@ -15,6 +15,7 @@ from ferryman import Ferryman
 from ferryman.app import wiring
 from ferryman.kernel import doorbell_pg, errors, invariants, migrate
 from ferryman.kernel.retry import Backoff
+from tests.patience import PATIENCE_SECONDS
 
 STATES = {
     "TASK_INVALID_REQUEST": "FM010",
@@ -337,11 +338,11 @@ async def test_a_worker_runs_what_it_made_and_its_settings_are_the_defaults(data
 
     async with app, app.worker():
         first = await app.tasks.create(greet, name="Bob")
-        await first.result(timeout=20)  # whoever works has written down its settings before
+        await first.result(timeout=PATIENCE_SECONDS)  # whoever works has written down its settings before
 
         [made] = await create(sql, {"name": "greet", "payload": {"name": "Ada"}})
         handle = await app.tasks.get(made["id"])
-        assert await handle.result(timeout=20) == "Hello, Ada"
+        assert await handle.result(timeout=PATIENCE_SECONDS) == "Hello, Ada"
         with pytest.raises(asyncpg.PostgresError, match="TASK_INVALID_PAYLOAD"):
             await create(sql, {"payload": "x" * 64})
 

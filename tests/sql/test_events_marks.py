@@ -13,6 +13,7 @@ from ferryman.kernel.events import Mark, Place
 from ferryman.kernel.follow import Choice, Reader
 from ferryman.kernel.pool import Database
 from tests.kernel.own import Own
+from tests.patience import PATIENCE_SECONDS
 from tests.sql.test_events import read, take_xid, words, write
 
 FAR = str(2**40)
@@ -100,7 +101,7 @@ async def test_a_follower_that_lost_the_database_keeps_no_mark(
 
 
 async def marked(reader: Reader, other_than: str) -> str:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while reader._place is None or reader._place.mark_xid in (other_than, "0"):  # noqa: ASYNC110 - it is the reader's own
             await asyncio.sleep(0.01)
     return reader._place.mark_xid

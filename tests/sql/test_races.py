@@ -15,6 +15,7 @@ from ferryman.tasks.model import Outcome
 from ferryman.tasks.rules import request
 from ferryman.tasks.states import CANCELLED, FAILED, READY, RUNNING, SUCCEEDED, TASK
 from ferryman.testing import plant, state_of
+from tests.patience import PATIENCE_SECONDS
 from tests.sql.moves import EPOCH, LANE, LEASE, MARGIN, OWNER, SECOND, SOUND, outcome, turn
 
 WAITING = """
@@ -188,7 +189,7 @@ async def test_a_reclaim_passes_over_what_is_being_written_and_says_so(db: Datab
     task, free = await planted(db, RUNNING, **SOUND[RUNNING]), await planted(db, RUNNING, **SOUND[RUNNING])
     async with db.transaction() as first:
         await turn(first, outcome(task, SUCCEEDED))
-        during = await asyncio.wait_for(store.reclaim(second, owner=OWNER, held=[]), 30)
+        during = await asyncio.wait_for(store.reclaim(second, owner=OWNER, held=[]), PATIENCE_SECONDS)
 
     assert (during, await store.reclaim(second, owner=OWNER, held=[])) == ((1, 1), (0, 0))
     assert [await state(db, each) for each in (task, free)] == [SUCCEEDED, READY]

@@ -23,6 +23,7 @@ from ferryman.tasks.watch import TASK_INVARIANTS
 from ferryman.tasks.work.scribe import Scribe
 from ferryman.tasks.work.settle import settle
 from ferryman.testing import plant, travel
+from tests.patience import PATIENCE_SECONDS
 from tests.sql.counted import Counted
 from tests.sql.moves import EPOCH, OTHER, OWNER, SOUND, columns
 from tests.sql.test_races import begin_and_wait
@@ -458,7 +459,7 @@ async def test_a_call_whose_row_cannot_be_written_keeps_no_other_waiting(line: L
     async with db.session() as tx:
         await tx.execute(SPOIL.format(task=bad))
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         stuck = asyncio.ensure_future(tell(scribe, bad))
         await asyncio.gather(*(tell(scribe, task) for task in good[:3]))
         await tell(scribe, good[3])
@@ -488,7 +489,7 @@ async def test_a_task_that_cannot_be_read_keeps_no_other_waiting(
         return scribe.recall(task) if read == "recall" else scribe.remember(old)
 
     monkeypatch.setattr(steps, read, reads)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         stuck = asyncio.ensure_future(tell(bad))
         told = await asyncio.gather(*(tell(task) for task in good), return_exceptions=True)
         assert not stuck.done()
@@ -513,7 +514,7 @@ async def test_a_busy_row_is_written_when_it_is_free_again(line: Line, db: Datab
         while not await watcher.fetch(asked):
             continue
         assert not writing.done()
-    await asyncio.wait_for(writing, 60)
+    await asyncio.wait_for(writing, PATIENCE_SECONDS)
 
     assert await steps.recall(line, [task]) == {task: {("step", "a", 1): Answer("done", "1", 1)}}
 

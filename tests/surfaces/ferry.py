@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import IO, Any
 
 import ferryman
+from tests.patience import PATIENCE_SECONDS
 from tests.surfaces import slip
 
 HERE = Path(__file__).parent
 SOURCE = Path(ferryman.__file__).parent.parent
 COMMAND = [sys.executable, "-m", "ferryman.cli"]
-PATIENCE_SECONDS = 60.0
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import pytest
 
 from ferryman import Client, Ferryman, Turn
 from ferryman.agents.intake.timeline import Moment
+from tests.patience import PATIENCE_SECONDS
 from tests.surfaces import ferry
 
 pytestmark = pytest.mark.contract("A17", "S3", "K22")
@@ -49,13 +50,13 @@ async def test_agents_are_made_asked_watched_explained_and_stopped(database_url:
     turn = sent.json["turn"]
     waits = await run("explain", turn, "--json")
     async with app, app.worker():
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             calls = await waiting(app, UUID(turn))
         explained = await run("explain", turn)
         drawn = await run("agent", "timeline", turn)
         second = (await run("agent", "send", "cleo", "and that", "--json")).json["turn"]
         stopped = await run("agent", "stop", turn)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             [call] = await waiting(app, UUID(second))
         reports = [await run("agent", "report", call.details["tool_call_id"], '"yes"') for _ in range(2)]
         end = await app.agents.wait(UUID(second))

@@ -10,6 +10,7 @@ from rich.console import Console
 from ferryman import Client, Ferryman, Turn
 from ferryman.cli.batch import look
 from ferryman.cli.screen import Screen
+from tests.patience import PATIENCE_SECONDS
 from tests.surfaces import ferry
 
 pytestmark = pytest.mark.contract("B10", "B9", "B1", "S3")
@@ -80,7 +81,7 @@ async def test_before_a_person_a_batch_is_drawn_until_its_end_as_it_fills_in(
         return {"summary": f"did {turn.instruction}"}
 
     async def drawn(*words: str) -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while not all(word in written.getvalue() for word in words):  # noqa: ASYNC110 - a screen is watched
                 await asyncio.sleep(0.01)
 

@@ -6,6 +6,7 @@ import pytest
 
 from ferryman.cli import boundary
 from ferryman.kernel.pool import Database
+from tests.patience import PATIENCE_SECONDS
 from tests.surfaces import ferry
 
 
@@ -33,7 +34,7 @@ async def test_who_interrupts_it_finds_nothing_left(db: Database, database_url: 
         ferry.read_until(bench.stderr, "creating")
         bench.send_signal(signal.SIGINT)
 
-        assert bench.wait(ferry.PATIENCE_SECONDS) == 130
+        assert bench.wait(PATIENCE_SECONDS) == 130
 
     assert await schemas(db) == []
 

@@ -12,11 +12,12 @@ import pytest
 
 from ferryman import Ferryman
 from ferryman.cli import boundary, web
+from tests.patience import PATIENCE_SECONDS
 from tests.surfaces import ferry
 
 
 def ask(url: str) -> int:
-    with urllib.request.urlopen(url, timeout=ferry.PATIENCE_SECONDS) as answer:
+    with urllib.request.urlopen(url, timeout=PATIENCE_SECONDS) as answer:
         status: int = answer.status
         return status
 
@@ -29,7 +30,7 @@ def test_it_serves_http_and_the_dashboard_beside_the_worker(database_url: str) -
         assert [ask(told["url"] + path) for path in ("/healthz", "/", "/v1/tasks")] == [200, 200, 200]
         ran = ferry.run("task", "create", "greet", '{"name": "Ada"}', "--wait", url=database_url)
         dev.send_signal(signal.SIGINT)
-        _, err = dev.communicate(timeout=ferry.PATIENCE_SECONDS)
+        _, err = dev.communicate(timeout=PATIENCE_SECONDS)
 
     assert dev.returncode == 0
     assert "goodbye" in err

@@ -2,13 +2,14 @@
 
 from datetime import timedelta
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
 from ferryman import Ferryman
 from ferryman.app import wiring
 from ferryman.app.doctor import work
-from ferryman.app.doctor.ground import between, durable, version
+from ferryman.app.doctor.ground import between, durable, isolated, version
 from ferryman.kernel import watchdog
 from ferryman.kernel.pool import Database
 from ferryman.testing import travel
@@ -160,6 +161,34 @@ def test_a_pooler_is_named_with_what_it_asks_of_us() -> None:
     assert "1.21" in moved.advice
     assert "FERRYMAN_LISTEN_URL" in deaf.advice
     assert (silent.verdict, "ignore_startup_parameters" in silent.advice) == ("bad", True)
+
+
+@pytest.mark.contract("K16", "K24")
+async def test_another_default_isolation_level_is_a_note_that_says_what_it_means(
+    database_url: str, db: Database
+) -> None:
+    async with db.session() as session:
+        name = urlsplit(database_url).path.removeprefix("/")
+        await session.execute(f"alter database {name} set default_transaction_isolation = 'serializable'")
+
+    found = readings(ferry.run("doctor", "--quick", "--json", url=database_url))["isolation"]
+
+    assert found["verdict"] == "note"
+    assert "default isolation level is serializable" in found["says"]
+    assert "run it again" in found["advice"]
+    assert isolated("read committed", default="read committed").verdict == "good"
+    assert isolated("serializable", default="serializable").verdict == "bad"
+
+
+@pytest.mark.contract("K24")
+async def test_a_database_that_takes_no_writes_is_a_finding(database_url: str, db: Database) -> None:
+    async with db.session() as session:
+        name = urlsplit(database_url).path.removeprefix("/")
+        await session.execute(f"alter database {name} set default_transaction_read_only = on")
+
+    ran = ferry.run("doctor", "--quick", "--json", url=database_url)
+
+    assert (ran.code, readings(ran)["read only"]["verdict"]) == (1, "bad")
 
 
 def test_a_server_older_than_15_is_a_finding() -> None:

@@ -6,6 +6,7 @@ import signal
 import pytest
 
 from ferryman import Ferryman
+from tests.patience import PATIENCE_SECONDS
 from tests.sql import days
 from tests.surfaces import ferry
 
@@ -21,7 +22,7 @@ async def test_following_gives_each_event_as_it_commits_and_ends_with_its_reader
             envelope = json.loads(following.stdout.readline())
             following.stdout.close()
 
-            assert following.wait(ferry.PATIENCE_SECONDS) == 0
+            assert following.wait(PATIENCE_SECONDS) == 0
             assert following.stderr is not None
             assert following.stderr.read() == ""
 
@@ -37,7 +38,7 @@ async def test_an_interrupt_is_how_following_ends(database_url: str) -> None:
         ferry.read_until(following.stdout, "created ready")
         following.send_signal(signal.SIGINT)
 
-        assert following.wait(ferry.PATIENCE_SECONDS) == 0
+        assert following.wait(PATIENCE_SECONDS) == 0
 
 
 @pytest.mark.contract("K10")

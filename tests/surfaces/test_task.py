@@ -3,6 +3,7 @@
 import pytest
 
 from ferryman import Ferryman
+from tests.patience import PATIENCE_SECONDS
 from tests.surfaces import ferry
 
 STRANGER = "01900000-0000-7000-8000-000000000000"
@@ -160,7 +161,7 @@ def test_a_running_task_shows_its_progress_and_its_log(url: str) -> None:
         with ferry.running("task", "logs", "c", "--follow", url=url) as following:
             ferry.read_until(following.stdout, "on the water")
             ferry.run("task", "cancel", "c", url=url)
-            assert following.wait(ferry.PATIENCE_SECONDS) == 0
+            assert following.wait(PATIENCE_SECONDS) == 0
 
     assert (waited.code, "it goes on without us" in waited.err) == (6, True)
     assert "40 % half way" in shown.out

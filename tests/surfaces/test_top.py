@@ -26,6 +26,7 @@ from ferryman.cli.top import view
 from ferryman.cli.top.keys import Keys
 from ferryman.cli.top.snapshot import Snapshot
 from ferryman.testing import travel
+from tests.patience import PATIENCE_SECONDS
 from tests.surfaces import ferry
 
 DAWN = datetime(2026, 11, 1, tzinfo=UTC)
@@ -42,7 +43,7 @@ class Terminal:
 
     def until(self, word: str) -> None:
         """Read until a word has been drawn."""
-        end = time.monotonic() + ferry.PATIENCE_SECONDS
+        end = time.monotonic() + PATIENCE_SECONDS
         while word not in self.seen:
             assert time.monotonic() < end, self.seen
             if select.select([self._fd], [], [], 1.0)[0]:
@@ -111,7 +112,7 @@ async def test_the_screen_goes_on_hears_keys_and_gives_the_terminal_back(databas
         await asyncio.to_thread(seen.until, "held still")
         seen.press("q")
 
-        assert await asyncio.to_thread(seen.process.wait, ferry.PATIENCE_SECONDS) == 0
+        assert await asyncio.to_thread(seen.process.wait, PATIENCE_SECONDS) == 0
         assert seen.echoes()
 
 
@@ -120,7 +121,7 @@ def test_ctrl_c_leaves_it_in_order(database_url: str) -> None:
         seen.until("q leave")
         seen.process.send_signal(signal.SIGINT)
 
-        assert seen.process.wait(ferry.PATIENCE_SECONDS) == 0
+        assert seen.process.wait(PATIENCE_SECONDS) == 0
         assert seen.echoes()
 
 

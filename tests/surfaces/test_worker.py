@@ -11,6 +11,7 @@ import pytest
 from ferryman import Ferryman, Handle
 from ferryman.tasks.states import READY, RUNNING
 from tests.crash.wire import wired
+from tests.patience import PATIENCE_SECONDS
 from tests.surfaces import ferry
 
 
@@ -30,7 +31,7 @@ async def test_a_worker_that_is_told_to_stop_hands_back_what_it_holds(database_u
         with ferry.worker("--grace", "0.1s", url=database_url) as worker:
             handle = await on_the_water(app)
             worker.send_signal(ask)
-            code = worker.wait(ferry.PATIENCE_SECONDS)
+            code = worker.wait(PATIENCE_SECONDS)
 
         task = await handle.refresh()
         assert code == 0
@@ -46,7 +47,7 @@ async def test_a_second_signal_leaves_at_once(database_url: str) -> None:
             ferry.read_until(worker.stderr, "draining")
             worker.send_signal(signal.SIGTERM)
 
-            assert worker.wait(ferry.PATIENCE_SECONDS) == 128 + signal.SIGTERM
+            assert worker.wait(PATIENCE_SECONDS) == 128 + signal.SIGTERM
 
 
 @pytest.mark.contract("K24")
@@ -59,9 +60,9 @@ async def test_a_worker_started_before_its_database_says_so_waits_and_begins(dat
             await asyncio.to_thread(ferry.read_until, worker.stderr, "working")
             handle = await app.tasks.create("greet", {"name": "Ada"})
 
-            assert await handle.result(timeout=ferry.PATIENCE_SECONDS) == "Hello, Ada"
+            assert await handle.result(timeout=PATIENCE_SECONDS) == "Hello, Ada"
             worker.terminate()
-            assert await asyncio.to_thread(worker.wait, ferry.PATIENCE_SECONDS) == 0
+            assert await asyncio.to_thread(worker.wait, PATIENCE_SECONDS) == 0
 
     assert "PostgreSQL cannot be used now" in said[-1]
 
@@ -74,7 +75,7 @@ async def test_a_worker_that_waits_for_its_database_goes_when_told(database_url:
             await asyncio.to_thread(ferry.read_until, worker.stderr, "waiting for the database")
             worker.terminate()
 
-            assert await asyncio.to_thread(worker.wait, ferry.PATIENCE_SECONDS) == 0
+            assert await asyncio.to_thread(worker.wait, PATIENCE_SECONDS) == 0
 
 
 @pytest.mark.contract("K19")
@@ -91,7 +92,7 @@ def test_a_worker_answers_prometheus_and_logs_json(database_url: str) -> None:
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
                 metrics = answer.read().decode()
             worker.terminate()
-            assert worker.wait(ferry.PATIENCE_SECONDS) == 0
+            assert worker.wait(PATIENCE_SECONDS) == 0
 
     assert "ferryman_claimed_total" in metrics
     said = json.loads(lines[-1])

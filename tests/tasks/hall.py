@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 from typing import Any
 
-PATIENCE_SECONDS = 30.0
+from tests.patience import PATIENCE_SECONDS
 
 
 class Hall:

@@ -6,11 +6,10 @@ from uuid import UUID
 
 from ferryman import Ferryman
 from ferryman.testing import travel
+from tests.patience import PATIENCE_SECONDS
 from tests.tasks.conftest import MakeApp
 
 __all__ = ["MakeApp", "parked", "parks", "pass_time"]
-
-PATIENCE_SECONDS = 60
 
 
 async def parked(app: Ferryman, id: UUID, *, times: int = 1) -> None:

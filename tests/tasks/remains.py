@@ -6,7 +6,7 @@ from pathlib import Path
 
 import psutil
 
-PATIENCE_SECONDS = 60
+from tests.patience import PATIENCE_SECONDS
 
 
 def written(file: Path) -> list[int]:

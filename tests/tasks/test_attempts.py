@@ -11,12 +11,13 @@ from ferryman.kernel import errors, retry
 from ferryman.tasks.rules import ending
 from ferryman.tasks.states import FAILED, READY, SUCCEEDED
 from ferryman.testing import travel
+from tests.patience import PATIENCE_SECONDS
 from tests.tasks.conftest import MakeApp
 
 
 async def end_of(handle: Handle) -> Any:
     with pytest.raises(errors.FerrymanError) as failure:
-        await handle.result(timeout=60)
+        await handle.result(timeout=PATIENCE_SECONDS)
     return failure.value
 
 
@@ -30,7 +31,7 @@ async def settled(app: Ferryman, handle: Handle, attempt: int) -> None:
     rung = asyncio.Event()
     stop = app.doorbell.listen("due", lambda _hints: rung.set())
     while (await handle.refresh()).attempt == attempt:
-        await asyncio.wait_for(rung.wait(), 60)
+        await asyncio.wait_for(rung.wait(), PATIENCE_SECONDS)
         rung.clear()
     stop()
 
@@ -89,7 +90,7 @@ async def test_a_retry_that_succeeds_leaves_no_error_behind(make_app: MakeApp) -
     handle = await app.tasks.create(second_time, backoff=0)
 
     async with app.worker():
-        assert await handle.result(timeout=60) == "done"
+        assert await handle.result(timeout=PATIENCE_SECONDS) == "done"
 
     task = await handle.refresh()
     assert (task.state, task.attempt, task.last_error_code, task.last_error_reason) == (SUCCEEDED, 2, None, None)
@@ -144,13 +145,13 @@ async def test_a_retry_waits_out_its_backoff_and_no_longer(make_app: MakeApp) ->
     async with app.worker():
         await settled(app, handle, 1)
         waiting = await handle.refresh()
-        await (await app.tasks.create(other)).result(timeout=60)
+        await (await app.tasks.create(other)).result(timeout=PATIENCE_SECONDS)
         assert (await handle.refresh()).state == READY
         async with app.database.session() as tx:
             await travel(tx, timedelta(seconds=3600 * 1.1 + 1))
         app.doorbell.ring("due")
 
-        assert await handle.result(timeout=60) == 2
+        assert await handle.result(timeout=PATIENCE_SECONDS) == 2
 
     assert waiting.attempt == 2
     assert timedelta(seconds=3600) <= waiting.due_at - waiting.updated_at <= timedelta(seconds=3960)

@@ -13,6 +13,7 @@ from ferryman.kernel import errors
 from ferryman.tasks.states import READY, TASK
 from ferryman.testing import plant
 from tests.corpus.bad_payloads import VALUES
+from tests.patience import PATIENCE_SECONDS
 from tests.tasks import anything
 from tests.tasks.anything import ANYTHING
 from tests.tasks.conftest import MakeApp
@@ -170,7 +171,7 @@ async def test_a_payload_that_is_empty_is_taken_as_it_is(make_app: MakeApp, valu
     handle = await app.tasks.accept({"payload": value})
 
     async with app.worker():
-        result = await handle.result(timeout=60)
+        result = await handle.result(timeout=PATIENCE_SECONDS)
 
     assert (type(result), result) == (type(value), value)
 
@@ -317,9 +318,11 @@ async def test_a_handler_that_returns_or_raises_anything_ends_its_own_task_only(
     beside = [await app.tasks.create(neighbour, n=n) for n in range(20)]
 
     async with app.worker(concurrency=6):
-        ends = {what: await asyncio.wait_for(app.tasks.end(handle.id), 60) for what, handle in handles.items()}
-        assert [await handle.result(timeout=60) for handle in beside] == list(range(20))
-        assert await (await app.tasks.create(neighbour, n=99)).result(timeout=60) == 99
+        ends = {
+            what: await asyncio.wait_for(app.tasks.end(handle.id), PATIENCE_SECONDS) for what, handle in handles.items()
+        }
+        assert [await handle.result(timeout=PATIENCE_SECONDS) for handle in beside] == list(range(20))
+        assert await (await app.tasks.create(neighbour, n=99)).result(timeout=PATIENCE_SECONDS) == 99
 
     assert {what: end.code for what, end in ends.items()} == {what: code for what, (_, code) in ANYTHING.items()}
     assert all(len(end.reason or "") <= 2100 for end in ends.values())
@@ -343,8 +346,8 @@ async def test_a_row_made_unreadable_by_another_program_ends_alone(make_app: Mak
     beside = await app.tasks.create_many(count, [{"n": n} for n in range(10)])
 
     async with app.worker():
-        end = await asyncio.wait_for(app.tasks.end(poison), 60)
-        results = [await handle.result(timeout=60) for handle in beside]
+        end = await asyncio.wait_for(app.tasks.end(poison), PATIENCE_SECONDS)
+        results = [await handle.result(timeout=PATIENCE_SECONDS) for handle in beside]
 
     assert (end.state, end.code, end.attempt) == ("failed", "TASK_INVALID_PAYLOAD", 1)
     assert results == list(range(10))

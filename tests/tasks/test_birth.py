@@ -12,6 +12,7 @@ from ferryman.kernel import errors
 from ferryman.tasks.rules.envelope import envelope
 from ferryman.tasks.states import PENDING, READY, SUCCEEDED
 from ferryman.testing import travel
+from tests.patience import PATIENCE_SECONDS
 from tests.tasks.conftest import MakeApp
 
 # Source 004, word for word.
@@ -84,7 +85,7 @@ async def test_the_request_of_the_source_runs_its_default_handler(make_app: Make
     handle = await app.tasks.accept(REQUEST)
 
     async with app.worker():
-        assert await handle.result(timeout=60) == REQUEST["payload"]
+        assert await handle.result(timeout=PATIENCE_SECONDS) == REQUEST["payload"]
 
 
 @pytest.mark.contract("T8", "T3")
@@ -126,7 +127,7 @@ async def test_a_pending_task_runs_when_its_time_has_come(make_app: MakeApp) -> 
 
     async with app.worker():
         await move_time(app, timedelta(hours=1, seconds=1))
-        result = await handle.result(timeout=60)
+        result = await handle.result(timeout=PATIENCE_SECONDS)
 
     assert result == {"to": "Ada"}
     moves = [(event.from_state, event.to_state) for event in await app.tasks.events(handle.id)]
@@ -139,7 +140,7 @@ async def test_a_pending_task_is_not_claimed_before_its_time(make_app: MakeApp) 
     later = await app.tasks.create(mail, at=datetime.now(UTC) + timedelta(hours=1))
 
     async with app.worker():
-        await (await app.tasks.create(mail)).result(timeout=60)
+        await (await app.tasks.create(mail)).result(timeout=PATIENCE_SECONDS)
 
     assert (await later.refresh()).state == PENDING
 
@@ -150,7 +151,7 @@ async def test_a_time_that_has_passed_runs_at_once(make_app: MakeApp) -> None:
     handle = await app.tasks.create(mail, at=datetime(2020, 1, 1, tzinfo=UTC))
 
     async with app.worker():
-        await handle.result(timeout=60)
+        await handle.result(timeout=PATIENCE_SECONDS)
 
     task = await handle.refresh()
     assert (task.state, task.scheduled_at) == (SUCCEEDED, datetime(2020, 1, 1, tzinfo=UTC))
@@ -172,7 +173,7 @@ async def test_ten_thousand_due_in_the_same_second_all_run(make_app: MakeApp) ->
 
     async with app.worker(concurrency=500):
         await move_time(app, timedelta(hours=1, seconds=1))
-        await asyncio.wait_for(done.wait(), 60)
+        await asyncio.wait_for(done.wait(), PATIENCE_SECONDS)
 
     async with app.database.session() as tx:
         [row] = await tx.fetch("select count(*) as count from ferryman.tasks where state = 'succeeded' and attempt = 1")
@@ -188,7 +189,7 @@ async def test_the_record_shows_a_life(make_app: MakeApp) -> None:
     app = await make_app(half)
     handle = await app.tasks.create(half, task_id="order_1", priority=-3, max_retries=1, timeout=9)
     async with app.worker():
-        await handle.result(timeout=60)
+        await handle.result(timeout=PATIENCE_SECONDS)
 
     shown = (await handle.refresh()).as_json()
 

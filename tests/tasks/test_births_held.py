@@ -7,12 +7,12 @@ from datetime import timedelta
 import pytest
 
 from ferryman import Context
+from tests.patience import PATIENCE_SECONDS
 from tests.tasks.conftest import MakeApp
 
 # Less than a line that is not hurried waits for a lock: 10 s with a long lease, and 4 with that of every day.
 LEASE = timedelta(minutes=5)
 SOON_SECONDS = 8.0
-PATIENCE_SECONDS = 30.0
 WAITS = "select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
 
 

@@ -18,6 +18,7 @@ from ferryman.tasks.ports import Owners
 from ferryman.tasks.rules import request
 from ferryman.tasks.states import FAILED, READY, RUNNING, SUCCEEDED, TASK
 from ferryman.testing import plant
+from tests.patience import PATIENCE_SECONDS
 from tests.tasks.conftest import MakeApp
 
 SECOND = timedelta(seconds=1)
@@ -250,7 +251,7 @@ async def test_a_worker_whose_settling_broke_settles_once(make_app: MakeApp) -> 
 
     with faults.armed("settle.inside=away@1"):
         async with app.worker():
-            end = await asyncio.wait_for(app.tasks.end(task), 60)
+            end = await asyncio.wait_for(app.tasks.end(task), PATIENCE_SECONDS)
 
     assert (end.state, end.attempt) == (SUCCEEDED, 1)
     assert await ledger_of(app) == [("7", "succeeded", None, '"done"')]
@@ -267,7 +268,7 @@ async def test_a_task_that_owes_is_handed_back_at_the_drain(make_app: MakeApp) -
     app = await make_app(waits, owners={"ledger": Ledger()})
     task = await create(app, "waits", "8")
     async with app.worker(grace=timedelta(0)):
-        await asyncio.wait_for(started.wait(), 60)
+        await asyncio.wait_for(started.wait(), PATIENCE_SECONDS)
 
     record = await app.tasks.record(task)
     assert (record.state, record.attempt) == (READY, 1)
@@ -310,9 +311,9 @@ async def test_a_cancel_that_freezes_does_not_hold_its_rows_for_long_nor_creates
     app = await prepared(make_app, Slow())
     task = await create(app, "works", "9")
     cancelling = asyncio.create_task(app.tasks.cancel(task))
-    await asyncio.wait_for(locked.wait(), 60)
+    await asyncio.wait_for(locked.wait(), PATIENCE_SECONDS)
 
-    beside = await asyncio.wait_for(app.tasks.create(works), 60)
+    beside = await asyncio.wait_for(app.tasks.create(works), PATIENCE_SECONDS)
     go.set()
 
     assert (await cancelling, said) == ([task], ["2s"])

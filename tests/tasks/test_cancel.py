@@ -13,6 +13,7 @@ from ferryman import Context
 from ferryman.kernel import errors
 from ferryman.kernel.pool import Line
 from ferryman.tasks.states import CANCELLED, PENDING, READY, RUNNING, SUCCEEDED
+from tests.patience import PATIENCE_SECONDS
 from tests.sql.counted import Counted
 from tests.tasks import children
 from tests.tasks.conftest import MakeApp
@@ -35,7 +36,7 @@ async def test_a_waiting_task_is_cancelled_and_never_runs(make_app: MakeApp, sta
     assert await handle.cancel(reason="not wanted") is True
 
     async with app.worker():
-        await (await app.tasks.create(idle)).result(timeout=60)
+        await (await app.tasks.create(idle)).result(timeout=PATIENCE_SECONDS)
     task = await handle.refresh()
     assert (task.state, task.started_at, task.finished_at is not None) == (CANCELLED, None, True)
     last = (await app.tasks.events(handle.id))[-1]
@@ -59,13 +60,13 @@ async def test_a_running_async_handler_is_told_at_once(make_app: MakeApp) -> Non
     app = await make_app(waits)
     handle = await app.tasks.create(waits)
     async with app.worker(lease=LEASE):
-        await asyncio.wait_for(started.wait(), 60)
+        await asyncio.wait_for(started.wait(), PATIENCE_SECONDS)
 
         assert await handle.cancel()
-        await asyncio.wait_for(told.wait(), 60)
+        await asyncio.wait_for(told.wait(), PATIENCE_SECONDS)
 
         with pytest.raises(errors.TaskCancelled):
-            await handle.result(timeout=60)
+            await handle.result(timeout=PATIENCE_SECONDS)
 
 
 @pytest.mark.contract("T14", "T7")
@@ -120,11 +121,11 @@ async def test_a_cancel_rung_by_another_process_reaches_the_worker(make_app: Mak
     worker, canceller = await make_app(waits), await make_app(waits)
     handle = await canceller.tasks.create(waits)
     async with worker.worker(lease=LEASE):
-        await asyncio.wait_for(started.wait(), 60)
+        await asyncio.wait_for(started.wait(), PATIENCE_SECONDS)
 
         await handle.cancel()
 
-        await asyncio.wait_for(told.wait(), 60)
+        await asyncio.wait_for(told.wait(), PATIENCE_SECONDS)
 
 
 @pytest.mark.contract("T14", "T2")
@@ -132,7 +133,7 @@ async def test_an_ended_task_cannot_be_cancelled(make_app: MakeApp) -> None:
     app = await make_app(idle)
     handle = await app.tasks.create(idle)
     async with app.worker():
-        await handle.result(timeout=60)
+        await handle.result(timeout=PATIENCE_SECONDS)
 
     assert await handle.cancel() is False
 
@@ -163,7 +164,7 @@ async def test_many_are_cancelled_at_once_whatever_they_are(make_app: MakeApp) -
     later = await app.tasks.create(idle, at=datetime.now(UTC) + timedelta(hours=1), task_id="by_name")
     running = await app.tasks.create(waits)
     async with app.worker(lease=LEASE):
-        await asyncio.wait_for(started.wait(), 60)
+        await asyncio.wait_for(started.wait(), PATIENCE_SECONDS)
         assert (await running.refresh()).state == RUNNING
 
         told = await app.tasks.cancel(*(handle.id for handle in waiting), "by_name", running.task_id)
@@ -187,11 +188,11 @@ async def test_without_any_doorbell_a_running_handler_learns_of_it_by_its_renewa
     canceller = await make_app(waits)
     handle = await canceller.tasks.create(waits)
     async with worker.worker(lease=timedelta(seconds=2)):
-        await asyncio.wait_for(started.wait(), 60)
+        await asyncio.wait_for(started.wait(), PATIENCE_SECONDS)
 
         await handle.cancel()
 
-        await asyncio.wait_for(told.wait(), 60)
+        await asyncio.wait_for(told.wait(), PATIENCE_SECONDS)
 
 
 @pytest.mark.contract("T14", "T18", "T4")
@@ -208,13 +209,13 @@ async def test_a_waiter_is_told_why_it_was_cancelled_and_not_what_failed_before(
     app = await make_app((fails, {"backoff": 600}))
     handle = await app.tasks.create(fails)
     async with app.worker():
-        await asyncio.wait_for(failed.wait(), 60)
+        await asyncio.wait_for(failed.wait(), PATIENCE_SECONDS)
     assert (await handle.refresh()).last_error_code == "TASK_EXECUTION_FAILED"
 
     await handle.cancel(reason=reason)
 
     with pytest.raises(errors.TaskCancelled) as told:
-        await handle.result(timeout=60)
+        await handle.result(timeout=PATIENCE_SECONDS)
     assert told.value.details["reason"] == reason
     assert (await handle.refresh()).last_error_reason == "ValueError: an attempt before"
 

@@ -13,6 +13,7 @@ import pytest
 
 from ferryman.kernel import errors
 from ferryman.tasks.work import child
+from tests.patience import PATIENCE_SECONDS
 from tests.tasks import children
 from tests.tasks.conftest import MakeApp
 from tests.tasks.remains import alive, gone, until, written
@@ -36,7 +37,7 @@ async def test_a_child_that_leaves_a_fork_behind_has_answered_and_the_fork_is_ki
     handle = await app.tasks.create(children.fork, file=str(file), timeout=60, max_retries=0)
 
     async with app.worker():
-        assert await handle.result(timeout=60) == "done"
+        assert await handle.result(timeout=PATIENCE_SECONDS) == "done"
 
     await until(lambda: gone(file))
 
@@ -50,7 +51,7 @@ async def test_only_the_child_answers_not_what_it_forked() -> None:
 async def test_a_child_that_dies_beside_its_fork_is_not_waited_for(tmp_path: Path) -> None:
     file = tmp_path / "pid"
 
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         with pytest.raises(child.ChildFailed, match="left with exit code 9 without an answer"):
             await child.run(children.fork_and_vanish, f'{{"file": "{file}"}}')
 
@@ -74,7 +75,7 @@ async def test_a_child_that_never_leaves_after_its_answer_is_killed(
     monkeypatch.setattr(child, "LEAVING", 0.2)
     file = tmp_path / "pid"
 
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         assert await child.run(children.linger, f'{{"file": "{file}"}}') == "done"
 
     assert gone(file)
@@ -135,6 +136,6 @@ async def test_a_result_that_cannot_be_stored_has_the_same_code_from_a_child(mak
 
     async with app.worker():
         with pytest.raises(errors.TaskInvalidResult):
-            await handle.result(timeout=60)
+            await handle.result(timeout=PATIENCE_SECONDS)
 
     assert (await handle.refresh()).attempt == 1

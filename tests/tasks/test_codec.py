@@ -12,6 +12,7 @@ from ferryman import Context, Ferryman
 from ferryman.kernel import codec, errors
 from ferryman.kernel.codec import PLAIN, Seal
 from ferryman.tasks.states import READY
+from tests.patience import PATIENCE_SECONDS
 from tests.tasks import clerks
 
 WORD = "kilimanjaro"
@@ -89,11 +90,11 @@ async def test_nothing_of_a_payload_a_result_a_step_a_child_or_an_event_is_store
         later = await app.schedules.create("echo", {"word": WORD}, every=3600)
         fired = await later.trigger()
 
-        assert await parent.result(timeout=60) == [{"found": WORD}, {"word": WORD}, {"said": WORD}]
-        assert [(await each.result(timeout=60))["n"] for each in many] == [0, 1, 2]
-        assert await thread.result(timeout=60) == WORD
-        assert await process.result(timeout=60) == [WORD, "x"]
-        assert await fired.result(timeout=60) == {"word": WORD}
+        assert await parent.result(timeout=PATIENCE_SECONDS) == [{"found": WORD}, {"word": WORD}, {"said": WORD}]
+        assert [(await each.result(timeout=PATIENCE_SECONDS))["n"] for each in many] == [0, 1, 2]
+        assert await thread.result(timeout=PATIENCE_SECONDS) == WORD
+        assert await process.result(timeout=PATIENCE_SECONDS) == [WORD, "x"]
+        assert await fired.result(timeout=PATIENCE_SECONDS) == {"word": WORD}
 
     stored = await everything(app)
     assert WORD not in stored
@@ -104,7 +105,7 @@ async def test_nothing_of_a_payload_a_result_a_step_a_child_or_an_event_is_store
 async def test_whoever_has_the_codec_reads_what_is_there_and_others_are_told(app: Ferryman, database_url: str) -> None:
     async with app.worker():
         made = await app.tasks.create("echo", {"word": WORD})
-        await made.result(timeout=60)
+        await made.result(timeout=PATIENCE_SECONDS)
 
     assert json.loads((await app.tasks.record(made.id)).result or "") == {"word": WORD}
     assert json.loads((await app.tasks.list())[0].payload) == {"word": WORD}
@@ -113,7 +114,7 @@ async def test_whoever_has_the_codec_reads_what_is_there_and_others_are_told(app
             shown = (await other.tasks.record(made.id)).result or ""
             assert (list(json.loads(shown)), WORD in shown) == ([codec.FIELD], False)
             with pytest.raises(errors.PayloadSealed) as refusal:
-                await (await other.tasks.get(made.id)).result(timeout=60)
+                await (await other.tasks.get(made.id)).result(timeout=PATIENCE_SECONDS)
             assert WORD not in str(refusal.value)
 
 
@@ -122,7 +123,7 @@ async def test_what_was_stored_without_a_codec_stays_readable(app: Ferryman, dat
     async with furnish(Ferryman(database_url)) as before:
         made = await before.tasks.create("echo", {"word": "plain"})
     async with app.worker():
-        assert await (await app.tasks.get(made.id)).result(timeout=60) == {"word": "plain"}
+        assert await (await app.tasks.get(made.id)).result(timeout=PATIENCE_SECONDS) == {"word": "plain"}
 
 
 @pytest.mark.contract("S6")

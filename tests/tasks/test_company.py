@@ -9,6 +9,7 @@ import pytest
 from ferryman import Context, Ferryman
 from ferryman.kernel import errors
 from ferryman.tasks.states import CANCELLED, SUCCEEDED
+from tests.patience import PATIENCE_SECONDS
 from tests.tasks.parking import MakeApp, parked
 
 SECONDS = 8  # less than our connections wait for a lock
@@ -89,7 +90,7 @@ async def test_a_queue_that_the_app_does_not_declare_is_refused_at_every_door(ma
     with pytest.raises(errors.UnknownQueue):
         await app.schedules.create(mail, every=60, queue="tpyo")
     async with app.worker():
-        await (await app.tasks.create(parent)).result(timeout=60)
+        await (await app.tasks.create(parent)).result(timeout=PATIENCE_SECONDS)
 
     assert refused == ["UNKNOWN_QUEUE"]
 
@@ -100,7 +101,7 @@ async def test_a_worker_that_was_told_of_no_queues_serves_those_that_its_app_dec
     app.queue("post")
 
     async with app.worker():
-        assert await (await app.tasks.create(mail, {"n": 3}, queue="post")).result(timeout=60) == 3
+        assert await (await app.tasks.create(mail, {"n": 3}, queue="post")).result(timeout=PATIENCE_SECONDS) == 3
 
 
 @pytest.mark.contract("T17")
@@ -109,7 +110,7 @@ async def test_a_try_anew_of_a_singleton_is_the_singleton(make_app: MakeApp) -> 
     async with app.worker():
         old = await app.tasks.create(fails)
         with pytest.raises(errors.FerrymanError):
-            await old.result(timeout=60)
+            await old.result(timeout=PATIENCE_SECONDS)
 
     [tried] = await app.tasks.retry(old.id)
     met = await app.tasks.create(fails)
@@ -131,7 +132,7 @@ async def test_a_schedule_whose_day_has_passed_does_not_keep_its_worker_from_sta
 
     async with app.worker():
         handle = await app.tasks.create(report)
-        assert await handle.result(timeout=60) == 7
+        assert await handle.result(timeout=PATIENCE_SECONDS) == 7
 
     assert (await handle.refresh()).state is SUCCEEDED
     assert "fires no more" in caplog.text
@@ -160,7 +161,7 @@ async def test_a_row_that_a_caller_holds_stops_no_other_tasks_steps(make_app: Ma
             assert await (await app.tasks.create(flow, held=False)).result(timeout=SECONDS) == 1
             await caller.fetch("rollback")
 
-        assert await held.result(timeout=60) == 1
+        assert await held.result(timeout=PATIENCE_SECONDS) == 1
 
 
 @pytest.mark.contract("K16", "T17")

@@ -14,6 +14,7 @@ from ferryman.tasks.ports import Owners
 from ferryman.tasks.rules.envelope import envelope
 from ferryman.tasks.states import RUNNING, TASK
 from ferryman.testing import plant
+from tests.patience import PATIENCE_SECONDS
 from tests.tasks.conftest import MakeApp
 
 SECOND = timedelta(seconds=1)
@@ -68,7 +69,7 @@ async def test_every_envelope_has_exactly_the_fields_of_the_source(make_app: Mak
     app = await make_app(mail)
     handle = await app.tasks.create(mail, task_id="order")
     async with app.worker():
-        await handle.result(timeout=60)
+        await handle.result(timeout=PATIENCE_SECONDS)
 
     told = [envelope(event) for event in await app.tasks.events(handle.id)]
 
@@ -97,7 +98,7 @@ async def test_each_move_has_one_event_in_order_under_load(make_app: MakeApp) ->
     app = await make_app(fails_once)
     handles = await app.tasks.create_many(fails_once, [{} for _ in range(300)])
     async with app.worker(), app.worker():
-        await asyncio.gather(*(handle.result(timeout=60) for handle in handles))
+        await asyncio.gather(*(handle.result(timeout=PATIENCE_SECONDS) for handle in handles))
 
     async with app.database.session() as tx:
         rows = await tx.fetch(

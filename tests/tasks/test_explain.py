@@ -15,6 +15,7 @@ from ferryman.tasks import store
 from ferryman.tasks.intake.explain import Explanation, explain
 from ferryman.tasks.states import CANCELLED, FAILED, PENDING, READY, RUNNING, SUCCEEDED, TASK
 from ferryman.testing import plant, travel
+from tests.patience import PATIENCE_SECONDS
 
 HOUR = timedelta(hours=1)
 # The database is the copy of one that was made a while ago.
@@ -160,7 +161,7 @@ async def test_a_worker_tells_which_owners_it_knows(database_url: str, db: Datab
     async def mail() -> None: ...
 
     said = "select settings ->> 'callbacks' as callbacks from ferryman.workers"
-    async with app, app.worker(), db.session() as tx, asyncio.timeout(60):
+    async with app, app.worker(), db.session() as tx, asyncio.timeout(PATIENCE_SECONDS):
         while not (rows := await tx.fetch(said)):  # until it has beaten for the first time
             pass
 

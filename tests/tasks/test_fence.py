@@ -16,6 +16,7 @@ from ferryman.kernel.pool import Line
 from ferryman.tasks import watch
 from ferryman.tasks.ports import Owners
 from ferryman.tasks.states import READY, RUNNING
+from tests.patience import PATIENCE_SECONDS
 from tests.tasks.conftest import MakeApp
 
 
@@ -36,7 +37,7 @@ async def test_a_result_of_a_claim_that_was_taken_over_is_ignored_and_counted(ma
     handle = await app.tasks.create(waits)
     before = counted("settle")
     async with app.worker(lease=timedelta(minutes=10)):
-        await asyncio.wait_for(started.wait(), 60)
+        await asyncio.wait_for(started.wait(), PATIENCE_SECONDS)
         async with app.database.session() as tx:
             await tx.fetch("update ferryman.tasks set epoch = epoch + 1, lease_owner = gen_random_uuid()")
         go.set()
@@ -58,7 +59,7 @@ async def test_two_workers_of_one_host_hold_their_leases_under_names_of_their_ow
     await app.tasks.create_many(waits, [{}, {}])
     async with app.worker(concurrency=1), other.worker(concurrency=1):
         for _ in range(2):
-            await asyncio.wait_for(started.acquire(), 60)
+            await asyncio.wait_for(started.acquire(), PATIENCE_SECONDS)
         async with app.database.session() as tx:
             owners = await tx.fetch("select lease_owner from ferryman.tasks where state = 'running'")
         go.set()
@@ -80,11 +81,11 @@ async def test_a_worker_whose_renewal_is_refused_aborts_the_handler(make_app: Ma
     app = await make_app(waits)
     await app.tasks.create(waits)
     async with app.worker(lease=timedelta(seconds=2)):
-        await asyncio.wait_for(started.wait(), 60)
+        await asyncio.wait_for(started.wait(), PATIENCE_SECONDS)
         async with app.database.session() as tx:
             await tx.fetch("update ferryman.tasks set epoch = epoch + 1")
 
-        await asyncio.wait_for(aborted.wait(), 60)
+        await asyncio.wait_for(aborted.wait(), PATIENCE_SECONDS)
 
 
 @pytest.mark.contract("K4", "K5", "R2")
@@ -106,7 +107,7 @@ async def test_a_claim_that_arrives_after_its_lease_is_handed_back_and_not_begun
     with faults.armed({"claim.committed": stand_still}):
         # One at a time: a turn of another lane that is under way would come late too.
         async with app.worker(lease=timedelta(minutes=10), concurrency=1):
-            await handle.result(timeout=60)
+            await handle.result(timeout=PATIENCE_SECONDS)
 
     assert (begun, (await handle.refresh()).attempt) == ([2], 1)
 
@@ -139,7 +140,7 @@ async def test_a_handler_that_blocks_the_loop_for_longer_than_the_lease_keeps_it
     handle = await blocked.tasks.create(blocks)
     thread.start()
     async with blocked.worker(lease=timedelta(seconds=4)):
-        result = await handle.result(timeout=60)
+        result = await handle.result(timeout=PATIENCE_SECONDS)
     done.set()
     thread.join(15)
 
@@ -161,7 +162,7 @@ async def test_a_drained_worker_hands_back_what_does_not_finish_without_using_an
     app = await make_app(waits)
     handle = await app.tasks.create(waits)
     async with app.worker(grace=timedelta(0), lease=timedelta(minutes=10)):
-        await asyncio.wait_for(started.wait(), 60)
+        await asyncio.wait_for(started.wait(), PATIENCE_SECONDS)
 
     task = await handle.refresh()
     async with app.database.session() as tx:
@@ -183,7 +184,7 @@ async def test_a_drained_worker_lets_what_runs_finish_within_its_grace(make_app:
     app = await make_app(waits)
     running = await app.tasks.create(waits)
     async with app.worker(grace=timedelta(seconds=30), concurrency=1):
-        await asyncio.wait_for(started.wait(), 60)
+        await asyncio.wait_for(started.wait(), PATIENCE_SECONDS)
         waiting = await app.tasks.create(waits)
         asyncio.get_running_loop().call_soon(go.set)
 

@@ -12,6 +12,7 @@ from ferryman.kernel.doorbell import NoDoorbell
 from ferryman.kernel.pool import Database, Line
 from ferryman.tasks.work.due import Sweep
 from ferryman.testing import travel
+from tests.patience import PATIENCE_SECONDS
 from tests.tasks.conftest import MakeApp
 
 
@@ -54,5 +55,5 @@ async def test_a_result_is_known_from_the_stored_end_though_nobody_ever_rang(mak
     task = await creator.tasks.create(greet, name="Ada")
 
     async with worker.worker():
-        assert await task.result(timeout=60) == "Hello, Ada"
-    assert (await (await worker.tasks.get(task.id)).result(timeout=60)) == "Hello, Ada"
+        assert await task.result(timeout=PATIENCE_SECONDS) == "Hello, Ada"
+    assert (await (await worker.tasks.get(task.id)).result(timeout=PATIENCE_SECONDS)) == "Hello, Ada"

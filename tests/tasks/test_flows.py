@@ -5,8 +5,9 @@ import asyncio
 import pytest
 
 from ferryman.kernel import errors
+from tests.patience import PATIENCE_SECONDS
 from tests.tasks.conftest import MakeApp
-from tests.tasks.hall import PATIENCE_SECONDS, Hall, job, results
+from tests.tasks.hall import Hall, job, results
 
 pytestmark = pytest.mark.contract("T17")
 

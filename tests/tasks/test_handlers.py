@@ -14,6 +14,7 @@ import pytest
 
 from ferryman import Context, Ferryman, current
 from ferryman.kernel import errors
+from tests.patience import PATIENCE_SECONDS
 from tests.tasks import children
 from tests.tasks.conftest import MakeApp
 
@@ -38,7 +39,7 @@ async def test_an_async_handler_runs_on_the_workers_loop(make_app: MakeApp) -> N
     handle = await app.tasks.create(add, a=1)
 
     async with app.worker():
-        assert await handle.result(timeout=60) == {"sum": 3, "here": True}
+        assert await handle.result(timeout=PATIENCE_SECONDS) == {"sum": 3, "here": True}
 
 
 @pytest.mark.contract("T16")
@@ -53,7 +54,7 @@ async def test_plain_functions_run_in_threads_side_by_side(make_app: MakeApp) ->
     handles = await app.tasks.create_many(meet, [{"n": n} for n in range(5)])
 
     async with app.worker():
-        results = [await handle.result(timeout=60) for handle in handles]
+        results = [await handle.result(timeout=PATIENCE_SECONDS) for handle in handles]
 
     assert results == [0, 1, 2, 3, 4]
 
@@ -65,8 +66,8 @@ async def test_a_process_handler_runs_elsewhere_with_json_in_and_out(make_app: M
     weighed = await app.tasks.create(children.weigh, parcel={"weight": 3})
 
     async with app.worker():
-        assert await doubled.result(timeout=60) == 42
-        answer = await weighed.result(timeout=60)
+        assert await doubled.result(timeout=PATIENCE_SECONDS) == 42
+        answer = await weighed.result(timeout=PATIENCE_SECONDS)
 
     assert (answer["weight"], answer["to"]) == (3, "nobody")
     assert answer["pid"] != os.getpid()
@@ -94,7 +95,7 @@ async def test_every_end_of_a_child_is_the_end_of_its_attempt(
 
     async with app.worker():
         with pytest.raises(errors.FerrymanError):
-            await handle.result(timeout=60)
+            await handle.result(timeout=PATIENCE_SECONDS)
 
     task = await handle.refresh()
     assert (task.state, task.attempt) == ("failed", 1)
@@ -167,7 +168,7 @@ async def test_a_payload_arrives_as_its_hints_say(make_app: MakeApp, function: A
     handle = await app.tasks.create(function, payload)
 
     async with app.worker():
-        assert await handle.result(timeout=60) == shown
+        assert await handle.result(timeout=PATIENCE_SECONDS) == shown
 
 
 UNFIT = [
@@ -207,7 +208,7 @@ async def test_elsewhere_it_fails_when_it_runs_and_is_not_tried_again(
 
     async with worker.worker():
         with pytest.raises(errors.TaskInvalidPayload):
-            await handle.result(timeout=60)
+            await handle.result(timeout=PATIENCE_SECONDS)
 
     task = await handle.refresh()
     assert (task.state, task.attempt, task.last_error_code) == ("failed", 1, "TASK_INVALID_PAYLOAD")
@@ -243,7 +244,7 @@ async def test_an_error_of_ours_inside_a_handler_is_the_handlers_failure(make_ap
 
     async with app.worker():
         with pytest.raises(errors.TaskRetryExhausted) as failure:
-            await handle.result(timeout=60)
+            await handle.result(timeout=PATIENCE_SECONDS)
 
     assert "TASK_EXECUTION_FAILED: TaskUnknownHandler" in str(failure.value.details["reason"])
 
@@ -259,6 +260,6 @@ async def test_a_handler_cancelled_from_inside_has_failed(make_app: MakeApp, mes
 
     async with app.worker():
         with pytest.raises(errors.TaskRetryExhausted):
-            await handle.result(timeout=60)
+            await handle.result(timeout=PATIENCE_SECONDS)
 
     assert (await handle.refresh()).attempt == 2

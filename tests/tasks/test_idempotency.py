@@ -12,6 +12,7 @@ import pytest
 
 from ferryman.app import creates
 from ferryman.kernel import errors, faults
+from tests.patience import PATIENCE_SECONDS
 from tests.tasks.conftest import MakeApp
 
 AT = datetime(2030, 1, 1, tzinfo=UTC)
@@ -154,7 +155,7 @@ async def test_a_key_lives_as_long_as_its_tasks_row(make_app: MakeApp) -> None:
     app = await make_app(mail)
     born = await app.tasks.create(mail, idempotency_key="k")
     async with app.worker():
-        await born.result(timeout=60)
+        await born.result(timeout=PATIENCE_SECONDS)
 
     again = await app.tasks.create(mail, idempotency_key="k")
 

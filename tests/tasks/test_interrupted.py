@@ -7,6 +7,7 @@ import pytest
 
 from ferryman import Ferryman
 from ferryman.kernel import errors
+from tests.patience import PATIENCE_SECONDS
 
 
 @pytest.fixture
@@ -40,7 +41,7 @@ async def test_a_handler_that_cancels_itself_ends_at_its_cap(app: Ferryman, word
         handle = await app.tasks.create("cancels_itself", word=word)
 
         with pytest.raises(errors.TaskRetryExhausted):
-            await handle.result(timeout=60)
+            await handle.result(timeout=PATIENCE_SECONDS)
 
     assert (await handle.refresh()).attempt == 2
 
@@ -51,13 +52,13 @@ async def test_a_handler_that_swallows_its_timeout_has_timed_out_all_the_same(ap
         handle = await app.tasks.create("swallows")
 
         with pytest.raises(errors.TaskRetryExhausted, match="TASK_TIMEOUT"):
-            await handle.result(timeout=60)
+            await handle.result(timeout=PATIENCE_SECONDS)
 
 
 @pytest.mark.contract("T18")
 async def test_a_waiter_that_gave_up_leaves_nothing_behind(app: Ferryman) -> None:
     handle = await app.tasks.create("waits")
-    another = asyncio.create_task(handle.result(timeout=60))
+    another = asyncio.create_task(handle.result(timeout=PATIENCE_SECONDS))
 
     with pytest.raises(TimeoutError):
         await handle.result(timeout=0.05)

@@ -18,6 +18,7 @@ from ferryman.tasks.states import CANCELLED, READY, RUNNING, TASK
 from ferryman.tasks.watch import TASK_INVARIANTS
 from ferryman.testing import plant
 from tests.conformance.ear import Ear
+from tests.patience import PATIENCE_SECONDS
 from tests.tasks.parking import MakeApp, parked, parks
 
 pytestmark = pytest.mark.contract("T19")
@@ -64,7 +65,7 @@ async def test_a_join_of_a_hundred_wakes_its_parent_once(make_app: MakeApp) -> N
         while list((await children(app)).values()).count("succeeded") < 50:
             pass
         halves[1].set()
-        assert await task.result(timeout=60) == [n * n for n in range(100)]
+        assert await task.result(timeout=PATIENCE_SECONDS) == [n * n for n in range(100)]
 
     assert len(await children(app)) == 100
     assert await parks(app, task.id) == 1
@@ -78,7 +79,7 @@ async def test_a_child_is_awaited_like_a_call(make_app: MakeApp) -> None:
 
     app = await make_app((flow, ONCE), square)
     async with app.worker():
-        assert await (await app.tasks.create(flow)).result(timeout=60) == 10
+        assert await (await app.tasks.create(flow)).result(timeout=PATIENCE_SECONDS) == 10
 
 
 async def test_a_child_is_created_once_however_often_its_parent_is_tried(make_app: MakeApp) -> None:
@@ -91,7 +92,7 @@ async def test_a_child_is_created_once_however_often_its_parent_is_tried(make_ap
 
     app = await make_app((flow, AGAIN), square)
     async with app.worker():
-        assert await (await app.tasks.create(flow)).result(timeout=60) == 9
+        assert await (await app.tasks.create(flow)).result(timeout=PATIENCE_SECONDS) == 9
 
     assert len(await children(app)) == 1
 
@@ -107,7 +108,7 @@ async def test_a_childs_failure_reaches_its_parent_with_code_and_reason(make_app
 
     app = await make_app((flow, ONCE), square, (fall, ONCE))
     async with app.worker():
-        found = await (await app.tasks.create(flow)).result(timeout=60)
+        found = await (await app.tasks.create(flow)).result(timeout=PATIENCE_SECONDS)
 
     assert found.pop("task_id") in {str(id) for id in await children(app)}
     assert found == {
@@ -128,7 +129,7 @@ async def test_a_cancelled_child_is_a_failed_one(make_app: MakeApp) -> None:
         await parked(app, task.id)
         [child] = await children(app)
         await app.tasks.cancel(child, reason="enough")
-        assert await task.result(timeout=60) == "TASK_CANCELLED"
+        assert await task.result(timeout=PATIENCE_SECONDS) == "TASK_CANCELLED"
 
 
 async def test_branches_go_on_as_their_own_children_end(make_app: MakeApp) -> None:
@@ -141,7 +142,7 @@ async def test_branches_go_on_as_their_own_children_end(make_app: MakeApp) -> No
 
     app = await make_app((flow, ONCE), square)
     async with app.worker():
-        assert await (await app.tasks.create(flow)).result(timeout=60) == [1, 2, 5, 10]
+        assert await (await app.tasks.create(flow)).result(timeout=PATIENCE_SECONDS) == [1, 2, 5, 10]
 
 
 async def test_children_have_children(make_app: MakeApp) -> None:
@@ -152,7 +153,7 @@ async def test_children_have_children(make_app: MakeApp) -> None:
 
     app = await make_app((tree, ONCE))
     async with app.worker():
-        assert await (await app.tasks.create(tree, depth=3)).result(timeout=60) == 8
+        assert await (await app.tasks.create(tree, depth=3)).result(timeout=PATIENCE_SECONDS) == 8
 
 
 @pytest.mark.contract("T14")
@@ -172,7 +173,7 @@ async def test_cancelling_a_parent_cancels_its_children_and_theirs(make_app: Mak
     app = await make_app((top, ONCE), (middle, ONCE), leaf, hang)
     async with app.worker():
         task = await app.tasks.create(top)
-        await asyncio.wait_for(ready.wait(), 60)
+        await asyncio.wait_for(ready.wait(), PATIENCE_SECONDS)
         await parked(app, task.id)
 
         assert await app.tasks.cancel(task.id) == [task.id]

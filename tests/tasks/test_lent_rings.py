@@ -12,6 +12,7 @@ import pytest
 
 from ferryman import Ferryman
 from ferryman.kernel import doorbell_pg
+from tests.patience import PATIENCE_SECONDS
 from tests.tasks.conftest import MakeApp
 
 FAR = timedelta(hours=1)
@@ -49,7 +50,7 @@ async def test_a_worker_is_told_at_the_commit(make_app: MakeApp, database_url: s
     async with app.worker():
         async with connection.transaction():
             handle = await app.tasks.create(mail, connection=connection)
-        assert await handle.result(timeout=60) == "sent"
+        assert await handle.result(timeout=PATIENCE_SECONDS) == "sent"
     await connection.close()
 
 
@@ -97,7 +98,7 @@ async def test_without_a_ring_polling_finds_it(make_app: MakeApp, database_url: 
     heard = await ear.all()
 
     async with app.worker():
-        assert await handle.result(timeout=60) == "sent"
+        assert await handle.result(timeout=PATIENCE_SECONDS) == "sent"
 
     assert heard == []
     await ear.connection.close()

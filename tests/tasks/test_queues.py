@@ -9,8 +9,9 @@ import pytest
 
 from ferryman import Context
 from ferryman.kernel import errors
+from tests.patience import PATIENCE_SECONDS
 from tests.tasks.conftest import MakeApp
-from tests.tasks.hall import PATIENCE_SECONDS, Hall, job, results
+from tests.tasks.hall import Hall, job, results
 from tests.tasks.parking import parked
 
 pytestmark = pytest.mark.contract("T17")

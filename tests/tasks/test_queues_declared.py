@@ -11,8 +11,9 @@ from ferryman.app import wiring
 from ferryman.kernel import errors, watchdog
 from ferryman.kernel.pool import Line
 from ferryman.testing import travel
+from tests.patience import PATIENCE_SECONDS
 from tests.tasks.conftest import MakeApp
-from tests.tasks.hall import PATIENCE_SECONDS, job, results
+from tests.tasks.hall import job, results
 
 pytestmark = pytest.mark.contract("T17")
 

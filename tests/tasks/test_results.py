@@ -9,6 +9,7 @@ import pytest
 
 from ferryman import Context
 from ferryman.kernel import errors
+from tests.patience import PATIENCE_SECONDS
 from tests.tasks.conftest import MakeApp
 
 
@@ -22,7 +23,7 @@ async def test_a_result_comes_back_as_it_was(make_app: MakeApp, value: Any) -> N
     handle = await app.tasks.create(gives)
 
     async with app.worker():
-        assert await handle.result(timeout=60) == value
+        assert await handle.result(timeout=PATIENCE_SECONDS) == value
 
 
 @pytest.mark.contract("T18", "K2")
@@ -34,7 +35,7 @@ async def test_a_result_comes_by_doorbell_and_not_by_polling(make_app: MakeApp) 
 
     async with app.worker():
         handle = await app.tasks.create(quick)
-        assert await handle.result(timeout=60) == 1
+        assert await handle.result(timeout=PATIENCE_SECONDS) == 1
 
 
 @pytest.mark.contract("T18", "K2")
@@ -46,7 +47,7 @@ async def test_a_result_comes_from_another_process_without_any_doorbell(make_app
     handle = await client.tasks.create(quick)
 
     async with worker.worker():
-        assert await handle.result(timeout=60) == 1
+        assert await handle.result(timeout=PATIENCE_SECONDS) == 1
 
 
 @pytest.mark.contract("T18")
@@ -74,7 +75,7 @@ async def test_waiting_for_a_task_that_does_not_exist_is_refused(make_app: MakeA
     app = await make_app()
 
     with pytest.raises(errors.TaskNotFound):
-        await asyncio.wait_for(app.tasks.end(uuid4()), 60)
+        await asyncio.wait_for(app.tasks.end(uuid4()), PATIENCE_SECONDS)
 
 
 @pytest.mark.contract("T18")
@@ -110,7 +111,7 @@ async def test_progress_outside_0_to_100_is_the_handlers_mistake(make_app: MakeA
 
     async with app.worker():
         with pytest.raises(errors.TaskRetryExhausted) as failure:
-            await handle.result(timeout=60)
+            await handle.result(timeout=PATIENCE_SECONDS)
 
     assert "expected 0 to 100" in str(failure.value.details["reason"])
 
@@ -126,7 +127,7 @@ async def test_what_a_handler_says_is_kept_in_order_for_each_attempt(make_app: M
     app = await make_app(says)
     handle = await app.tasks.create(says, backoff=0)
     async with app.worker():
-        await handle.result(timeout=60)
+        await handle.result(timeout=PATIENCE_SECONDS)
 
     lines = await app.tasks.logs(handle.id)
 
@@ -147,7 +148,7 @@ async def test_a_flood_of_words_is_bounded_and_says_so(make_app: MakeApp) -> Non
     app = await make_app(floods)
     handle = await app.tasks.create(floods)
     async with app.worker():
-        await handle.result(timeout=60)
+        await handle.result(timeout=PATIENCE_SECONDS)
 
     async with app.database.session() as tx:
         [row] = await tx.fetch(

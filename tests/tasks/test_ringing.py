@@ -14,6 +14,7 @@ from ferryman.kernel.doorbell import Inside
 from ferryman.kernel.doorbell_pg import PostgresDoorbell, channel
 from ferryman.kernel.pool import Database
 from tests.conformance.ear import Ear
+from tests.patience import PATIENCE_SECONDS
 from tests.tasks.conftest import MakeApp
 
 SOURCES = Path(ferryman.__file__).parent
@@ -78,7 +79,7 @@ async def test_a_create_waits_for_no_other_to_ring(
 
     async with db.transaction() as tx:
         await tx.fetch(HOLD)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             await app.tasks.create(idle, None, **options)  # type: ignore[arg-type]
             await ear.until(lambda ear: bool(ear.heard))
 
@@ -216,7 +217,7 @@ async def test_what_is_put_off_is_rung_for_though_its_creator_has_gone_away(
     async with db.transaction() as tx:
         await tx.fetch("lock table ferryman.tasks in share mode")
         creating = asyncio.ensure_future(app.tasks.create(idle, queue="mail"))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while not await tx.fetch("select from pg_locks where not granted"):  # noqa: ASYNC110 - it is the server that knows
                 await asyncio.sleep(0)
         creating.cancel()
@@ -274,7 +275,7 @@ async def test_nobody_is_rung_where_nobody_listens(
     Ear(elsewhere)
     await elsewhere.open()
     await app.tasks.create(idle)
-    await asyncio.wait_for(told.get(), 60)
+    await asyncio.wait_for(told.get(), PATIENCE_SECONDS)
     await elsewhere.close()
     await stranger.close()
 
@@ -292,7 +293,7 @@ async def test_who_comes_to_listen_sees_what_a_create_did_not_ring_for(database_
         await tx.fetch("select pg_advisory_xact_lock(hashtextextended($1, 0))", channel("ferryman", "ready"))
         late = Ear(bell)
         waiting = "select from pg_locks where locktype = 'advisory' and not granted"
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while not await tx.fetch(waiting):  # noqa: ASYNC110 - it is the server that knows
                 await asyncio.sleep(0)
         too_soon = list(late.heard)

@@ -8,6 +8,7 @@ import pytest
 from ferryman import Ferryman
 from ferryman.kernel import errors
 from ferryman.kernel.pool import Database
+from tests.patience import PATIENCE_SECONDS
 from tests.tasks.clockwork import REQUEST, report
 from tests.tasks.conftest import MakeApp
 
@@ -59,7 +60,7 @@ async def test_inside_a_handler_schedules_are_those_of_its_tenant(make_app: Make
     apps.append(await make_app(arrange))
     async with apps[0].worker():
         task = await apps[0].tasks.of("acme").create(arrange)
-        assert await task.result(timeout=60) == "acme"
+        assert await task.result(timeout=PATIENCE_SECONDS) == "acme"
 
     assert await apps[0].schedules.list() == []
     made = await apps[0].schedules.of("acme").get("mine")

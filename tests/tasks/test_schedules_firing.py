@@ -16,6 +16,7 @@ from ferryman.tasks.states import ACTIVE, PAUSED
 from ferryman.tasks.watch import SCHEDULE_INVARIANTS, TASK_INVARIANTS
 from ferryman.tasks.work.due import BUSY_SECONDS, Sweep
 from ferryman.tasks.work.scheduler import SET
+from tests.patience import PATIENCE_SECONDS
 from tests.sql.counted import Counted
 from tests.tasks.clockwork import forward, many, report, scheduling
 from tests.tasks.conftest import MakeApp
@@ -198,7 +199,7 @@ async def test_a_worker_fires_what_comes_due_and_runs_it(make_app: MakeApp, db: 
     async with app.worker():
         await app.schedules.create(ring, every=3600)
         await forward(db, timedelta(hours=1, seconds=1))
-        await asyncio.wait_for(done.wait(), 60)
+        await asyncio.wait_for(done.wait(), PATIENCE_SECONDS)
 
 
 # What stands in the code

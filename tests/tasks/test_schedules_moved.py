@@ -7,6 +7,7 @@ import pytest
 from ferryman.kernel import errors
 from ferryman.kernel.pool import Database
 from ferryman.tasks.states import ACTIVE, ENDED, PAUSED
+from tests.patience import PATIENCE_SECONDS
 from tests.tasks.clockwork import DAY, HOUR, fire, forward, report, times, to
 from tests.tasks.conftest import MakeApp
 
@@ -47,7 +48,7 @@ async def test_a_schedule_is_triggered_now_without_losing_its_next_time(make_app
 
     async with app.worker():
         task = await made.trigger()
-        assert await task.result(timeout=60) == "new year"
+        assert await task.result(timeout=PATIENCE_SECONDS) == "new year"
     await made.pause()
     await made.trigger()
 

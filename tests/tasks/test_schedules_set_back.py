@@ -13,6 +13,7 @@ from ferryman.app.doctor import work
 from ferryman.kernel import invariants
 from ferryman.kernel.pool import Database
 from ferryman.tasks.watch import SCHEDULE_INVARIANTS, TASK_INVARIANTS
+from tests.patience import PATIENCE_SECONDS
 from tests.tasks.clockwork import HOUR, MINUTE, fire, forward, report, times, to
 from tests.tasks.conftest import MakeApp
 
@@ -137,6 +138,6 @@ async def test_a_task_that_was_fired_before_the_clock_was_set_back_runs(
 
     async with app.worker():
         [firing] = await made.firings()
-        assert await (await app.tasks.get(firing.task_id)).result(timeout=60) == "a day too early"
+        assert await (await app.tasks.get(firing.task_id)).result(timeout=PATIENCE_SECONDS) == "a day too early"
 
     assert await late(db) == []

@@ -10,6 +10,7 @@ import pytest
 
 from ferryman import Context, DoNotRetry
 from ferryman.kernel import errors, faults
+from tests.patience import PATIENCE_SECONDS
 from tests.tasks.parking import MakeApp, parked, pass_time
 
 pytestmark = pytest.mark.contract("T19")
@@ -39,7 +40,7 @@ async def test_a_step_runs_once_however_often_its_task_is_tried(make_app: MakeAp
 
     app = await make_app((flow, AGAIN))
     async with app.worker():
-        assert await (await app.tasks.create(flow)).result(timeout=60) == [{"a": 1}, 2]
+        assert await (await app.tasks.create(flow)).result(timeout=PATIENCE_SECONDS) == [{"a": 1}, 2]
 
     assert ran.names == ["first", "second"]
 
@@ -60,7 +61,7 @@ async def test_a_step_that_fails_is_tried_again_at_the_next_attempt(make_app: Ma
     app = await make_app((flow, AGAIN))
     async with app.worker():
         task = await app.tasks.create(flow)
-        assert await task.result(timeout=60) == 2
+        assert await task.result(timeout=PATIENCE_SECONDS) == 2
 
     assert ran.names == ["sound", "flaky", "flaky"]
     again = next(event for event in await app.tasks.events(task.id) if event.reason_code)
@@ -82,7 +83,7 @@ async def test_a_step_has_tries_of_its_own(make_app: MakeApp) -> None:
     app = await make_app((flow, {"max_retries": 0}))
     async with app.worker():
         task = await app.tasks.create(flow)
-        assert await task.result(timeout=60) == "done"
+        assert await task.result(timeout=PATIENCE_SECONDS) == "done"
 
 
 async def test_a_failure_that_the_handler_caught_is_remembered(make_app: MakeApp) -> None:
@@ -105,7 +106,7 @@ async def test_a_failure_that_the_handler_caught_is_remembered(make_app: MakeApp
 
     app = await make_app((flow, AGAIN))
     async with app.worker():
-        got = await (await app.tasks.create(flow)).result(timeout=60)
+        got = await (await app.tasks.create(flow)).result(timeout=PATIENCE_SECONDS)
 
     assert got == "The step 'primary' failed: ConnectionError: away."
     assert ran.names == ["primary", "fallback"]
@@ -122,7 +123,7 @@ async def test_a_step_that_must_not_be_retried_fails_its_task_at_once(make_app: 
     async with app.worker():
         task = await app.tasks.create(flow)
         with pytest.raises(errors.TaskExecutionFailed, match="the card was refused"):
-            await task.result(timeout=60)
+            await task.result(timeout=PATIENCE_SECONDS)
 
     assert (await task.refresh()).attempt == 1
 
@@ -148,7 +149,7 @@ async def test_a_result_is_the_same_the_first_time_and_at_each_replay(make_app: 
 
     app = await make_app((flow, AGAIN))
     async with app.worker():
-        await (await app.tasks.create(flow)).result(timeout=60)
+        await (await app.tasks.create(flow)).result(timeout=PATIENCE_SECONDS)
 
     assert seen == [(Order(id=UUID(int=7), lines=(1, 2)), {"pair": [1, 2]})] * 2
 
@@ -167,9 +168,9 @@ async def test_a_result_that_is_not_json_ends_its_own_task_and_no_other(make_app
         tasks = [await app.tasks.create(flow, bad=n == 3) for n in range(6)]
         for n, task in enumerate(tasks):
             if n != 3:
-                assert await task.result(timeout=60) == 1
+                assert await task.result(timeout=PATIENCE_SECONDS) == 1
         with pytest.raises(errors.TaskInvalidResult, match="step 'make' cannot be stored"):
-            await tasks[3].result(timeout=60)
+            await tasks[3].result(timeout=PATIENCE_SECONDS)
 
     record = await tasks[3].refresh()
     assert (record.state, record.attempt, record.last_error_code) == ("failed", 1, "TASK_INVALID_RESULT")
@@ -211,7 +212,7 @@ async def test_a_replay_that_meets_another_step_fails_and_is_not_retried(make_ap
     async with app.worker():
         task = await app.tasks.create(flow)
         with pytest.raises(errors.TaskReplayMismatch, match="in an earlier attempt"):
-            await task.result(timeout=60)
+            await task.result(timeout=PATIENCE_SECONDS)
 
     record = await task.refresh()
     assert (record.state, record.attempt, record.last_error_code) == ("failed", 2, "TASK_REPLAY_MISMATCH")
@@ -228,7 +229,7 @@ async def test_a_handler_that_swallows_the_mismatch_fails_all_the_same(make_app:
     app = await make_app((flow, AGAIN))
     async with app.worker():
         with pytest.raises(errors.TaskReplayMismatch):
-            await (await app.tasks.create(flow)).result(timeout=60)
+            await (await app.tasks.create(flow)).result(timeout=PATIENCE_SECONDS)
 
 
 async def test_a_handler_may_grow_at_its_end_while_tasks_are_in_flight(make_app: MakeApp) -> None:
@@ -242,7 +243,7 @@ async def test_a_handler_may_grow_at_its_end_while_tasks_are_in_flight(make_app:
 
     app = await make_app((flow, AGAIN))
     async with app.worker():
-        await (await app.tasks.create(flow)).result(timeout=60)
+        await (await app.tasks.create(flow)).result(timeout=PATIENCE_SECONDS)
 
     assert ran.names == ["a", "b"]
 
@@ -271,7 +272,7 @@ async def test_parallel_branches_are_known_again_by_name_in_whatever_order_they_
 
     app = await make_app((flow, AGAIN))
     async with app.worker():
-        assert await (await app.tasks.create(flow)).result(timeout=60) == ["x", "y"]
+        assert await (await app.tasks.create(flow)).result(timeout=PATIENCE_SECONDS) == ["x", "y"]
 
     assert sorted(ran.names) == ["x1", "x2", "y1", "y2"]
 
@@ -287,7 +288,7 @@ async def test_a_row_of_steps_of_one_name_is_kept_apart_by_its_order(make_app: M
 
     app = await make_app((flow, AGAIN))
     async with app.worker():
-        assert await (await app.tasks.create(flow)).result(timeout=60) == [0, 1, 2, 3, 4]
+        assert await (await app.tasks.create(flow)).result(timeout=PATIENCE_SECONDS) == [0, 1, 2, 3, 4]
 
     assert len(ran.names) == 5
 
@@ -304,7 +305,7 @@ async def test_two_branches_that_share_a_name_are_refused(make_app: MakeApp) -> 
     async with app.worker():
         task = await app.tasks.create(flow)
         with pytest.raises(errors.TaskStepAmbiguous, match="step 'fetch' is called in two parallel branches"):
-            await task.result(timeout=60)
+            await task.result(timeout=PATIENCE_SECONDS)
 
     assert (await task.refresh()).attempt == 1
 
@@ -316,7 +317,7 @@ async def test_a_step_inside_a_step_is_refused(make_app: MakeApp) -> None:
     app = await make_app((flow, {"max_retries": 0}))
     async with app.worker():
         with pytest.raises(errors.TaskRetryExhausted, match="inside the step 'outer'"):
-            await (await app.tasks.create(flow)).result(timeout=60)
+            await (await app.tasks.create(flow)).result(timeout=PATIENCE_SECONDS)
 
 
 def _plain(ctx: Context) -> None:
@@ -328,7 +329,7 @@ async def test_steps_are_for_async_handlers(make_app: MakeApp) -> None:
     app = await make_app((_plain, {"max_retries": 0}))
     async with app.worker():
         with pytest.raises(errors.TaskRetryExhausted, match="are for async handlers"):
-            await (await app.tasks.create(_plain)).result(timeout=60)
+            await (await app.tasks.create(_plain)).result(timeout=PATIENCE_SECONDS)
 
 
 @pytest.mark.parametrize(
@@ -351,7 +352,7 @@ async def test_a_wrong_call_says_what_was_expected(make_app: MakeApp, call: Flow
     app = await make_app((flow, {"max_retries": 0}))
     async with app.worker():
         with pytest.raises(errors.TaskRetryExhausted) as caught:
-            await (await app.tasks.create(flow)).result(timeout=60)
+            await (await app.tasks.create(flow)).result(timeout=PATIENCE_SECONDS)
 
     assert said in caught.value.message
 
@@ -367,7 +368,7 @@ async def test_a_step_written_while_the_database_goes_away_is_written_once(make_
     app = await make_app(flow)
     with faults.armed("step.committed=away@1"):
         async with app.worker():
-            assert await (await app.tasks.create(flow)).result(timeout=60) == 1
+            assert await (await app.tasks.create(flow)).result(timeout=PATIENCE_SECONDS) == 1
 
     async with app.database.session() as tx:
         [row] = await tx.fetch("select count(*) as count from ferryman.task_steps")
@@ -385,7 +386,7 @@ async def test_parked_time_is_outside_the_timeout_and_uses_no_attempt(make_app: 
         task = await app.tasks.create(flow)
         await parked(app, task.id)
         await pass_time(app, 3601)
-        assert await task.result(timeout=60) == 1
+        assert await task.result(timeout=PATIENCE_SECONDS) == 1
 
 
 @pytest.mark.contract("K24")
@@ -402,14 +403,14 @@ async def test_a_step_waits_for_tables_that_are_not_there_as_the_end_of_a_handle
     app = await make_app((flow, {"max_retries": 0}))
     async with app.worker():
         task = await app.tasks.create(flow)
-        await asyncio.wait_for(begun.wait(), 20)
+        await asyncio.wait_for(begun.wait(), PATIENCE_SECONDS)
         async with app.database.session() as tx:
             await tx.fetch("alter table ferryman.task_steps rename to put_away")
         go.set()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while "durable calls wait for the database" not in caplog.messages:  # noqa: ASYNC110 - what is logged
                 await asyncio.sleep(0.01)
         async with app.database.session() as tx:
             await tx.fetch("alter table ferryman.put_away rename to task_steps")
 
-        assert await task.result(timeout=20) == 0
+        assert await task.result(timeout=PATIENCE_SECONDS) == 0

@@ -9,6 +9,7 @@ from ferryman.kernel.looks import Pace
 from ferryman.tasks.states import RUNNING, SUCCEEDED, TASK
 from ferryman.tasks.work import places
 from ferryman.testing import plant
+from tests.patience import PATIENCE_SECONDS
 from tests.tasks.conftest import MakeApp
 
 HOUR = timedelta(hours=1)
@@ -48,5 +49,5 @@ async def test_what_is_taken_back_is_begun_at_once_where_looks_from_the_front_ar
             lost = await plant(tx, TASK, RUNNING, name="echo", payload={"n": 2}, due_at=-HOUR, leased_until=-SECOND)
 
         # In front of what was claimed since, where nobody looks of himself.
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             assert (await app.tasks.end(lost)).state is SUCCEEDED

@@ -10,6 +10,7 @@ from ferryman import current
 from ferryman.kernel import errors
 from ferryman.kernel.db import Tx
 from ferryman.tasks.model import Ended
+from tests.patience import PATIENCE_SECONDS
 from tests.tasks.conftest import MakeApp
 
 
@@ -52,10 +53,10 @@ async def test_a_foreign_result_and_progress_are_not_shown(both: tuple[Any, Any]
     acme, zeta = both
     handle = await acme.tasks.create(mail)
     async with acme.worker():
-        await handle.result(timeout=60)
+        await handle.result(timeout=PATIENCE_SECONDS)
 
     with pytest.raises(errors.TaskNotFound):
-        await asyncio.wait_for(zeta.tasks.end(handle.id), 60)
+        await asyncio.wait_for(zeta.tasks.end(handle.id), PATIENCE_SECONDS)
     with pytest.raises(errors.TaskNotFound):
         await anext(zeta.tasks.watch(handle.id))
 
@@ -88,7 +89,7 @@ async def test_a_worker_serves_every_tenant(both: tuple[Any, Any]) -> None:
     handles = [await app.tasks.create(mail) for app in (acme, zeta)]
 
     async with acme.worker():
-        assert [await handle.result(timeout=60) for handle in handles] == ["sent", "sent"]
+        assert [await handle.result(timeout=PATIENCE_SECONDS) for handle in handles] == ["sent", "sent"]
 
 
 @pytest.mark.contract("K12")
@@ -98,7 +99,7 @@ async def test_a_tenant_with_much_work_does_not_starve_another(both: tuple[Any, 
     late = await zeta.tasks.create(mail)
 
     async with acme.worker(concurrency=10):
-        await late.result(timeout=60)
+        await late.result(timeout=PATIENCE_SECONDS)
 
     async with acme.database.session() as tx:
         [row] = await tx.fetch(
@@ -113,7 +114,7 @@ async def planter(app: Any) -> str:
     """Let a task of tenant zeta create another one, in a worker whose app belongs to acme; return the other's tenant."""
     handle = await app.tasks.of("zeta").create("plants")
     async with app.worker():
-        planted = await handle.result(timeout=60)
+        planted = await handle.result(timeout=PATIENCE_SECONDS)
     async with app.database.session() as tx:
         [row] = await tx.fetch("select tenant from ferryman.tasks where task_id = $1", planted)
     return str(row["tenant"])
@@ -159,9 +160,9 @@ async def test_what_a_handler_starts_and_leaves_running_keeps_the_tenant_of_its_
     app = await make_app(plants, mail, tenant="acme")
     handle = await app.tasks.of("zeta").create("plants")
     async with app.worker():
-        await handle.result(timeout=60)
+        await handle.result(timeout=PATIENCE_SECONDS)
         go.set()
-        await asyncio.wait_for(created.wait(), 60)
+        await asyncio.wait_for(created.wait(), PATIENCE_SECONDS)
 
     assert (await app.tasks.of("zeta").get("planted")).task.tenant == "zeta"
 
@@ -173,7 +174,7 @@ async def test_a_handler_reads_waits_for_and_cancels_what_is_its_own_tenants(mak
         later = await app.tasks.create_many("mail", [{}], queue="nobodys")
         return [
             app.tasks.tenant,
-            await other.result(timeout=60),
+            await other.result(timeout=PATIENCE_SECONDS),
             [task.tenant for task in await app.tasks.list()],
             len(await app.tasks.cancel(later[0].id)),
         ]
@@ -182,7 +183,7 @@ async def test_a_handler_reads_waits_for_and_cancels_what_is_its_own_tenants(mak
     await app.tasks.create("mail", queue="nobodys")
     handle = await app.tasks.of("zeta").create("asks")
     async with app.worker():
-        assert await handle.result(timeout=60) == ["zeta", "sent", ["zeta"] * 3, 1]
+        assert await handle.result(timeout=PATIENCE_SECONDS) == ["zeta", "sent", ["zeta"] * 3, 1]
 
     assert app.tasks.tenant == "acme"
 
@@ -193,14 +194,14 @@ async def test_a_handle_stays_with_its_tenant_whoever_holds_it(make_app: MakeApp
 
     async def asks() -> str:
         made.append(await app.tasks.create("mail"))
-        return str(await outer.result(timeout=60))
+        return str(await outer.result(timeout=PATIENCE_SECONDS))
 
     app = await make_app(asks, mail, tenant="acme")
     outer = await app.tasks.create("mail")
     handle = await app.tasks.of("zeta").create("asks")
     async with app.worker():
-        assert await handle.result(timeout=60) == "sent"
-        assert await made[0].result(timeout=60) == "sent"
+        assert await handle.result(timeout=PATIENCE_SECONDS) == "sent"
+        assert await made[0].result(timeout=PATIENCE_SECONDS) == "sent"
 
     assert [(await each.refresh()).tenant for each in (outer, made[0])] == ["acme", "zeta"]
 
@@ -244,7 +245,7 @@ async def test_an_owner_is_not_called_in_the_name_of_the_task_that_happened_to_r
         await tx.fetch("update ferryman.tasks set callback = 'ledger', callback_ref = '1'")
     async with app.worker(concurrency=2):
         for handle in handles:
-            await handle.result(timeout=60)
+            await handle.result(timeout=PATIENCE_SECONDS)
 
     assert set(ear.heard) == {"nobody"}
 

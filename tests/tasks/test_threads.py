@@ -21,6 +21,7 @@ from ferryman.tasks.work.run import Runner
 from ferryman.tasks.work.scribe import Scribe
 from ferryman.tasks.work.threads import LEFT_MAX, Threads, TooManyLeftBehind
 from ferryman.tasks.work.words import Words
+from tests.patience import PATIENCE_SECONDS
 from tests.tasks.conftest import MakeApp
 
 
@@ -86,7 +87,7 @@ async def test_room_that_comes_back_is_told() -> None:
 
     release.set()
 
-    await asyncio.wait_for(freed.wait(), 60)
+    await asyncio.wait_for(freed.wait(), PATIENCE_SECONDS)
     assert await threads.run(int) == 0
     threads.close()
 
@@ -101,7 +102,7 @@ class Crowd:
         stuck = [await self.app.tasks.create("deaf", timeout=0.05, max_retries=0) for _ in range(LEFT_MAX)]
         for handle in stuck:
             with pytest.raises(errors.TaskRetryExhausted):
-                await handle.result(timeout=60)
+                await handle.result(timeout=PATIENCE_SECONDS)
 
 
 @pytest.fixture
@@ -131,10 +132,10 @@ async def test_a_worker_full_of_deaf_threads_leaves_plain_functions_alone_and_do
         waiting = [await app.tasks.create("quick", max_retries=0) for _ in range(3)]
         beside = [await app.tasks.create("light") for _ in range(3)]
 
-        assert [await handle.result(timeout=60) for handle in beside] == [2, 2, 2]
+        assert [await handle.result(timeout=PATIENCE_SECONDS) for handle in beside] == [2, 2, 2]
         assert {(await handle.refresh()).state for handle in waiting} == {READY}
         crowd.release.set()
-        assert [await handle.result(timeout=60) for handle in waiting] == [1, 1, 1]
+        assert [await handle.result(timeout=PATIENCE_SECONDS) for handle in waiting] == [1, 1, 1]
 
     assert {(await handle.refresh()).attempt for handle in waiting} == {1}
     said = [record for record in caplog.records if "no plain function is claimed" in record.message]
@@ -146,7 +147,7 @@ async def test_a_worker_full_of_deaf_threads_is_a_finding_of_the_doctor(crowd: C
     app = crowd.app
     async with app.worker(concurrency=1, lease=timedelta(seconds=2)):
         await crowd.fill()
-        async with app.database.session() as tx, asyncio.timeout(60):
+        async with app.database.session() as tx, asyncio.timeout(PATIENCE_SECONDS):
             while not (found := [each for each in await workers(tx) if each.name == "threads"]):  # noqa: ASYNC110
                 await asyncio.sleep(0.05)  # the next beat tells
 

@@ -10,6 +10,7 @@ import pytest
 from ferryman import Context, Handle
 from ferryman.kernel import errors
 from ferryman.tasks.states import FAILED, SUCCEEDED
+from tests.patience import PATIENCE_SECONDS
 from tests.tasks import children
 from tests.tasks.conftest import MakeApp
 from tests.tasks.remains import gone, until, written
@@ -17,7 +18,7 @@ from tests.tasks.remains import gone, until, written
 
 async def timed_out(handle: Handle) -> Any:
     with pytest.raises(errors.TaskRetryExhausted) as failure:
-        await handle.result(timeout=60)
+        await handle.result(timeout=PATIENCE_SECONDS)
     assert "TASK_TIMEOUT: start_to_close timeout" in str(failure.value.details["reason"])
     return await handle.refresh()
 
@@ -100,7 +101,7 @@ async def test_threads_that_do_not_listen_take_no_place_from_the_living(make_app
         for handle in stuck:
             await timed_out(handle)
         after = await app.tasks.create(quick)
-        assert await after.result(timeout=60) == 1
+        assert await after.result(timeout=PATIENCE_SECONDS) == 1
     release.set()
 
     assert (await after.refresh()).state == SUCCEEDED
@@ -132,7 +133,7 @@ async def test_a_timeout_is_tried_again(make_app: MakeApp) -> None:
     handle = await app.tasks.create(slow_at_first, timeout=0.1, backoff=0)
 
     async with app.worker():
-        assert await handle.result(timeout=60) == 2
+        assert await handle.result(timeout=PATIENCE_SECONDS) == 2
 
     codes = [event.reason_code for event in await app.tasks.events(handle.id)]
     assert codes == [None, None, "TASK_TIMEOUT", None, None]

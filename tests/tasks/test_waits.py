@@ -9,6 +9,7 @@ import pytest
 from ferryman import Client, Context, Ferryman
 from ferryman.kernel import errors, invariants
 from ferryman.tasks.watch import TASK_INVARIANTS
+from tests.patience import PATIENCE_SECONDS
 from tests.tasks.parking import MakeApp, parked, parks, pass_time
 
 pytestmark = pytest.mark.contract("T19")
@@ -33,14 +34,14 @@ async def test_a_sleeping_task_holds_no_worker_and_is_ready_with_a_clock(make_ap
     async with app.worker(concurrency=1):
         task = await app.tasks.create(flow)
         await parked(app, task.id)
-        assert await (await app.tasks.create(other)).result(timeout=60) == "ran"
+        assert await (await app.tasks.create(other)).result(timeout=PATIENCE_SECONDS) == "ran"
 
         record = await task.refresh()
         assert (record.state, record.attempt, record.lease_owner) == ("ready", 1, None)
         assert timedelta(minutes=59) < record.due_at - record.updated_at < timedelta(minutes=61)
         await sound(app)
         await pass_time(app, 3601)
-        assert await task.result(timeout=60) == "slept"
+        assert await task.result(timeout=PATIENCE_SECONDS) == "slept"
 
 
 @pytest.mark.contract("T13")
@@ -53,7 +54,7 @@ async def test_a_park_is_told_from_a_retry_in_the_log(make_app: MakeApp) -> None
         task = await app.tasks.create(flow)
         await parked(app, task.id)
         await task.send_event("go")
-        await task.result(timeout=60)
+        await task.result(timeout=PATIENCE_SECONDS)
 
     happened = await app.tasks.events(task.id)
     assert [(event.from_state, event.to_state) for event in happened][1:4] == [
@@ -77,7 +78,7 @@ async def test_a_sleep_is_counted_from_its_first_call_and_not_from_each_replay(m
         await pass_time(app, 11)
         await parked(app, task.id, times=2)
         await pass_time(app, 90)
-        assert await task.result(timeout=60) == 1
+        assert await task.result(timeout=PATIENCE_SECONDS) == 1
 
 
 async def test_a_sleep_until_a_time_that_has_passed_does_not_park(make_app: MakeApp) -> None:
@@ -88,7 +89,7 @@ async def test_a_sleep_until_a_time_that_has_passed_does_not_park(make_app: Make
     app = await make_app((flow, ONCE))
     async with app.worker():
         task = await app.tasks.create(flow)
-        await task.result(timeout=60)
+        await task.result(timeout=PATIENCE_SECONDS)
 
     assert await parks(app, task.id) == 0
 
@@ -111,7 +112,7 @@ async def test_a_wait_past_the_end_of_its_task_is_refused(make_app: MakeApp, wai
     async with app.worker():
         task = await app.tasks.create(flow)
         with pytest.raises(errors.TaskWaitTooLong, match="would outlast its task"):
-            await task.result(timeout=60)
+            await task.result(timeout=PATIENCE_SECONDS)
 
     record = await task.refresh()
     assert (record.state, record.attempt, record.last_error_code) == ("failed", 1, "TASK_WAIT_TOO_LONG")
@@ -129,7 +130,7 @@ async def test_a_parked_task_is_cancelled_at_its_end(make_app: MakeApp) -> None:
         await sound(app)
         await pass_time(app, timedelta(days=31).total_seconds())
         with pytest.raises(errors.TaskExpired):
-            await task.result(timeout=60)
+            await task.result(timeout=PATIENCE_SECONDS)
 
 
 async def test_an_event_wakes_the_task_that_waits_for_it_and_brings_its_payload(make_app: MakeApp) -> None:
@@ -141,7 +142,7 @@ async def test_an_event_wakes_the_task_that_waits_for_it_and_brings_its_payload(
         task = await app.tasks.create(flow)
         await parked(app, task.id)
         await app.tasks.send_event(task.id, "approval", {"by": "Ada", "yes": True})
-        assert await task.result(timeout=60) == {"by": "Ada", "yes": True}
+        assert await task.result(timeout=PATIENCE_SECONDS) == {"by": "Ada", "yes": True}
 
 
 async def test_an_event_of_another_name_does_not_wake_it(make_app: MakeApp) -> None:
@@ -155,7 +156,7 @@ async def test_an_event_of_another_name_does_not_wake_it(make_app: MakeApp) -> N
         await task.send_event("stop")
         assert (await task.refresh()).due_at == (await task.refresh()).ends_at
         await task.send_event("go", 1)
-        assert await task.result(timeout=60) == 1
+        assert await task.result(timeout=PATIENCE_SECONDS) == 1
 
     assert await parks(app, task.id) == 1
 
@@ -172,7 +173,7 @@ async def test_an_event_that_came_before_the_wait_is_there_and_each_is_taken_onc
     for n in range(3):
         await task.send_event("go", n)
     async with app.worker():
-        assert await task.result(timeout=60) == [0, 1, 2]
+        assert await task.result(timeout=PATIENCE_SECONDS) == [0, 1, 2]
 
     assert await parks(app, task.id) == 0
     async with app.database.session() as tx:
@@ -190,7 +191,7 @@ async def test_two_waits_at_once_take_two_events(make_app: MakeApp) -> None:
         await task.send_event("go", 1)
         await parked(app, task.id, times=2)
         await task.send_event("go", 2)
-        assert sorted(await task.result(timeout=60)) == [1, 2]
+        assert sorted(await task.result(timeout=PATIENCE_SECONDS)) == [1, 2]
 
 
 async def test_an_event_that_does_not_come_raises_at_the_wait_and_at_each_replay(make_app: MakeApp) -> None:
@@ -209,7 +210,7 @@ async def test_an_event_that_does_not_come_raises_at_the_wait_and_at_each_replay
         task = await app.tasks.create(flow)
         await parked(app, task.id)
         await pass_time(app, 11)
-        assert await task.result(timeout=60) == "TASK_WAIT_TIMEOUT"
+        assert await task.result(timeout=PATIENCE_SECONDS) == "TASK_WAIT_TIMEOUT"
 
 
 async def test_a_wait_of_no_time_only_looks(make_app: MakeApp) -> None:
@@ -223,7 +224,7 @@ async def test_a_wait_of_no_time_only_looks(make_app: MakeApp) -> None:
     task = await app.tasks.create(flow)
     await task.send_event("go", 7)
     async with app.worker():
-        assert await task.result(timeout=60) == 7
+        assert await task.result(timeout=PATIENCE_SECONDS) == 7
     assert await parks(app, task.id) == 0
 
 
@@ -238,7 +239,7 @@ async def test_the_first_of_a_wait_and_a_step_lets_the_handler_go_on(make_app: M
     app = await make_app((flow, ONCE))
     async with app.worker():
         task = await app.tasks.create(flow)
-        assert await task.result(timeout=60) == "done"
+        assert await task.result(timeout=PATIENCE_SECONDS) == "done"
     assert await parks(app, task.id) == 0
 
 
@@ -260,10 +261,10 @@ async def test_a_step_beside_a_wait_is_not_cut_off(make_app: MakeApp) -> None:
     app = await make_app((flow, ONCE))
     async with app.worker():
         task = await app.tasks.create(flow)
-        await asyncio.wait_for(began.wait(), 60)
+        await asyncio.wait_for(began.wait(), PATIENCE_SECONDS)
         await task.send_event("go", "sent while it ran")
         go.set()
-        assert await task.result(timeout=60) == [1, "sent while it ran"]
+        assert await task.result(timeout=PATIENCE_SECONDS) == [1, "sent while it ran"]
     assert ran == [1]
 
 
@@ -282,7 +283,7 @@ async def test_what_a_handler_cleans_up_is_cleaned_up_when_it_parks(make_app: Ma
         await parked(app, task.id)
         assert cleaned == [1]
         await task.send_event("go")
-        await task.result(timeout=60)
+        await task.result(timeout=PATIENCE_SECONDS)
 
 
 @pytest.mark.contract("T14")
@@ -296,7 +297,7 @@ async def test_a_parked_task_can_be_cancelled(make_app: MakeApp) -> None:
         await parked(app, task.id)
         assert await task.cancel(reason="not wanted")
         with pytest.raises(errors.TaskCancelled, match="not wanted"):
-            await task.result(timeout=60)
+            await task.result(timeout=PATIENCE_SECONDS)
         with pytest.raises(errors.TaskEnded, match="has ended"):
             await task.send_event("never")
 
@@ -345,4 +346,4 @@ async def test_a_script_can_send_an_event(database_url: str, make_app: MakeApp) 
 
     await asyncio.to_thread(script)
     async with app.worker():
-        assert await task.result(timeout=60) == [1, 2]
+        assert await task.result(timeout=PATIENCE_SECONDS) == [1, 2]

@@ -18,6 +18,7 @@ from ferryman.tasks.model import Outcome
 from ferryman.tasks.ports import Owners
 from ferryman.tasks.states import CANCELLED, FAILED, PENDING, READY, RUNNING, TASK
 from ferryman.testing import plant, state_of, travel
+from tests.patience import PATIENCE_SECONDS
 from tests.sql.moves import EPOCH, OWNER, outcome, turn
 from tests.tasks.conftest import MakeApp
 
@@ -205,7 +206,7 @@ async def test_what_a_dead_worker_held_runs_again_elsewhere(make_app: MakeApp) -
         await tx.fetch("update ferryman.watched_leases set reached_at = clock_timestamp()")
 
     async with app.worker():
-        end = await asyncio.wait_for(app.tasks.end(task), 60)
+        end = await asyncio.wait_for(app.tasks.end(task), PATIENCE_SECONDS)
 
     assert (end.state, end.attempt) == ("succeeded", 2)
 
@@ -278,7 +279,7 @@ async def test_whoever_waits_for_an_expired_task_is_told(make_app: MakeApp) -> N
 
     async with app.worker():
         with pytest.raises(errors.TaskExpired):
-            await handle.result(timeout=60)
+            await handle.result(timeout=PATIENCE_SECONDS)
 
 
 @pytest.mark.contract("K19", "P13")

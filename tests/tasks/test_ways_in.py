@@ -15,11 +15,11 @@ from ferryman.kernel.pool import Line
 from ferryman.tasks.watch import SCHEDULE_INVARIANTS, TASK_INVARIANTS
 from ferryman.tasks.work.scheduler import Scheduler
 from ferryman.testing import travel
+from tests.patience import PATIENCE_SECONDS
 from tests.tasks.conftest import MakeApp
 
 pytestmark = pytest.mark.contract("T17")
 
-PATIENCE_SECONDS = 30.0
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
 ONCE: dict[str, Any] = {"max_retries": 0}
 

@@ -19,6 +19,7 @@ from ferryman.tasks.states import RUNNING, TASK
 from ferryman.tasks.work import words
 from ferryman.tasks.work.words import Words
 from ferryman.testing import plant
+from tests.patience import PATIENCE_SECONDS
 from tests.tasks.conftest import MakeApp
 from tests.tasks.test_fence import counted
 
@@ -158,7 +159,7 @@ async def test_words_that_could_not_be_written_are_tried_again_by_themselves(db:
     said = Words(failing(db, 3, errors.DatabaseDamaged("a page cannot be read", narrow=True)), NoDoorbell())
 
     said.say(task, "info", "mine")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while await kept(db) != ["mine"]:  # noqa: ASYNC110 - what is stored
             await asyncio.sleep(0.01)
     await said.close()
@@ -177,7 +178,7 @@ async def test_the_words_of_a_task_that_somebody_holds_keep_no_other_back(db: Da
     bad, *good = [await planted(db) for _ in range(8)]
     said = Words(db.session, NoDoorbell())
 
-    async with held(db, bad), asyncio.timeout(10):
+    async with held(db, bad), asyncio.timeout(PATIENCE_SECONDS):
         for task in (bad, *good, bad):
             said.say(task, "info", "first")
             said.report(task, 1, None)
@@ -202,7 +203,7 @@ async def test_many_tasks_that_somebody_holds_keep_no_other_back(db: Database) -
     good, *bad = [await planted(db) for _ in range(60)]
     said = Words(db.session, NoDoorbell())
 
-    async with contextlib.AsyncExitStack() as stack, asyncio.timeout(10):
+    async with contextlib.AsyncExitStack() as stack, asyncio.timeout(PATIENCE_SECONDS):
         stranger = await stack.enter_async_context(db.transaction())
         await stranger.fetch("select from ferryman.tasks where id = any($1) for update", [task.id for task in bad])
         for task in (*bad, good):
@@ -227,7 +228,7 @@ async def test_a_held_task_that_says_too_much_takes_no_line_from_another(
     bad, good = await planted(db), await planted(db)
     said = Words(db.session, NoDoorbell())
 
-    async with held(db, bad), asyncio.timeout(20):
+    async with held(db, bad), asyncio.timeout(PATIENCE_SECONDS):
         said.say(bad, "info", "first")
         said.say(good, "info", "first")
         while await kept(db) != ["first"]:
@@ -270,7 +271,7 @@ async def test_an_end_of_the_worker_does_not_wait_for_a_database_that_stays_away
     for n in range(words.LINES_MAX + 500):
         said.say(task, "info", str(n))
 
-    await asyncio.wait_for(said.close(), 60)
+    await asyncio.wait_for(said.close(), PATIENCE_SECONDS)
     said.say(task, "info", "after the end")
 
     ours = [record for record in caplog.records if record.name.startswith("ferryman")]
@@ -289,7 +290,7 @@ async def test_the_last_word_before_the_return_is_kept(make_app: MakeApp) -> Non
 
     async with app.worker():
         for handle in handles:
-            await handle.result(timeout=60)
+            await handle.result(timeout=PATIENCE_SECONDS)
 
     assert {(await handle.refresh()).progress for handle in handles} == {100}
     assert len(await kept(app.database)) == 200

@@ -11,6 +11,7 @@ from ferryman import Command, Context, Ferryman, Message, Turn
 from ferryman.kernel.db import Row
 from ferryman.kernel.settings import Worker
 from ferryman.testing import trial
+from tests.patience import PATIENCE_SECONDS
 from tests.relays.conftest import KEY, settled
 
 
@@ -62,7 +63,7 @@ async def test_a_call_that_nobody_answers_times_out_when_its_time_has_passed(dat
         await given.travel(hours=2)
         await given.run()
         assert (await turn.record()).turn_status == "success"
-        assert await turn.result(timeout=60) == "tool_timeout"
+        assert await turn.result(timeout=PATIENCE_SECONDS) == "tool_timeout"
 
 
 @pytest.mark.contract("R9", "A18")
@@ -93,7 +94,7 @@ async def test_a_batch_ends_at_its_deadline_and_its_parent_goes_on(database_url:
         await given.run()
         assert [row["status"] for row in await rows(app, "select status from ferryman.pmo_batches")] == ["timeout"]
         assert (await turn.record()).turn_status == "success"
-        assert await turn.result(timeout=60) == "timeout"
+        assert await turn.result(timeout=PATIENCE_SECONDS) == "timeout"
 
 
 @pytest.mark.contract("R9", "W14")
@@ -153,7 +154,7 @@ async def test_what_is_due_is_done_before_anything_is_ended_for_being_late(datab
         await given.travel(hours=3)
         await given.run()
 
-        assert await turn.result(timeout=60) == 2
+        assert await turn.result(timeout=PATIENCE_SECONDS) == 2
 
 
 @pytest.mark.contract("R9", "T21")
@@ -183,7 +184,7 @@ async def test_what_is_late_and_what_no_rule_ends_is_not_waited_for(database_url
         task = await app.tasks.create("greet")
         await given.run()
 
-        assert await task.result(timeout=60) == "hello"
+        assert await task.result(timeout=PATIENCE_SECONDS) == "hello"
 
 
 @pytest.mark.contract("R9")

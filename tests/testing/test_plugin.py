@@ -84,7 +84,7 @@ def greeting(**settings):
 async def greeted(app, trial):
     task = await app.tasks.create("greet")
     await trial.run(timeout=120)
-    assert await task.result(timeout=60) == "hello"
+    assert await task.result(timeout=PATIENCE_SECONDS) == "hello"
     async with app.database.session() as tx:
         [row] = await tx.fetch(f"select count(*) as n from {app.settings.schema}.tasks")
     return row["n"]
@@ -168,7 +168,7 @@ def broken(ferryman_crashes):
 async def test_it_is_said(trial):
     task = await app.tasks.create(greet)
     await trial.run(timeout=120)
-    assert await task.result(timeout=60) == "hello"
+    assert await task.result(timeout=PATIENCE_SECONDS) == "hello"
 
 
 def test_what_cannot_be_set_up(broken): ...

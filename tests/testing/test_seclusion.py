@@ -12,7 +12,9 @@ from nats.aio.msg import Msg
 
 from ferryman import Ferryman
 from ferryman.kernel.doorbell import NoDoorbell
+from ferryman.kernel.nats_flush import flush_all
 from ferryman.testing import Cluster, NatsServer, trial
+from tests.patience import PATIENCE_SECONDS
 
 
 class Production:
@@ -66,7 +68,7 @@ async def test_no_address_of_the_settings_is_asked(database_url: str, production
     async with trial.opened(app, database_url) as given:
         task = await app.tasks.create("greet", {"name": "Ada"})
         await given.run()
-        assert await task.result(timeout=60) == "Hello, Ada"
+        assert await task.result(timeout=PATIENCE_SECONDS) == "Hello, Ada"
         assert app.settings.doorbell == ("none" if doorbell == "none" else "postgres")
 
     assert production.came == 0
@@ -98,7 +100,7 @@ async def test_the_log_of_a_test_is_told_to_nobody(database_url: str, nats_serve
         heard.put_nowait(message.subject)
 
     await client.subscribe("fm.>", cb=hear)
-    await client.flush()
+    await flush_all(client)
     app = story(nats_url=nats_server.url, doorbell="postgres", relays={"nats": "on"})
 
     @app.task
@@ -112,7 +114,7 @@ async def test_the_log_of_a_test_is_told_to_nobody(database_url: str, nats_serve
     async with trial.opened(app, database_url) as given:
         task = await app.tasks.create("linger")
         await given.run()
-        told = await task.result(timeout=60)
+        told = await task.result(timeout=PATIENCE_SECONDS)
     streams = await client.jetstream().streams_info()
     await client.close()
 
@@ -134,4 +136,4 @@ async def test_an_app_with_a_schema_of_its_own_is_tried_in_it(cluster: Cluster) 
         task = await app.tasks.create("greet", {"name": "Ada"})
         await given.travel(hours=1)
         await given.run()
-        assert await task.result(timeout=60) == "Hello, Ada"
+        assert await task.result(timeout=PATIENCE_SECONDS) == "Hello, Ada"

@@ -17,6 +17,7 @@ from ferryman.kernel import errors, faults
 from ferryman.testing import Cluster, Crashes, NobodyDied, trial
 from ferryman.testing.crashes import PLACES
 from tests.ingest.harbour import DAWN, HOUR, SOURCE, Server, hold, prepare
+from tests.patience import PATIENCE_SECONDS
 
 # Where `order` can die, and how often it then says each of its words. A step may be done again only if it died before it was
 # remembered; what stands between two steps is done again too.
@@ -120,12 +121,12 @@ async def test_what_is_due_is_done_and_what_is_not_waits_for_its_time(database_u
         turn = await app.agents.send("ada", "add")
         await given.run()
 
-        assert await order.result(timeout=60) == ["charge", "ship"]
-        assert await turn.result(timeout=60) == 3
+        assert await order.result(timeout=PATIENCE_SECONDS) == ["charge", "ship"]
+        assert await turn.result(timeout=PATIENCE_SECONDS) == 3
         assert not (await later.refresh()).finished_at
         await given.travel(hours=1, seconds=1)
         await given.run()
-        assert await later.result(timeout=60) == "done"
+        assert await later.result(timeout=PATIENCE_SECONDS) == "done"
     assert app.settings.database_url == "postgresql://nowhere"
 
 
@@ -137,7 +138,7 @@ async def test_steps_survive_a_death_at_every_place(database_url: str, tmp_path:
         order = await app.tasks.create("order")
         await given.run(timeout=120)
 
-        assert await order.result(timeout=60) == ["charge", "ship"]
+        assert await order.result(timeout=PATIENCE_SECONDS) == ["charge", "ship"]
         assert given.deaths == 1
         said = (tmp_path / "ledger").read_text(encoding="utf-8").split()
         assert tuple(said.count(word) for word in WORDS) == SAID[place]
@@ -190,7 +191,7 @@ async def test_a_child_is_born_once_whatever_dies_before(
         parent = await expect(app, child)
         await given.run(timeout=120)
 
-        assert await parent.result(timeout=60) == "born"
+        assert await parent.result(timeout=PATIENCE_SECONDS) == "born"
         assert given.deaths == 1
         async with app.database.session() as tx:
             born = [row["name"] for row in await tx.fetch("select name from ferryman.tasks where name <> 'parent'")]
@@ -205,7 +206,7 @@ async def test_a_seed_beyond_the_last_place_does_not_pass_for_a_crash(database_u
         async with trial.opened(app, database_url, crashes=Crashes(beyond)) as given:
             order = await app.tasks.create("order")
             await given.run(timeout=120)
-            assert await order.result(timeout=60) == ["charge", "ship"]
+            assert await order.result(timeout=PATIENCE_SECONDS) == ["charge", "ship"]
 
     with pytest.raises(NobodyDied, match=f"Seed {beyond} killed nobody"):
         await carry_out()
@@ -292,7 +293,7 @@ async def test_a_window_is_read_whole_and_once_although_its_executor_dies(databa
         planned = await app.ingest.plan(SOURCE, since=DAWN, until=DAWN + HOUR, params={"step_seconds": 3600})
         await given.run(timeout=120)
         assert planned.id is not None
-        told = await app.ingest.wait(planned.id, timeout=5)
+        told = await app.ingest.wait(planned.id, timeout=PATIENCE_SECONDS)
         async with app.database.session() as tx:
             written = [(row["id"], row["writes"]) for row in await tx.fetch("select id, writes from cargo order by id")]
 

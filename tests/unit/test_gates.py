@@ -15,6 +15,7 @@ from ferryman.tasks.work.agreed import Agreed
 from ferryman.tasks.work.crew import TaskCrew
 from ferryman.tasks.work.gates import Gates
 from ferryman.tasks.work.lanes import BARREN_SECONDS, LOOK_MAX, Lanes, named
+from tests.patience import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.contract("T17")
 
@@ -159,7 +160,7 @@ async def test_the_slow_rate_of_one_tenant_does_not_hold_up_another(crew: TaskCr
 
     crew._come_back([reports[first], reports[1 - first]], busy=False)
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         await seen.wait()
 
 
@@ -172,7 +173,7 @@ async def test_who_finds_a_gate_busy_again_and_again_comes_less_often(crew: Task
         crew._come_back((), busy=busy)
 
     assert pauses == pytest.approx([0.01, 0.02, 0.04, 0.08, 0.1, 0.1, 0.01])
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         await looked.wait()
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from ferryman.kernel import gather
 from ferryman.kernel.gather import Again, Gather, Ways
+from tests.patience import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.contract("P2")
 
@@ -310,7 +311,7 @@ async def test_while_what_is_late_rests_who_comes_goes_at_once_and_who_leaves_is
     while not made._late:  # noqa: ASYNC110 - until its own pause is over
         await asyncio.sleep(0)
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         assert await made.put(2) == 2
         late.cancel()
         await made.drain()
@@ -423,7 +424,7 @@ async def test_draining_does_not_wait_for_what_was_put_off_and_nobody_wants_any_
         await asyncio.sleep(0)
     put_off.cancel()
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         await made.drain()
 
 

@@ -10,6 +10,7 @@ import pytest
 from ferryman.commands.orchestrator import Word
 from ferryman.commands.work.mirror import Mirror
 from ferryman.kernel import ids
+from tests.patience import PATIENCE_SECONDS
 
 
 class Book:
@@ -43,7 +44,7 @@ async def test_a_first_try_that_lasts_is_told_of_and_one_that_has_ended_is_not()
     mirror.begin(short, UUID(int=1))
     mirror.end(short)
     mirror.begin(lasting, shown)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         await book.written.wait()
     await mirror.close()
 

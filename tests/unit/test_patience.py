@@ -7,6 +7,7 @@ import pytest
 
 from ferryman.kernel import errors, outage
 from ferryman.kernel.patience import outlast
+from tests.patience import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.contract("K24")
 
@@ -56,7 +57,7 @@ async def test_another_failure_is_not_waited_for() -> None:
         raise errors.StatementRefused("no")
 
     with pytest.raises(errors.StatementRefused):
-        await asyncio.wait_for(outlast(refuse), 5)
+        await asyncio.wait_for(outlast(refuse), PATIENCE_SECONDS)
 
 
 @pytest.mark.parametrize(

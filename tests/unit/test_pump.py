@@ -13,6 +13,7 @@ import pytest
 from ferryman.kernel import errors, loop, retry, straggler
 from ferryman.kernel.crew import Turned
 from ferryman.kernel.loop import Pump
+from tests.patience import PATIENCE_SECONDS
 
 AWAY = errors.DatabaseUnavailable("gone")
 BROKEN_OFF = errors.DatabaseUnavailable("it takes too long", unfinished=True)
@@ -56,6 +57,7 @@ class Script:
         self.busy_reclaim = False
         self.breaks: set[UUID] = set()
         self.cancelled: list[Item] = []
+        self.fenced = 0
         self.stubborn = asyncio.Event()  # whom a cancellation does not end before this is set
         self.stubborn.set()
 
@@ -98,7 +100,7 @@ class Script:
         """Hear nothing."""
 
     def lost(self, count: int) -> None:
-        """Count nothing."""
+        self.fenced += count
 
     def hand_back(self, item: Item) -> Result:
         return Result(item.id, "handed back", item.epoch)
@@ -113,7 +115,7 @@ def item(number: int) -> Item:
 
 async def until(look: Callable[[], object]) -> None:
     """Let the loop turn until something is so; bounded, so that a test that waits in vain fails."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not look():  # noqa: ASYNC110 - any state of the pump, not only events
             await asyncio.sleep(0.001)
 
@@ -658,8 +660,10 @@ async def test_what_takes_too_long_stands_alone_soon_whoever_ends_meanwhile(monk
     assert {room for _, room in sets[1:]} == {0}
 
 
-@pytest.mark.contract("K24", "K25", "K4")
-async def test_an_outcome_that_takes_too_long_is_let_go_when_its_lease_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.contract("K24", "K25", "K4", "R2")
+async def test_an_outcome_that_takes_too_long_is_dropped_and_counted_when_its_lease_is_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(loop, "RECONNECT", retry.Backoff.fixed(timedelta(milliseconds=1)))
     crew = Script()
     async with pumping(crew, lanes=1) as pump:
@@ -670,12 +674,14 @@ async def test_an_outcome_that_takes_too_long_is_let_go_when_its_lease_is_lost(m
         under_way = await asked(crew, 3)
         pump.abort({UUID(int=1)})
         assert pump.held  # its answer may yet come
+        assert crew.fenced == 0
         reclaims = len(crew.reclaims)
         under_way.fail(BROKEN_OFF)
         await until(lambda: pump.held and len(crew.asked) >= 4)
         pump.abort({UUID(int=1)})
 
         assert not pump.held
+        assert crew.fenced == 1
         await until(crew.answered)
         assert [turn.outcomes for turn in crew.asked[4:]] == []
         assert len(crew.reclaims) == reclaims  # it had claimed nothing

@@ -14,6 +14,7 @@ from ferryman.ingest.work.executor import pool_of_runs
 from ferryman.kernel import errors, watchdog
 from ferryman.kernel.db import SCHEMA
 from ferryman.kernel.pool import LINE_SETTINGS, Database, Line
+from tests.patience import PATIENCE_SECONDS
 from tests.watchdog.ward import HOUR
 
 NONE = timedelta(0)
@@ -31,7 +32,7 @@ async def stand_still(connection: Any) -> int:
 
 
 async def until_waiting(looking: Line, pid: int, what: str) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not await looking.fetch(WAITS, pid, what):
             pass
 
@@ -41,7 +42,7 @@ async def living(looking: Line, *pids: int) -> set[int]:
 
 
 async def until_gone(looking: Line, pid: int) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while await living(looking, pid):
             pass
 

@@ -16,7 +16,7 @@ from uuid import UUID
 from ferryman.app.flows import Flows
 from ferryman.kernel import doorbell_pg, errors, telemetry
 from ferryman.kernel.borrow import borrow
-from ferryman.kernel.db import Tx
+from ferryman.kernel.db import READ_COMMITTED, Tx
 from ferryman.kernel.doorbell import MAX_HINTS
 from ferryman.tasks.intake import cancel, create, read
 from ferryman.tasks.intake.create import Alike
@@ -80,6 +80,7 @@ class Lent:
     ) -> list[UUID]:
         """Cancel tasks that have not ended, also those that the same transaction has just created."""
         tx = borrow(connection, schema=self._schema)
+        await _check_isolation(tx)
         wanted = await read.ids_of(lambda: nullcontext(tx), task_ids, tenant=tenant)
         after = Aftermath()
         rows = await cancel.end(tx, self._owners, wanted, tenant=tenant, reason=reason, after=after)
@@ -94,6 +95,17 @@ class Lent:
     async def _ring(self, tx: Tx, rings: dict[str, frozenset[str]]) -> None:
         if rings and self._rings:
             await doorbell_pg.ring_within(tx, rings)
+
+
+async def _check_isolation(tx: Tx) -> None:
+    """Refuse a transaction whose snapshot may be older than the children and the waits of the tasks that it cancels."""
+    [row] = await tx.fetch("show transaction_isolation")
+    level = row["transaction_isolation"]
+    if level != READ_COMMITTED:
+        raise errors.ConnectionUnfit(
+            f"This transaction is {level}: it does not see what the tasks have started since it began, and would leave that "
+            f"running. Cancel in a {READ_COMMITTED} transaction, or after your commit. Nothing was cancelled."
+        )
 
 
 def _hints(named: Iterable[str]) -> frozenset[str]:

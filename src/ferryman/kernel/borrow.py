@@ -34,6 +34,7 @@ _DRIVERS = frozenset({"asyncpg", "psycopg", "sqlalchemy"})
 # SQLSTATEs, or their first two characters, by what they mean to whoever lent the connection.
 _NOT_MIGRATED = ("42P01", "3F000", "42883")
 _NOT_ALLOWED = "42501"
+_RUN_AGAIN = ("40001", "40P01")  # a serialization failure, a deadlock
 
 
 def borrow(connection: object, *, schema: str = SCHEMA) -> Tx:
@@ -253,7 +254,8 @@ def _told(error: Exception) -> errors.FerrymanError | None:
     if state == outage.FAILED_BEFORE:
         return errors.ConnectionUnfit("The transaction has failed before: it can only be rolled back.")
     if outage.passing(state):
-        return outage.told(state, f"PostgreSQL cannot be used now: {said}.")
+        again = f"{said}. Roll back, and run the whole transaction again."
+        return outage.told(state, again if state in _RUN_AGAIN else f"PostgreSQL cannot be used now: {said}.")
     if state in _NOT_MIGRATED:
         return errors.DatabaseNotMigrated(reason=said)
     if state == _NOT_ALLOWED:

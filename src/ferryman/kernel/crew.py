@@ -69,7 +69,7 @@ class Crew(Protocol[Item, Outcome]):
         """Trust nothing that was heard: the next turn finds out by itself where there is something to claim."""
 
     def lost(self, count: int) -> None:
-        """Hear that so many claims were lost while their handlers ran."""
+        """Count claims that were lost while their handlers ran, or before their outcomes were stored."""
 
     def hand_back(self, item: Item) -> Outcome:
         """Say that the work was not done here and uses no attempt."""

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from ferryman.kernel import errors
 
 SCHEMA = "ferryman"
+READ_COMMITTED = "read committed"  # the isolation level that all statements are written for
 
 # A parameter is a colon and a name; a cast (`::text`) is two colons, and both must be told apart from text and comments.
 _TOKEN = re.compile(r"'(?:[^']|'')*'|--[^\n]*|::|:([a-z_][a-z0-9_]*)")

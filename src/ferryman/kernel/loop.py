@@ -9,14 +9,11 @@ The pump looks when it is rung, when a turn came back full, when something finis
 never depends on a ring. Leases are renewed elsewhere (kernel/keeper.py), on a thread and a connection of their own, because a
 handler can block this event loop.
 
-A claim is held until its outcome has been answered: what has run but is not settled yet is renewed like what runs, so that no
-delay of the database throws finished work away. When the database goes away, outcomes are kept and sent again, half as many at
-a time: at once by a lane that may have a connection, as one that was cut is no outage, and then with backoff; their fence makes
-the repeat harmless. After a turn that was broken off in the middle half as much is claimed, too: what takes too long as a set
-would do so again, for every worker, and all behind it would wait. A turn whose answer never came may have claimed tasks that
-nobody here knows of: they are looked for when the database is back, and handed back by `reclaim` (kernel/sight.py). A claim
-whose answer came after its lease, because this process stood still, is handed back and not begun: others have it by now, or
-soon will. What can never be settled is let go but not forgotten: only its lease ends that claim, and an attempt is used.
+A claim is held, and its lease renewed, until its outcome is stored. When the database is away, outcomes are kept and sent again
+in smaller sets: at once by a lane that may have a connection, then with backoff; their fence makes the repeat harmless. If a
+statement is broken off, the next claim is half as large. A turn without an answer may have claimed tasks that this worker does
+not know: `reclaim` hands them back later (kernel/sight.py). A claim whose answer comes after its lease is handed back as well.
+An outcome that can never be stored is let go: its lease ends that claim and uses an attempt.
 """
 
 from __future__ import annotations
@@ -43,7 +40,6 @@ log = logging.getLogger("ferryman.pump")
 
 # Many workers come back after one outage: half of the delay is chance, so that they do not come at one moment.
 RECONNECT = retry.Backoff(base=timedelta(milliseconds=100), factor=2.0, cap=timedelta(seconds=2), jitter=0.5)
-
 POLL_LEAST = 0.05
 # Somebody else is writing the row, or one that must be written with it. That is over in a moment, as a rule (two children of
 # one parent end at once); where somebody left a transaction open there is no use in asking again and again.
@@ -97,11 +93,15 @@ class Pump(Generic[Item, Outcome]):
         self._rouse()
 
     def abort(self, ids: Collection[UUID]) -> None:
-        """Cancel the handlers of claims that are no longer ours."""
+        """Cancel the handlers of claims that are no longer ours, and drop the outcomes that were put apart."""
         self._lose([self.held[id] for id in ids if id in self.held])
-        for each in self._stragglers.give_up(ids):
+        dropped = self._stragglers.give_up(ids)
+        for each in dropped:
             if (holding := self._hold.find(each.id, each.epoch)) is not None and not holding.running:
                 self._hold.drop(holding)
+        if dropped:  # counted here, as no statement will find them stale (R2)
+            log.warning("leases lost before their outcomes were stored", extra={"outcomes": len(dropped)})
+            self._crew.lost(len(dropped))
 
     def _lose(self, holdings: Collection[Holding[Item]]) -> None:
         running = [each for each in holdings if each.running]

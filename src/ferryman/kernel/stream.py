@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING
 
 from ferryman.kernel.farewell import hang_up
+from ferryman.kernel.nats_flush import flush_all
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
@@ -68,7 +69,7 @@ class Streams:
                         _put(heard, text)
 
                 away = await client.subscribe(to, cb=told)
-                await client.flush()
+                await flush_all(client)
             yield heard
         finally:
             self._listeners[key].pop(mine)

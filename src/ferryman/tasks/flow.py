@@ -13,14 +13,14 @@ full queue coalesces.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from ferryman.kernel import errors
-from ferryman.kernel.db import Row, Tx
+from ferryman.kernel.db import READ_COMMITTED, Row, Tx
 from ferryman.tasks import store
 from ferryman.tasks.birth import TRIES, compare, newborn, place
 from ferryman.tasks.joins import cancel_free
@@ -175,6 +175,7 @@ class _Coming:
         bounded = {lane: row for lane in lanes if (row := _bound(agreed, lane)) is not None}
         if not bounded:
             return
+        _check_isolation(bounded)
         most = [(*lane, row["max_depth"] + lanes[lane]) for lane, row in bounded.items()]
         depth = await flows.line(tx, most)
         for lane, row in bounded.items():
@@ -225,6 +226,17 @@ def _live(task: TaskRecord, key: str) -> errors.TaskAlreadyLive:
     return errors.TaskAlreadyLive(
         f"The task {task.task_id} has the same {key} and has not ended.", task_id=str(task.id), key=key
     )
+
+
+def _check_isolation(bounded: Mapping[tuple[str, str], Row]) -> None:
+    """Refuse to count in a transaction that does not see what others have committed since it began."""
+    for (queue, _tenant), row in bounded.items():
+        if row["isolation"] != READ_COMMITTED:
+            raise errors.ConnectionUnfit(
+                f"Queue {queue} has max_depth, and this transaction is {row['isolation']}: it does not see the tasks that were "
+                f"created since it began, so it cannot count them. Use a {READ_COMMITTED} transaction, or create the task "
+                "after your commit. Nothing was stored."
+            )
 
 
 def _bound(agreed: dict[tuple[str, str], Row], lane: tuple[str, str]) -> Row | None:

@@ -13,11 +13,11 @@ from ferryman import Command, Ferryman, Message, Turn
 from ferryman.http import server
 from ferryman.ingest.ports import Item, Page, Request, Written
 from ferryman.kernel.db import Tx
+from tests.patience import PATIENCE_SECONDS
 
 KEY = "0123456789abcdef0123456789abcdef"
 DAWN = datetime(2026, 1, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)
-SECONDS = 20.0
 
 
 class Shelf:
@@ -65,7 +65,7 @@ def fleet(database_url: str) -> Ferryman:
 
 async def until(test: Any) -> Any:
     """Wait until something is there, and return it."""
-    async with asyncio.timeout(SECONDS):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not (found := await test()):  # noqa: ASYNC110 - many things are waited for
             await asyncio.sleep(0.01)
     return found
@@ -115,10 +115,10 @@ async def plant(app: Ferryman) -> Cargo:
         sent = await app.commands.send("Cover.Request", {"title": "Moby"})
         planned = await app.ingest.plan("depot", since=DAWN, until=DAWN + HOUR)
         assert planned.id is not None
-        ended = await turn.end(timeout=SECONDS)
+        ended = await turn.end(timeout=PATIENCE_SECONDS)
         call = await call_of(app, waiting.id)
         [task] = await until(lambda: _tasks(app, sent.id))
-        await app.ingest.wait(planned.id, timeout=SECONDS)
+        await app.ingest.wait(planned.id, timeout=PATIENCE_SECONDS)
         await until(lambda: _suspended(app, batch.id))
     webhook = await app.webhooks.add("https://example.com/hook", name="hook")
     assert ended.context_box_id is not None

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from ferryman import Ferryman
+from ferryman.http.fields import WAIT_MAX
 from tests.http.conftest import Client
-from tests.http.domains.fleet import SECONDS, call_of
+from tests.http.domains.fleet import call_of
+from tests.patience import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.contract("S4")
 
@@ -52,7 +54,7 @@ async def test_a_turn_is_asked_for_once_waited_for_and_read(app: Ferryman, clien
     soon = await client.get(f"{where}/result")
     assert (soon.status, soon.json["ended"], soon.json["deliverable"]) == (202, False, None)
     async with app.worker():
-        done = await client.get(f"{where}/result?wait={SECONDS}")
+        done = await client.get(f"{where}/result?wait={WAIT_MAX}")
     assert (done.status, done.json["status"], done.json["deliverable"]) == (200, "success", {"summary": "said hi"})
     turn = (await client.get(where)).json
     assert (turn["agent_id"], turn["turn_status"], turn["depth"]) == ("bob", "success", 0)
@@ -93,7 +95,7 @@ async def test_a_call_is_answered_from_outside_once(app: Ferryman, client: Clien
         assert (wrong.status, wrong.json["details"]["code"]) == (422, "invalid_status")
         first = await client.post(f"/v1/tool-results/{call}", {"result": "yes"})
         second = await client.post(f"/v1/tool-results/{call}", {"result": "no"})
-        done = await client.get(f"/v1/turns/{turn}/result?wait={SECONDS}")
+        done = await client.get(f"/v1/turns/{turn}/result?wait={WAIT_MAX}")
     assert (first.json, second.json["effect"]) == ({"status": "accepted", "effect": True}, False)
     assert done.json["deliverable"] == "yes"
     unknown = await client.post("/v1/tool-results/nobody", {"result": "yes"})
@@ -108,7 +110,7 @@ async def test_a_turn_is_stopped_once(app: Ferryman, client: Client) -> None:
     async with app.worker():
         await call_of(app, first)
         stopped = [await client.post(f"/v1/turns/{turn}/stop", {"reason": "not wanted"}) for turn in (queued, first)]
-        ends = [(await client.get(f"/v1/turns/{turn}/result?wait={SECONDS}")).json for turn in (queued, first)]
+        ends = [(await client.get(f"/v1/turns/{turn}/result?wait={WAIT_MAX}")).json for turn in (queued, first)]
     assert [each.json["status"] for each in stopped] == ["accepted", "accepted"]
     assert [(each["status"], each["error_code"]) for each in ends] == [("canceled", "canceled"), ("failed", "stopped")]
     again = await client.post(f"/v1/turns/{first}/stop")
@@ -119,7 +121,7 @@ async def test_a_turn_is_stopped_once(app: Ferryman, client: Client) -> None:
 async def test_a_turn_is_listened_to_until_it_ends(app: Ferryman, client: Client) -> None:
     await client.post("/v1/agents", {"agent_id": "bob", "profile": "echo"})
     turn = (await client.post("/v1/agents/bob/turns", {"instruction": "hi"})).json["turn_id"]
-    async with asyncio.timeout(SECONDS), client.session.get(f"{client.url}/v1/turns/{turn}/stream") as heard:
+    async with asyncio.timeout(PATIENCE_SECONDS), client.session.get(f"{client.url}/v1/turns/{turn}/stream") as heard:
         assert heard.content_type == "text/event-stream"
         assert await heard.content.readline() == b": beat\n"  # the server listens now
         async with app.worker():
@@ -136,8 +138,8 @@ async def test_a_turn_may_read_a_box_that_exists(app: Ferryman, client: Client) 
     await client.post("/v1/agents", {"agent_id": "bob", "profile": "echo"})
     async with app.worker():
         first = (await client.post("/v1/agents/bob/turns", {"instruction": "hi"})).json["turn_id"]
-        await client.get(f"/v1/turns/{first}/result?wait={SECONDS}")
+        await client.get(f"/v1/turns/{first}/result?wait={WAIT_MAX}")
         box = (await client.get(f"/v1/turns/{first}")).json["context_box_id"]
         second = (await client.post("/v1/agents/bob/turns", {"context_box_id": box})).json["turn_id"]
-        done = (await client.get(f"/v1/turns/{second}/result?wait={SECONDS}")).json
+        done = (await client.get(f"/v1/turns/{second}/result?wait={WAIT_MAX}")).json
     assert done["deliverable"] == {"summary": "said hi"}

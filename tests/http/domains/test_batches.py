@@ -3,8 +3,8 @@
 import pytest
 
 from ferryman import Ferryman
+from ferryman.http.fields import WAIT_MAX
 from tests.http.conftest import Client
-from tests.http.domains.fleet import SECONDS
 
 pytestmark = pytest.mark.contract("S4", "B10")
 
@@ -18,7 +18,7 @@ def asked(*refs: str, **more: object) -> dict[str, object]:
 @pytest.mark.contract("K11")
 async def test_a_batch_is_forked_joined_and_read(app: Ferryman, client: Client) -> None:
     async with app.worker():
-        forked = await client.post(f"/v1/batches?wait={SECONDS}", asked("echo", "echo"), Idempotency_Key="k1")
+        forked = await client.post(f"/v1/batches?wait={WAIT_MAX}", asked("echo", "echo"), Idempotency_Key="k1")
     assert (forked.status, forked.json["idempotent_hit"]) == (201, False)
     assert forked.json["result"]["status"] == "success"
     results = [(each["task_index"], each["summary"]) for each in forked.json["result"]["results"]]

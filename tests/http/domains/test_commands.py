@@ -3,8 +3,9 @@
 import pytest
 
 from ferryman import Ferryman
+from ferryman.http.fields import WAIT_MAX
 from tests.http.conftest import Client
-from tests.http.domains.fleet import SECONDS, until
+from tests.http.domains.fleet import until
 
 pytestmark = pytest.mark.contract("S4", "C1")
 
@@ -37,7 +38,7 @@ async def test_a_command_is_sent_once_completed_from_outside_and_told(app: Ferry
         assert (await client.get(f"/v1/async-tasks/{task}")).json["progress"] == 40
         done = await client.post(f"/v1/async-tasks/{task}/complete", {"result": {"file": "moby.png"}})
         assert done.json == {"async_task_id": task, "changed": True}
-        ended = (await client.get(f"{where}?wait={SECONDS}")).json
+        ended = (await client.get(f"{where}?wait={WAIT_MAX}")).json
     assert (ended["status"], ended["payload"]) == ("COMPLETED", {"title": "Moby"})
     late = [
         await client.post(f"/v1/async-tasks/{task}/complete", {"result": 1}),
@@ -59,7 +60,7 @@ async def test_a_result_is_matched_by_command_and_type(app: Ferryman, client: Cl
         task = await painted(client, id)
         given = {"correlation_id": id, "type": "Cover.Painting", "error": {"code": "NO_PAINT", "message": "no paint"}}
         assert (await client.post("/v1/async-tasks/complete", given)).json["async_task_id"] == task
-        assert (await client.get(f"/v1/commands/{id}?wait={SECONDS}")).json["status"] == "FAILED"
+        assert (await client.get(f"/v1/commands/{id}?wait={WAIT_MAX}")).json["status"] == "FAILED"
     again = await client.post("/v1/async-tasks/complete", given)
     assert (again.status, again.json["code"]) == (404, "ASYNC_TASK_NOT_FOUND")
 

@@ -3,8 +3,9 @@
 import pytest
 
 from ferryman import Ferryman
+from ferryman.http.fields import WAIT_MAX
 from tests.http.conftest import Client
-from tests.http.domains.fleet import DAWN, HOUR, SECONDS
+from tests.http.domains.fleet import DAWN, HOUR
 
 pytestmark = pytest.mark.contract("S4", "I16")
 
@@ -21,7 +22,7 @@ async def test_a_plan_is_made_once_followed_and_explained(app: Ferryman, client:
     waiting = await client.get(f"{where}?wait=0.05")
     assert (waiting.status, waiting.json["share"], waiting.json["over"]) == (202, 0, False)
     async with app.worker():
-        done = await client.get(f"{where}?wait={SECONDS}")
+        done = await client.get(f"{where}?wait={WAIT_MAX}")
     assert (done.status, done.json["share"], done.json["items"], done.json["quarantined"]) == (200, 1, 6, 4)
     runs = (await client.get(f"/v1/ingest/blackbox/{made.json['plan']}")).json
     assert [(run["status"], run["trigger_type"]) for run in runs] == [("SUCCEEDED", "API")] * 2
@@ -39,7 +40,7 @@ async def test_a_plan_is_made_once_followed_and_explained(app: Ferryman, client:
 async def test_a_cursor_is_taken_back_with_a_reason(app: Ferryman, client: Client) -> None:
     plan = (await client.post("/v1/ingest/plans", WINDOW)).json["plan"]
     async with app.worker():
-        await client.get(f"/v1/ingest/plans/{plan}?wait={SECONDS}")
+        await client.get(f"/v1/ingest/plans/{plan}?wait={WAIT_MAX}")
     back = {"source": "depot", "to": (DAWN + HOUR).isoformat(), "reason": "fetch again"}
     moved = await client.post("/v1/ingest/cursors/rewind", back)
     assert (moved.status, moved.json["agrees"], moved.json["events"][-1]["reason"]) == (200, True, "fetch again")

@@ -12,6 +12,7 @@ from ferryman.agents.model import Rejected
 from ferryman.app.doors import Doors
 from tests.http.conftest import Client
 from tests.http.domains.fleet import Cargo, document, plant
+from tests.patience import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.contract("K12", "S4")
 
@@ -86,9 +87,9 @@ DOORS: dict[str, tuple[Call, str]] = {
     "a budget": (lambda b, a: b.agents.enqueue("bea", "x", budget=a.batch), "budget_unknown"),
     "a turn to take back": (lambda b, a: b.agents.cancel(a.waiting), "not_queued"),
     "a batch's id": (lambda b, a: b.batches.fork([NEW], id=a.batch), "BATCH_DUPLICATE"),
-    "a batch to wait for": (lambda b, a: b.batches.wait(a.batch, timeout=20), "BATCH_NOT_FOUND"),
-    "a command to wait for": (lambda b, a: b.commands.wait(a.command, timeout=20), "COMMAND_NOT_FOUND"),
-    "a plan to wait for": (lambda b, a: b.ingest.wait(a.plan, timeout=20), "INGEST_NOT_FOUND"),
+    "a batch to wait for": (lambda b, a: b.batches.wait(a.batch, timeout=PATIENCE_SECONDS), "BATCH_NOT_FOUND"),
+    "a command to wait for": (lambda b, a: b.commands.wait(a.command, timeout=PATIENCE_SECONDS), "COMMAND_NOT_FOUND"),
+    "a plan to wait for": (lambda b, a: b.ingest.wait(a.plan, timeout=PATIENCE_SECONDS), "INGEST_NOT_FOUND"),
 }
 OWNED = (
     "agents", "agent_state_head", "agent_inbox", "turn_waiting_tools", "cards", "boxes", "pmo_batches", "pmo_batch_tasks",

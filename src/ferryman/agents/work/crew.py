@@ -168,7 +168,7 @@ class TurnCrew:
         self._unsure = True
 
     def lost(self, count: int) -> None:
-        """Count claims that were lost while their handlers ran."""
+        """Count claims that were lost while their handlers ran, or before their outcomes were stored."""
         telemetry.fenced("turn", "renew", count)
 
     def hand_back(self, item: Taken) -> Release:

@@ -44,6 +44,7 @@ async def _examine(settings: Settings, url: str, line: Line, *, deep: bool, ever
     schema = settings.schema
     readings = [Reading("database", GOOD, "It answers.")]
     readings += await _look("version", lambda: ground.server(line))
+    readings += await _look("isolation", lambda: ground.isolation(line, url, schema))
     readings += await _look("pooler", lambda: ground.pooler(line, url, schema))
     tables = await _look("migrations", lambda: ground.migrations(url, schema))
     readings += tables

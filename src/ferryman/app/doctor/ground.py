@@ -10,6 +10,7 @@ from typing import Any
 from ferryman.app import wiring
 from ferryman.app.doctor.report import BAD, GOOD, NOTE, Reading
 from ferryman.kernel import db, indexes, migrate
+from ferryman.kernel.db import READ_COMMITTED
 from ferryman.kernel.doorbell import NoDoorbell
 from ferryman.kernel.pool import LINE_SETTINGS, Line
 from ferryman.kernel.settings import Settings
@@ -17,6 +18,7 @@ from ferryman.kernel.timed import timed
 
 SERVER = db.load("ferryman.app", "doctor/server")
 BACKEND = db.load("ferryman.app", "doctor/backend")
+ISOLATION = db.load("ferryman.app", "doctor/isolation")
 CLOCK = db.load("ferryman.app", "doctor/clock")
 
 HEARD_WITHIN_SECONDS = 1.0
@@ -42,6 +44,10 @@ async def server(line: Line) -> list[Reading]:
         readings.append(
             Reading("standby", BAD, "This server is a standby: it takes no writes.", "Name the address of the primary.")
         )
+    elif row["read_only"]:
+        says = "default_transaction_read_only is on: PostgreSQL refuses every write, and all work waits."
+        advice = "If nobody stopped the writes on purpose: alter database … set default_transaction_read_only = off."
+        readings.append(Reading("read only", BAD, says, advice))
     readings.append(notifications(row["notifications"]))
     used, most = row["connections"], row["max_connections"]
     if used > most * CROWDED:
@@ -86,6 +92,39 @@ def notifications(used: float) -> Reading:
     return Reading(
         "notifications", BAD, f"{says} Creates leave their rings out, and work waits for the next poll.", advice
     )
+
+
+async def isolation(line: Line, url: str, schema: str) -> list[Reading]:
+    """Read the default isolation level over a connection that does not ask for ours."""
+    plain = Line(url, schema=schema, settings={"default_transaction_isolation": None})
+    try:
+        server, default = await db.one(line, SERVER), await db.one(plain, ISOLATION)
+    finally:
+        await plain.close()
+    assert server is not None
+    assert default is not None
+    return [isolated(server["isolation"], default=default["level"])]
+
+
+def isolated(ours: str, *, default: str) -> Reading:
+    """Judge the isolation level of our transactions, and say what the default means for a caller's."""
+    if ours != READ_COMMITTED:
+        return Reading(
+            "isolation",
+            BAD,
+            f"Our transactions are {ours}: claims and renewals fail when two of them meet.",
+            "A pooler drops our settings. Take them out of its ignore_startup_parameters, or run "
+            "alter database … set default_transaction_isolation = 'read committed'.",
+        )
+    if default != READ_COMMITTED:
+        return Reading(
+            "isolation",
+            NOTE,
+            f"The default isolation level is {default}. Our own connections use {READ_COMMITTED} all the same.",
+            "A transaction lent to a create (connection=…) may fail with a serialization failure: run it again from its "
+            "start. It cannot cancel tasks, or create them in a queue with max_depth.",
+        )
+    return Reading("isolation", GOOD, f"Transactions are {default}.")
 
 
 async def pooler(line: Line, url: str, schema: str) -> list[Reading]:

@@ -11,7 +11,7 @@ holds. There it stands in a transaction that is told.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
@@ -49,15 +49,19 @@ class Line:
         url: str,
         *,
         schema: str = SCHEMA,
-        settings: dict[str, str] | None = None,
+        settings: Mapping[str, str | None] | None = None,
         patience: timedelta | None = None,
     ) -> None:
-        """Remember where to connect, and how long to wait for a statement; the first use connects."""
+        """Remember where to connect, and how long to wait for a statement; the first use connects.
+
+        `settings` are added to those of all lines. A setting that is None is left to the server.
+        """
         self.url = url
         self.schema = schema
         self._patience = (patience or PATIENCE).total_seconds()
         self._short = bounds(patience, lock=locks.SHORT)["lock_timeout"]
-        self._settings = LINE_SETTINGS | bounds(patience) | (settings or {})
+        wanted = LINE_SETTINGS | bounds(patience) | dict(settings or {})
+        self._settings = {name: value for name, value in wanted.items() if value is not None}
         self._connection: asyncpg.Connection[Any] | None = None
         self._session: Session | None = None
         self._plans_until = 0.0
@@ -122,7 +126,7 @@ class Line:
         """Run one statement that commits itself."""
         async with self._turn:
             session = self._whole() or await self.open()
-            return await (session.alone(query, *args) if self.refused else session.fetch(query, *args))
+            return await session.fetch(query, *args)
 
     async def execute(self, script: str) -> None:
         """Run plain statements that commit together, as text: the shortest way for what takes no parameters."""

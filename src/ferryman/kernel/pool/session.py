@@ -25,7 +25,7 @@ class Session:
     __slots__ = ("_bounds", "_connection", "schema")
 
     def __init__(self, connection: Any, schema: str, *, bounds: str = "") -> None:
-        """Wrap an asyncpg connection that is in our hands; `bounds` gives each transaction its bounds."""
+        """Wrap an asyncpg connection; `bounds` are statements that each transaction begins with (terms.py)."""
         self._connection = connection
         self._bounds = bounds
         self.schema = schema
@@ -38,6 +38,8 @@ class Session:
     async def fetch(self, query: str, /, *args: Any) -> Sequence[Row]:
         """Run one statement."""
         try:
+            if self._bounds and not self.in_transaction:
+                return await self._alone(query, *args)
             rows: Sequence[Row] = await self._connection.fetch(query, *args)
         except Exception:
             # Entered by who needs it: on the way to every lonely statement it would cost as much as the payload's checks.
@@ -45,8 +47,8 @@ class Session:
                 raise
         return rows
 
-    async def alone(self, query: str, /, *args: Any) -> Sequence[Row]:
-        """Run one statement in a transaction of its own that has its bounds, in two trips more than `fetch`.
+    async def _alone(self, query: str, /, *args: Any) -> Sequence[Row]:
+        """Run one statement in a transaction of its own that begins with the bounds, in two more round trips.
 
         What nobody waits for any more is then never committed: that takes a word of ours, after its answer has come. Whoever is
         cancelled does not wait for the answer to a rollback either, on a connection that may be silent: it is given up with it.
@@ -54,7 +56,8 @@ class Session:
         with self._whole():
             try:
                 await self.execute(f"begin;{self._bounds}", timeout=None)
-                rows = await self.fetch(query, *args)
+                with self._translated():
+                    rows: Sequence[Row] = await self._connection.fetch(query, *args)
             except Exception:
                 await _undo(partial(self._connection.execute, "rollback"))
                 raise

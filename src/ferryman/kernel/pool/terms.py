@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from datetime import timedelta
 
+from ferryman.kernel.db import READ_COMMITTED
 from ferryman.kernel.locks import written
 
 CONNECT_TIMEOUT_SECONDS = 5.0
@@ -22,8 +23,11 @@ STATEMENTS_KEPT_BY_A_POOLER = 0
 # the planner puts on what is forbidden. Life: a peer that vanished is noticed in seconds, a transaction that was left
 # open (a worker frozen inside it) is ended so that it does not hide its rows. No setting ends one that was frozen between two
 # messages of a statement: the watchdog does, which knows by the name what it may end when (kernel/watchdog/still.py).
-# Durability is raised afterwards (commits.py).
+# Durability is raised afterwards (commits.py). Isolation: every statement is written for read committed. A claim locks a row
+# that another transaction has just changed, and needs the new version of that row. default_transaction_read_only is not
+# overridden: operators and platforms set it to stop all writes, and work then waits (K24).
 LINE_SETTINGS = {
+    "default_transaction_isolation": READ_COMMITTED,
     "application_name": "ferryman",
     "enable_seqscan": "off",
     "plan_cache_mode": "force_generic_plan",
@@ -35,8 +39,8 @@ LINE_SETTINGS = {
     "tcp_keepalives_count": "3",
     "tcp_user_timeout": "10000",
 }
-# What bounds a transaction. A pooler that refuses all of the above takes these at the beginning of each one; a statement that
-# stands alone has them where it is a line's, which sends it again, and not in the pool, whose callers each wait for their own.
+# A pooler that refuses all of the above takes these, and the isolation level, at the beginning of each transaction. A statement
+# that stands alone gets a transaction for that.
 WITHIN = ("application_name", "idle_in_transaction_session_timeout", "lock_timeout", "statement_timeout")
 
 
@@ -49,12 +53,14 @@ def bounds(patience: timedelta | None, *, lock: timedelta = LOCK) -> dict[str, s
 
 
 def within(settings: Mapping[str, str]) -> str:
-    """Write the statements by which a transaction is given its bounds."""
-    return ";".join(f"set local {name} = '{settings[name]}'" for name in WITHIN if name in settings)
+    """Write the statements by which a transaction is given its isolation level and its bounds."""
+    told = [f"set local {name} = '{settings[name]}'" for name in WITHIN if name in settings]
+    return ";".join([f"set transaction isolation level {READ_COMMITTED}", *told])
 
 
 # A handler's own transaction may think for longer than ours, but not for ever.
 POOL_SETTINGS = {
+    "default_transaction_isolation": READ_COMMITTED,
     "application_name": "ferryman pool",
     "jit": "off",
     "lock_timeout": written(LOCK),

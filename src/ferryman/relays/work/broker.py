@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ferryman.kernel import errors, guest, telemetry
 from ferryman.kernel.farewell import hang_up
+from ferryman.kernel.nats_flush import flush_all
 from ferryman.relays.rules import subject
 
 if TYPE_CHECKING:
@@ -215,7 +216,7 @@ class Broker:
                 told = await asyncio.gather(*answers, return_exceptions=True)
             else:
                 told = []
-                await self._client.flush()
+                await flush_all(self._client)
         failures = [each for each in told if isinstance(each, BaseException)]
         if failures and not lenient:
             raise failures[0]

@@ -307,7 +307,7 @@ class TaskCrew:
         return await store.renew(line, ids, epochs, owner=self._owner, lease=self._lease, margin=self._margin)
 
     def lost(self, count: int) -> None:
-        """Count claims that were lost while their handlers ran."""
+        """Count claims that were lost while their handlers ran, or before their outcomes were stored."""
         telemetry.fenced("task", "renew", count)
 
 
