@@ -18,6 +18,7 @@ from nats.aio.msg import Msg
 from ferryman import Ferryman
 from ferryman.kernel import errors, events
 from ferryman.kernel.events import Event
+from ferryman.relays.ports import bare
 from ferryman.testing import NatsServer
 from tests.crash import judge
 from tests.crash.test_relays import KEY, MSG_ID, SETTINGS
@@ -143,8 +144,8 @@ class Count(NamedTuple):
 
 
 def identity(event: Event) -> str:
-    """Return what tells an event from every other."""
-    return f"evt_{event.id}"
+    """Return what tells an event from every other, as it is sent."""
+    return str(bare(event)["event_id"])
 
 
 async def _log(url: str) -> Sequence[Event]:
