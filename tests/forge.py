@@ -3,9 +3,9 @@
 Most of the time before a command or a worker does anything is Python's start. What is forked here is a process like any
 other, with its own session, environment, directory and pipes, and ends like one; only its imports are made already.
 
-`python -m tests.forge MODULE SOCKET` serves until its own standard input ends; what it has forked is killed when whoever asked
-for it is gone. The module has `warm()`, which imports what there is, and `become(words)`, which is the process: what it returns
-is the exit code.
+`python -m tests.forge SOCKET` serves until its own standard input ends. It imports the whole library first: what is imported
+lazily would otherwise be imported in every fork. A request names a module; its `become(words)` runs in the fork and returns the
+exit code. A fork is killed when the process that requested it is gone.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import atexit
 import gc
 import json
 import os
+import pkgutil
 import select
 import signal
 import socket
@@ -32,14 +33,17 @@ MOST = 1 << 20
 FDS = 3
 WIDTH = 20
 
+# Imported lazily by the library, and by what is forked.
+ALSO = ("prometheus_client", "uvloop", "tests.crash.ship", "tests.ingest.hulk")
+
 
 @cache
-def fire(module: str) -> str:
+def fire() -> str:
     """Start the process that forks, once for these tests; return where it listens."""
     path = str(Path(tempfile.mkdtemp(prefix="forge")) / "socket")
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("FERRYMAN_")}
     serving = subprocess.Popen(
-        [sys.executable, "-m", "tests.forge", module, path],
+        [sys.executable, "-m", "tests.forge", path],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         cwd=ROOT,
@@ -60,8 +64,8 @@ class Forged:
         """Fork it; `stdio` are its input, output and errors."""
         self.returncode: int | None = None
         self._line = socket.socket(socket.AF_UNIX)
-        self._line.connect(fire(module))
-        asked = json.dumps({"words": words, "env": dict(env), "cwd": str(cwd)}).encode()
+        self._line.connect(fire())
+        asked = json.dumps({"module": module, "words": words, "env": dict(env), "cwd": str(cwd)}).encode()
         socket.send_fds(self._line, [asked], list(stdio))
         self._line.shutdown(socket.SHUT_WR)
         self.pid = int(self._line.recv(WIDTH, socket.MSG_WAITALL))
@@ -86,10 +90,20 @@ class Forged:
             os.kill(self.pid, number)
 
 
-def serve(module: str, path: str) -> int:
+def warm() -> None:
+    """Import the whole library, and the programs that are forked most."""
+    import ferryman
+
+    for module in pkgutil.walk_packages(ferryman.__path__, "ferryman."):
+        if not module.name.endswith("__main__"):
+            import_module(module.name)
+    for name in ALSO:
+        import_module(name)
+
+
+def serve(path: str) -> int:
     """Fork for everyone who asks; in a forked process this returns its exit code."""
-    made = import_module(module)
-    made.warm()
+    warm()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those that wait for others
     server = socket.socket(socket.AF_UNIX)
     server.bind(path)
@@ -104,11 +118,11 @@ def serve(module: str, path: str) -> int:
         line, _ = server.accept()
         if os.fork() == 0:
             server.close()
-            return attend(made, line)
+            return attend(line)
         line.close()
 
 
-def attend(made: Any, line: socket.socket) -> int:
+def attend(line: socket.socket) -> int:
     """Fork one, and tell how it ended; returns in both processes."""
     os.setsid()  # whoever ends the tests by a signal ends these by their own
     asked, fds = receive(line)
@@ -118,7 +132,7 @@ def attend(made: Any, line: socket.socket) -> int:
         os.setsid()
         line.close()
         settle(asked, fds)
-        return int(made.become(asked["words"]))
+        return int(import_module(asked["module"]).become(asked["words"]))
     for fd in fds:
         os.close(fd)
     line.sendall(str(pid).encode().ljust(WIDTH))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +16,6 @@ def launch(plan: Mapping[str, Any], *, env: Mapping[str, str], cwd: Path, output
     """Launch a ship; what it says goes to one place."""
     with open(os.devnull, "rb") as nothing:
         return Forged(__name__, dict(plan), env=env, cwd=cwd, stdio=(nothing.fileno(), output, output))
-
-
-def warm() -> None:
-    """Import all that ships import."""
-    import_module("tests.crash.ship")
 
 
 def become(plan: dict[str, Any]) -> int:

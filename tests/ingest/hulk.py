@@ -1,8 +1,8 @@
 """The program that is killed: an executor with several lives.
 
-The mother loads everything once and forks a child for each line she reads, so that a life begins in milliseconds; the line is
-its plan of faults. The server writes down what it is asked, in a file of its own, before it answers: the judge reads that file
-and not what the product says of itself.
+The mother forks a child for each line she reads, so that a life begins in milliseconds; the line is its plan of faults. The
+server writes down what it is asked, in a file of its own, before it answers: the judge reads that file and not what the product
+says of itself.
 """
 
 import asyncio
@@ -60,9 +60,9 @@ async def live(url: str, log: str, *, kind: str, concurrency: int) -> None:
         over.cancel()
 
 
-def main() -> None:
-    url, log, faults_log, kind, concurrency = sys.argv[1:]
-    print("ready", flush=True)
+def become(words: list[str]) -> int:
+    """Be the mother (see tests/forge.py)."""
+    url, log, faults_log, kind, concurrency = words
     for line in sys.stdin:
         child = os.fork()
         if child == 0:
@@ -74,7 +74,4 @@ def main() -> None:
         print("born", child, flush=True)
         _, status = os.waitpid(child, 0)
         print("died", os.waitstatus_to_exitcode(status), flush=True)
-
-
-if __name__ == "__main__":
-    main()
+    return 0

@@ -14,6 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.forge import Forged
 from tests.ingest import hulk
 from tests.ingest.harbour import DAWN, HOUR, Harbour, harbour
 from tests.patience import PATIENCE_SECONDS
@@ -44,23 +45,21 @@ ROUNDS["pump"] = PUMP * KILLS
 class Hulk:
     """A mother of executors."""
 
-    def __init__(self, process: asyncio.subprocess.Process, folder: Path) -> None:
-        self._process = process
+    def __init__(self, lines: asyncio.StreamReader, stdin: int, folder: Path) -> None:
+        self._lines = lines
+        self._stdin = stdin
         self._folder = folder
 
     async def born(self, plan: str = "") -> int:
         """Begin a life; return its process id."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{plan}\n".encode())
-        await self._process.stdin.drain()
+        os.write(self._stdin, f"{plan}\n".encode())
         return int((await self._said("born"))[0])
 
     async def died(self) -> int:
         return int((await self._said("died"))[0])
 
     async def _said(self, word: str) -> list[str]:
-        assert self._process.stdout is not None
-        line = (await asyncio.wait_for(self._process.stdout.readline(), PATIENCE_SECONDS)).decode().split()
+        line = (await asyncio.wait_for(self._lines.readline(), PATIENCE_SECONDS)).decode().split()
         assert line[:1] == [word], line
         return line[1:]
 
@@ -80,19 +79,29 @@ class Hulk:
 
 @asynccontextmanager
 async def mother(url: str, folder: Path, *, kind: str = "plain", concurrency: int = 1) -> AsyncIterator[Hulk]:
-    arguments = [url, str(folder / "asked"), str(folder / "faults"), kind, str(concurrency)]
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.ingest.hulk", *arguments, cwd=ROOT, stdin=-1, stdout=-1,
-        env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"},
-    )  # fmt: skip
-    made = Hulk(process, folder)
+    words = [url, str(folder / "asked"), str(folder / "faults"), kind, str(concurrency)]
+    (theirs, stdin), (stdout, told) = os.pipe(), os.pipe()
+    path = f"{ROOT / 'src'}{os.pathsep}{ROOT}"
+    process = Forged(
+        hulk.__name__,
+        words,
+        env={**os.environ, "PYTHONPATH": path},
+        cwd=ROOT,
+        stdio=(theirs, told, sys.stderr.fileno()),
+    )
+    os.close(theirs)
+    os.close(told)
+    lines = asyncio.StreamReader()
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(lines), os.fdopen(stdout, "rb")
+    )
     try:
-        await made._said("ready")
-        yield made
+        yield Hulk(lines, stdin, folder)
     finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
+        os.close(stdin)
+        transport.close()
+        process.send_signal(signal.SIGKILL)
+        process.wait()
 
 
 async def pass_on(here: Harbour) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import pkgutil
 import signal
 import subprocess
 import sys
 from collections.abc import Mapping
-from importlib import import_module
 from pathlib import Path
 
 from tests.forge import Forged
@@ -29,16 +27,6 @@ def launch(
         begun.send_signal(signal.SIGKILL)
         begun.wait()  # and so hangs up: a line that is left open is told of in the middle of some other test
         raise subprocess.TimeoutExpired(arguments, patience) from error
-
-
-def warm() -> None:
-    """Import all that commands import."""
-    from ferryman import cli
-
-    import_module("uvloop")
-    for module in pkgutil.walk_packages(cli.__path__, "ferryman.cli."):
-        if not module.name.endswith("__main__"):
-            import_module(module.name)
 
 
 def become(arguments: list[str]) -> int:

@@ -13,10 +13,6 @@ HERE = __name__
 NOWHERE = Path("/")
 
 
-def warm() -> None:
-    """Nothing is imported for it."""
-
-
 def become(words: Any) -> int:
     """Hold what was given to it, for as long as it lives."""
     signal.pause()
