@@ -12,7 +12,7 @@ from ferryman.kernel import faults
 from ferryman.tasks.work.scheduler import SET
 from tests.crash import cargo, judge, test_batches, test_commands, test_relays, test_turns, test_watchdog
 from tests.crash.conftest import Launch
-from tests.crash.yard import LEASE_SECONDS, RELAY_POINTS, WATCHDOG_POINTS, Ship, keep_house, until
+from tests.crash.yard import RELAY_POINTS, WATCHDOG_POINTS, Ship, keep_house, until
 from tests.ingest.test_crash import ROUNDS as INGEST_ROUNDS
 
 KILLS = 3
@@ -21,7 +21,6 @@ KILLS = 3
 VOYAGES = 8 * (KILLS - 1) + 4
 
 # After the lease and a sweep, on a busy machine; how long a process takes to begin its work there is left out.
-RECOVERY_SECONDS = LEASE_SECONDS + 6.0
 
 # The fault of each life, chosen so that work is in the worker's hands when it strikes.
 WORKER_POINTS = {
@@ -104,24 +103,26 @@ def test_every_domain_is_killed_between_claim_and_settle(domain: str) -> None:
 
 @pytest.mark.contract("R1", "K5", "T7")
 @pytest.mark.parametrize("point", WORKER_POINTS)
-async def test_work_survives_the_death_of_its_worker(point: str, database_url: str, ship: Launch) -> None:
-    acknowledged = await load(point, database_url)
+async def test_work_survives_the_death_of_its_worker(
+    point: str, database_url: str, ship: Launch, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    acknowledged = await load(point, database_url, gate)
     worker = ship(database_url, lives=[*[WORKER_POINTS[point]] * KILLS, ""]).start()
 
     for life in range(1, KILLS + 1 if point == "drain.begun" else 1):
         begun = await worker.seen("working", count=life)
         await worker.seen("start", pid=begun["pid"])
         os.kill(begun["pid"], signal.SIGTERM)
+    await worker.seen("died", count=KILLS)
+    gate.touch()
     await judge.all_ended(database_url)
 
     assert_killed(worker, point, KILLS)
     await judge.judge(database_url, acknowledged, worker.lines())
     assert await cargo.broken(database_url) == []
-    last_life = max(line["at"] for line in worker.lines("working"))
-    assert max(line["at"] for line in worker.lines("start")) - last_life < RECOVERY_SECONDS
-    recoveries = judge.recoveries(worker.lines())
-    assert recoveries or point in NOTHING_BEGUN
-    assert max(recoveries, default=0.0) < RECOVERY_SECONDS
+    # How soon, chaos measures (R3).
+    assert judge.recoveries(worker.lines()) or point in NOTHING_BEGUN
     if point == "settle.inside":
         assert await cargo.debts(database_url) == [1] * len(acknowledged)
     if point in DURABLE_POINTS:
@@ -149,17 +150,15 @@ async def test_children_are_born_once_although_the_worker_of_their_parents_dies(
     assert [row["keyed"] for row in born] == [not plain]
 
 
-async def load(point: str, url: str) -> list[str]:
+async def load(point: str, url: str, gate: Path) -> list[str]:
     if point.startswith("wait."):
         return await cargo.load(url, VOYAGES, name="voyage")
     if point in DURABLE_POINTS:
         return await cargo.load(url, 12, name="voyage")
     if point == "settle.inside":
         return await cargo.load_owing(url, 40)
-    if point in ("renew.before", "drain.begun"):
-        # Two sets of those that a worker runs at once: the last life begins what it finds a set at a time, and with more of
-        # them the wait for one's set would be most of what is taken for the time of a recovery.
-        return await cargo.load(url, 16, hold=0.8)
+    if point in ("renew.before", "drain.begun"):  # each life must have a task in hand when it comes to its point
+        return await cargo.load(url, 16, gate=str(gate))
     return await cargo.load(url, 40)
 
 
