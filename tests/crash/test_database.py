@@ -19,7 +19,6 @@ from tests.patience import PATIENCE_SECONDS
 
 KEYS = 300
 PLACES = 8  # of a worker (yard.TERMS)
-FIRST_SUCCESS_SECONDS = 5.0  # docs/contracts/reliability.md
 # How the database goes: as by a loss of power, by an orderly restart, and by a hasty one.
 GOES = {"killed": signal.SIGKILL, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}
 
@@ -98,23 +97,18 @@ async def test_a_database_killed_under_load_loses_nothing_and_needs_nobody(
 ) -> None:
     workers = await at_work(ship, sea)
     producer = ship(sea.url, role="producer", count=KEYS, until=str(enough)).start()
-    outages = []
 
     for _ in range(3):
         await acknowledged(producer, KEYS // 5)
         await sea.kill(GOES[goes])
         await asyncio.to_thread(sea.start)
-        outages.append(asyncio.get_running_loop().time())
     await acknowledged(producer, 1)
     enough.touch()
     await producer.seen("stopped")
     await judge.all_ended(sea.url)
 
     assert sea.kills == 3
-    await judged(sea, producer, workers)
-    for back in outages:
-        first = min(line["at"] for line in producer.lines("ok") if line["at"] > back)
-        assert first - back < FIRST_SUCCESS_SECONDS
+    await judged(sea, producer, workers)  # how soon the first succeeds, chaos measures (R3)
 
 
 @pytest.mark.contract("K24")
