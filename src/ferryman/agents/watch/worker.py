@@ -20,7 +20,7 @@ from ferryman.kernel.watchdog import Rule
 
 def worker_rules(parties: Parties, told: Told) -> list[Rule]:
     """Return the rules that bring back, or answer with a timeout."""
-    rule = partial(told.rule, setting="worker.watchdog_interval_seconds", every=parties.terms.interval)
+    rule = partial(told.rule, setting="worker.watchdog_interval_seconds", every=parties.terms.worker_interval)
     return [
         rule(
             "W1",

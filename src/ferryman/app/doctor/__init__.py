@@ -53,7 +53,7 @@ async def _examine(settings: Settings, url: str, line: Line, *, deep: bool, ever
         ("indexes", lambda: ground.valid(line)),
         ("clock", lambda: ground.clock(line)),
         ("doorbell", lambda: ground.doorbell(settings, url)),
-        ("watchdog", lambda: work.watchdog(line, interval=settings.worker.watchdog_interval)),
+        ("watchdog", lambda: work.watchdog(line, interval=settings.worker.watchdog_pace)),
         ("workers", lambda: work.workers(line)),
         ("queues", lambda: work.queues(line)),
         ("handlers", lambda: work.orphans(line)),
