@@ -3963,8 +3963,8 @@ CREATE VIEW ferryman.sequences AS
                     ELSE (0)::bigint
                 END AS "case"
            FROM ferryman.events_id_seq) AS last_id,
-    COALESCE(GREATEST(( SELECT max(event.id) AS max
-           FROM ferryman.events event), ( SELECT max(GREATEST(consumer.last_id, consumer.mark_id)) AS max
+    COALESCE(( SELECT max(event.id) AS max
+           FROM ferryman.events event), GREATEST(( SELECT max(GREATEST(consumer.last_id, consumer.mark_id)) AS max
            FROM ferryman.consumers consumer), ( SELECT max(webhook.after_id) AS max
            FROM ferryman.webhooks webhook)), (0)::bigint) AS needed_id
 UNION ALL

@@ -103,11 +103,24 @@ async def test_the_clock_of_the_new_server_may_be_behind(db: Database, database_
 async def test_positions_count_where_the_log_itself_was_not_copied(db: Database, database_url: str) -> None:
     async with db.session() as tx:
         await events.begin(tx, "reader", after_id=1000)
+    assert await repair(database_url) == 1
+    async with db.session() as tx:
         await write(tx, "first", "second")
 
-    await repair(database_url)
-
     assert await read(db) == ["first", "second"]
+
+
+@pytest.mark.contract("K10")
+async def test_a_position_beyond_the_log_changes_no_ids(db: Database, database_url: str) -> None:
+    async with db.session() as tx:
+        await write(tx, "first", "second")
+        await events.begin(tx, "reader", after_id=1000)
+        before = list(await tx.fetch(LOG))
+
+    assert await repair(database_url) == 0
+
+    async with db.session() as tx:
+        assert list(await tx.fetch(LOG)) == before
 
 
 @pytest.mark.contract("K10")

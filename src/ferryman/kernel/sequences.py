@@ -76,7 +76,7 @@ def rule(*, every: timedelta) -> Rule:
 
     return Rule(
         name="K10-sequences",
-        finds="a sequence that is behind the ids of its table, or behind the positions of the log's readers",
+        finds="a sequence that is behind the ids of its table",
         does="moves it past them, and gives new ids to the rows that were written meanwhile",
         setting="worker.watchdog_interval_seconds",
         every=every,
