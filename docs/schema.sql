@@ -868,16 +868,13 @@ CREATE FUNCTION ferryman.grace_after(heard timestamp with time zone, until times
         else until end
 $$;
 
-COMMENT ON FUNCTION ferryman.grace_after(heard timestamp with time zone, until timestamp with time zone, silence interval, outage interval, lease interval) IS 'Until when nobody is reaped, by what was last heard.';
+COMMENT ON FUNCTION ferryman.grace_after(heard timestamp with time zone, until timestamp with time zone, silence interval, outage interval, lease interval) IS 'Unused since migration 0046. Only workers of an earlier version call it.';
 
 CREATE FUNCTION ferryman.grace_ends() RETURNS timestamp with time zone
     LANGUAGE sql STABLE
     AS $$
-    select coalesce(max(grace.until), '-infinity')
-    from (select dog.grace_until from ferryman.watchdog as dog
-          union all
-          select lease.grace_until from ferryman.watched_leases as lease) as grace (until)
-    where grace.until <= clock_timestamp() + ferryman.longest_lease('30 s')
+    select case when dog.ticked_at > clock_timestamp() + ferryman.slack() then '-infinity' else dog.grace_until end
+    from ferryman.watchdog as dog
 $$;
 
 COMMENT ON FUNCTION ferryman.grace_ends() IS 'When the grace after an outage ends or ended; never further ahead than one lease.';
@@ -997,7 +994,7 @@ CREATE FUNCTION ferryman.longest_lease(own interval) RETURNS interval
     from ferryman.workers as worker
 $$;
 
-COMMENT ON FUNCTION ferryman.longest_lease(own interval) IS 'The longest lease that anybody works with, or that whoever asks does.';
+COMMENT ON FUNCTION ferryman.longest_lease(own interval) IS 'Unused since migration 0046. Only workers of an earlier version call it.';
 
 CREATE FUNCTION ferryman.make_day(day date) RETURNS void
     LANGUAGE plpgsql
@@ -1148,7 +1145,7 @@ exception
 end
 $$;
 
-COMMENT ON FUNCTION ferryman.reachable(domain text) IS 'Whether the leases of a domain can be renewed now: nobody keeps its tables locked.';
+COMMENT ON FUNCTION ferryman.reachable(domain text) IS 'Unused since migration 0046. Only workers of an earlier version call it.';
 
 CREATE FUNCTION ferryman.read_shift() RETURNS trigger
     LANGUAGE plpgsql
@@ -2250,7 +2247,7 @@ CREATE FUNCTION ferryman.silence(own interval, heard timestamp with time zone) R
     where worker.seen_until > silence.heard + (ferryman.clock() - clock_timestamp())
 $$;
 
-COMMENT ON FUNCTION ferryman.silence(own interval, heard timestamp with time zone) IS 'How long nobody may have ticked before it counts as an outage.';
+COMMENT ON FUNCTION ferryman.silence(own interval, heard timestamp with time zone) IS 'Unused since migration 0046. Only workers of an earlier version call it.';
 
 CREATE FUNCTION ferryman.slack() RETURNS interval
     LANGUAGE sql STABLE
@@ -4057,8 +4054,15 @@ CREATE TABLE ferryman.watchdog (
     only_row boolean DEFAULT true NOT NULL,
     ticked_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     grace_until timestamp with time zone DEFAULT '-infinity'::timestamp with time zone NOT NULL,
+    steady_since timestamp with time zone DEFAULT '-infinity'::timestamp with time zone NOT NULL,
     CONSTRAINT watchdog_only_row_check CHECK (only_row)
 );
+
+COMMENT ON COLUMN ferryman.watchdog.ticked_at IS 'When a watchdog last wrote that it lives.';
+
+COMMENT ON COLUMN ferryman.watchdog.grace_until IS 'Until when no watchdog reaps, because there was an outage.';
+
+COMMENT ON COLUMN ferryman.watchdog.steady_since IS 'Since when watchdogs have ticked without a gap.';
 
 CREATE TABLE ferryman.watched_leases (
     domain text NOT NULL,
@@ -4067,7 +4071,7 @@ CREATE TABLE ferryman.watched_leases (
     CONSTRAINT watched_leases_domain_check CHECK ((domain = ANY (ARRAY['tasks'::text, 'turns'::text, 'ingest'::text])))
 );
 
-COMMENT ON TABLE ferryman.watched_leases IS 'When the leases of each domain could last be renewed, and until when none of them is judged.';
+COMMENT ON TABLE ferryman.watched_leases IS 'Unused since migration 0046. Only workers of an earlier version write it.';
 
 COMMENT ON COLUMN ferryman.watched_leases.reached_at IS 'When a watchdog last found that holders can write their leases.';
 

@@ -3,8 +3,8 @@
 Whoever is killed or stands still past his lease with work in hand cannot keep it from being begun anew; how often that is, is
 the plan's doing. What no fault forced is the product's. Told by the histories: who died and stood still when, whose renewals
 were held up from when to when, and whose row a stranger held, so that nobody could renew it. From when to when a claim lasted
-is what the log says: a fault that came before it or after it forced nothing. That the database was away excuses no lease that
-ran out, unless its holder was held up otherwise too: after an outage the living are heard first (decision 16).
+is what the log says: a fault that came before it or after it forced nothing. An outage, or a locked table, may end the lease of
+a living worker too: watchdogs give a grace only after three intervals (decision 16).
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Past:
                 return cause
         if claim.lapsed and self._was_held_up(pid, claim):
             return RENEWALS
-        if _overlaps(claim, self._away) and (not claim.lapsed or self._hindered(before, claim)):
+        if _overlaps(claim, self._away):
             return AWAY
         return NOTHING
 
@@ -98,13 +98,6 @@ class Past:
         """Say whether a process said something after a moment and until another."""
         times = self._spoke[pid]
         return bisect_right(times, since) < bisect_right(times, until)
-
-    def _hindered(self, before: Line, claim: Claim) -> bool:
-        """Say whether something else befell who held a claim: an outage alone ends no lease (decision 16)."""
-        keepers = [spans for (whose, _), spans in self._held_up.items() if whose == before["pid"]]
-        return any(
-            _overlaps(claim, spans) for spans in (self._still[before["pid"]], self._locked[before["task"]], *keepers)
-        )
 
     def _was_held_up(self, pid: int, claim: Claim) -> bool:
         """Say whether renewals of a process were held up for long enough within a claim; each of its keepers has a thread."""

@@ -181,7 +181,6 @@ async def test_a_turn_whose_end_cannot_be_written_is_told_everywhere_until_it_ca
     good, bad = await _running(house, "good"), await _dispatched(house, "bad")
     await obstruct(house, bad)
     await house.write("update ferryman.watchdog set ticked_at = clock_timestamp(), grace_until = '-infinity'")
-    await house.write("update ferryman.watched_leases set reached_at = clock_timestamp(), grace_until = '-infinity'")
     await house.travel(timedelta(minutes=10))
     now = [1000.0]
     async with house.db.session() as ground:

@@ -22,7 +22,7 @@ from tests.agents.crew import send
 from tests.crash import cargo
 from tests.patience import PATIENCE_SECONDS
 
-pytestmark = pytest.mark.contract("K6", "K25")
+pytestmark = [pytest.mark.contract("K6", "K25"), pytest.mark.usefixtures("endless_waits")]
 
 # A statement of such a worker is given up after 0.8 s.
 HASTY: dict[str, Any] = {"worker": {"lease": "3s", "poll": "50ms", "concurrency": 8}}
@@ -35,7 +35,6 @@ class Harbour:
         self.url = url
         self.app = Ferryman(url, **HASTY)
         self.begun, self.go = asyncio.Event(), asyncio.Event()
-        self._usual = 0.0
         self.app.task(self.plain)
 
         @self.app.agent
@@ -58,13 +57,10 @@ class Harbour:
         assert await cargo.broken(self.url) == []
 
     async def begins(self, do: Callable[[], Awaitable[Any]] | None = None) -> None:
-        """Wait for the work that waits, and see how long other work takes on this machine now."""
+        """Wait for the work that waits, and see other work done beside it."""
         async with asyncio.timeout(PATIENCE_SECONDS):
             await self.begun.wait()
-            for _ in range(5):
-                began = time.monotonic()
-                await (do or self._one)()
-                self._usual = max(self._usual, time.monotonic() - began)
+            await (do or self._one)()
 
     @asynccontextmanager
     async def held(self, lock: Callable[[asyncpg.Connection[Any]], Awaitable[Any]]) -> AsyncIterator[None]:
@@ -82,9 +78,9 @@ class Harbour:
 
     async def claims_go_on(self, do: Callable[[], Awaitable[Any]] | None = None) -> None:
         """See other work done, for longer than a statement may take: a worker that stands still does none of it."""
-        end, soon = time.monotonic() + 2.5, max(2.0, 20 * self._usual)
-        while time.monotonic() < end:
-            async with asyncio.timeout(soon):
+        end = time.monotonic() + 2.5
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while time.monotonic() < end:
                 await (do or self._one)()
 
     async def _one(self) -> None:

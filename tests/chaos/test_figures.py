@@ -52,8 +52,8 @@ def test_a_table_is_locked_from_when_it_was_asked_for_until_it_is_let_go() -> No
         (again.STILL, STRUCK, 10.0),
         (again.STILL, STRUCK, 14.1),  # it was claimed before, and begun by a ghost
         (again.NOTHING, [line("struck", 10.5, kind="pause", child=1), line("thawed", 10.9, child=1)], 10.0),
-        (again.NOTHING, [line("back", 11.0, killed=10.4)], 10.0),  # the living are heard first
-        (again.NOTHING, [line("struck", 10.6, kind="bar", child=9, since=10.4), line("released", 11.0, child=9)], 10.0),
+        (again.AWAY, [line("back", 11.0, killed=10.4)], 10.0),  # a short outage gives no grace
+        (again.AWAY, [line("struck", 10.6, kind="bar", child=9, since=10.4), line("released", 11.0, child=9)], 10.0),
         (again.LOCKED, held("t"), 10.0),
         (again.NOTHING, held("another"), 10.0),
         (again.NOTHING, [], 10.0),
@@ -115,8 +115,7 @@ def test_renewals_force_a_start_if_they_were_held_up_within_the_claim(
         (again.NOTHING, False, [renewal(10.7)]),  # it was not for its lease that the claim ended
         (again.NOTHING, False, [line("back", 7.8, killed=7.0)]),
         (again.AWAY, False, [line("back", 8.0, killed=7.0)]),
-        (again.NOTHING, True, [line("back", 8.0, killed=7.0)]),  # an outage alone ends no lease
-        (again.AWAY, True, [line("back", 8.0, killed=7.0), renewal(10.7, "away")]),
+        (again.AWAY, True, [line("back", 8.0, killed=7.0)]),  # a short outage may end a lease
     ],
 )
 def test_what_came_before_a_claim_or_after_it_forced_nothing(

@@ -76,7 +76,6 @@ async def test_what_no_rule_has_ended_in_time_is_overdue(open_app: Open) -> None
     await shift(app, 700)
     # A machine that froze during the test is an outage to the watchdog, and after one nothing is late for a while.
     await rows(app, "update ferryman.watchdog set grace_until = '-infinity'")
-    await rows(app, "update ferryman.watched_leases set grace_until = '-infinity'")
 
     overdue = await rows(app, "select domain from ferryman.overdue where domain in ('command', 'async_task')")
 

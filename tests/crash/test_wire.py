@@ -1,7 +1,6 @@
 """K24: commits whose answer is lost are resolved by their id or their fence; settings that a pooler refuses are left out."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
@@ -402,17 +401,15 @@ async def test_who_gives_up_behind_a_pooler_does_not_wait_for_a_silent_connectio
     database_url: str,
 ) -> None:
     async with wired(database_url, strict=True) as (wire, url):
-        line = Line(url, patience=timedelta(seconds=20))
+        line = Line(url, patience=timedelta(minutes=20))
         await line.fetch("select 1")
         wire.lose()
 
-        began = time.monotonic()
-        with pytest.raises(TimeoutError):
-            await timed(line.fetch("select 1"), 1)
-        took = time.monotonic() - began
+        async with asyncio.timeout(PATIENCE_SECONDS):  # less than the line's own patience, of which it uses nothing
+            with pytest.raises(TimeoutError):
+                await timed(line.fetch("select 1"), 1)
         wire.mend()
 
-        assert took < 10  # of its patience it has used nothing
         assert [row["n"] for row in await line.fetch("select 1 as n")] == [1]
         await line.close()
 

@@ -444,17 +444,20 @@ async def test_what_is_agreed_anew_holds_at_once(world: World, made: Made) -> No
     assert (await row(world))["rate"] == 2
 
 
-async def test_the_statement_and_the_rule_agree(world: World) -> None:
+@pytest.mark.contract("I9")
+async def test_a_rate_rises_by_steps_to_its_top_and_is_halved_down_to_its_floor(world: World) -> None:
     agreed = Pace(top=8, burst=2, floor=0.25, step=0.5)
     await gates.declare(world.line, NAME, agreed)
-    rate, halvings = agreed.top, 0
-    for slow in [True, True, False, False, True, *[False] * 40, *[True] * 8, False]:
+    rate, halvings, rates = agreed.top, 0, list[float]()
+    for slow in [True, True, False, False, True, *[False] * 80, *[True] * 8, False]:
         news = News(good=not slow, bad=slow, gain=0 if slow else pace.gain(agreed, rate), slow=slow)
         leased = await gates.pass_through(world.line, NAME, wish=0, news=news, halvings=halvings)
         assert leased is not None
-        rate = pace.halved(agreed, rate) if slow else pace.raised(agreed, rate, news.gain)
+        rate = max(agreed.floor, rate / 2) if slow else min(agreed.top, rate + news.gain)
         halvings = leased.halvings
+        rates.append(leased.rate)
         assert leased.rate == pytest.approx(rate)
+    assert (min(rates), max(rates)) == (agreed.floor, agreed.top)
 
 
 async def test_a_gate_says_why_it_is_slow(world: World, made: Made) -> None:

@@ -206,16 +206,6 @@ def test_a_link_that_cannot_be_read_leads_nowhere(header: str) -> None:
 # Paces and slots
 
 
-@pytest.mark.contract("I9")
-@given(st.floats(0.01, 1000), st.lists(st.booleans(), max_size=200))
-def test_a_rate_stays_between_its_floor_and_its_top(top: float, news: list[bool]) -> None:
-    agreed = Pace(top=top, floor=min(0.1, top), step=top / 20)
-    rate = agreed.top
-    for good in news:
-        rate = pace.raised(agreed, rate, pace.gain(agreed, rate)) if good else pace.halved(agreed, rate)
-        assert agreed.floor <= rate <= agreed.top
-
-
 @pytest.mark.parametrize(("rate", "field"), [("fast", "rate"), (5, "rate"), ("0/s", "rate"), ("9999999/s", "rate")])
 def test_a_rate_that_cannot_be_meant_is_refused(rate: Any, field: str) -> None:
     with pytest.raises(errors.IngestInvalidSource) as caught:

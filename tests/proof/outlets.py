@@ -74,7 +74,7 @@ class Outlets:
 
     async def delivered(self, url: str, tell: Tell, what: str) -> None:
         """Wait until all is out; assert that every event of the history that is there came out everywhere."""
-        await self._caught_up(url)
+        await self.caught_up(url)
         log = await _log(url)
         tasks = [event for event in log if event.kind == "task"]
         told = {
@@ -104,7 +104,7 @@ class Outlets:
         await client.close()
         return kept
 
-    async def _caught_up(self, url: str) -> None:
+    async def caught_up(self, url: str) -> None:
         """Wait until every reader is at the end of the log and no delivery is owed."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         async with Ferryman(url) as app:

@@ -70,7 +70,9 @@ async def test_a_tick_and_a_grace_of_a_clock_that_was_set_back_are_told_as_nobod
             timedelta(hours=1),
         )
         [silent] = await work.watchdog(tx, interval=watchdog.INTERVAL)
-        await tx.fetch("update ferryman.watchdog set ticked_at = clock_timestamp() + interval '5 s'")
+        await tx.fetch(
+            "update ferryman.watchdog set ticked_at = clock_timestamp() + interval '5 s', grace_until = '-infinity'"
+        )
         [watched] = await work.watchdog(tx, interval=watchdog.INTERVAL)
 
     assert silent.says == "No watchdog has ticked since the clock was set back; nothing is live that would need one."

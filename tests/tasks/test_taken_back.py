@@ -41,7 +41,6 @@ async def test_what_is_taken_back_is_begun_at_once_where_looks_from_the_front_ar
         app.database.session() as tx
     ):  # else it takes the age of its template for an outage, and grants a lease's grace
         await tx.fetch("update ferryman.watchdog set ticked_at = clock_timestamp()")
-        await tx.fetch("update ferryman.watched_leases set reached_at = clock_timestamp()")
 
     async with app.worker():
         assert (await app.tasks.end((await app.tasks.create(echo, n=1)).id)).state is SUCCEEDED

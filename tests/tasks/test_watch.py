@@ -55,8 +55,7 @@ async def test_lapsed_tasks_that_a_stranger_holds_keep_no_others_waiting(db: Dat
     async with db.transaction() as tx:
         held = [await plant(tx, TASK, RUNNING, leased_until=-SECOND * 60) for _ in range(4)]
         behind = [await plant(tx, TASK, RUNNING, leased_until=-SECOND * 30) for _ in range(3)]
-        for table, column in (("watchdog", "ticked_at"), ("watched_leases", "reached_at")):
-            await tx.fetch(f"update ferryman.{table} set {column} = clock_timestamp()")
+        await tx.fetch("update ferryman.watchdog set ticked_at = clock_timestamp()")
     line, now = Line(database_url, settings=watchdog.SETTINGS), 1000.0
     [sweep] = [replace(rule, limit=3) for rule in rules() if rule.reaps]
     dog = watchdog.Watchdog(line, [sweep], lease=SECOND * 3600, clock=lambda: now)
@@ -203,7 +202,6 @@ async def test_what_a_dead_worker_held_runs_again_elsewhere(make_app: MakeApp) -
         task = await plant(tx, TASK, RUNNING, name="mail", leased_until=-SECOND)
         # Another watchdog has just ticked: there was no outage, after which the living would be heard first.
         await tx.fetch("update ferryman.watchdog set ticked_at = clock_timestamp()")
-        await tx.fetch("update ferryman.watched_leases set reached_at = clock_timestamp()")
 
     async with app.worker():
         end = await asyncio.wait_for(app.tasks.end(task), PATIENCE_SECONDS)

@@ -223,7 +223,7 @@ def test_the_doorbell_is_nats_when_there_is_nats_unless_told_otherwise() -> None
         ("WORKER__GRACE", "-1", "expected at least 0s"),
         ("WORKER__POLL", "0", "expected at least 0.01s"),
         ("WORKER__QUEUES", "a,,b", "expected 1 to 200 characters"),
-        ("WORKER__WATCHDOG_INTERVAL_SECONDS", "0", "expected at least 0.1s"),
+        ("WORKER__WATCHDOG_INTERVAL_SECONDS", "0.05", "expected at least 0.1s, or 0 for off"),
         ("TASKS__MAX_RETRIES", "-1", "expected a whole number from 0"),
         ("TASKS__PAYLOAD_LIMIT", "1.5", "expected a whole number"),
         ("POOL__SIZE", "0", "expected a whole number from 1"),

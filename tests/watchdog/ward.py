@@ -49,6 +49,26 @@ async def healed(db: Database) -> dict[int, int]:
         return {row["id"]: row["healed"] for row in await session.fetch("select id, healed from patients order by id")}
 
 
+async def ticked(db: Database, ago: timedelta) -> None:
+    """Let the last tick of a watchdog be so long ago; watchdogs had ticked regularly before."""
+    async with db.session() as session:
+        await session.fetch(
+            "update ferryman.watchdog set ticked_at = clock_timestamp() - $1::interval,"
+            " steady_since = clock_timestamp() - interval '1 day', grace_until = '-infinity'",
+            ago,
+        )
+
+
+async def passes(db: Database, time: timedelta) -> None:
+    """Let so much time pass by the watchdogs' row."""
+    async with db.session() as session:
+        await session.fetch(
+            "update ferryman.watchdog set ticked_at = ticked_at - $1::interval,"
+            " steady_since = steady_since - $1::interval, grace_until = grace_until - $1::interval",
+            time,
+        )
+
+
 @asynccontextmanager
 async def lines(url: str, count: int = 1) -> AsyncIterator[list[Line]]:
     made = [Line(url, settings=watchdog.SETTINGS) for _ in range(count)]

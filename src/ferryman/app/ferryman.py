@@ -205,7 +205,7 @@ class Ferryman(Declarations, Declares):
     def watching(self) -> Watching:
         """The watchdog's view of all tenants."""
         if self._watching is None:
-            opened, interval = self._open, self.settings.worker.watchdog_interval
+            opened, interval = self._open, self.settings.worker.watchdog_pace
             self._watching = Watching(opened.database, lambda: wiring.rules(opened), interval=interval)
         return self._watching
 

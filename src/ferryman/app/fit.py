@@ -37,6 +37,7 @@ class Fit:
             setting="worker.watchdog_interval_seconds",
             every=EVERY,
             find=self._ask,
+            only_bound=True,  # an interval of 0 does not switch it off
         )
 
     def confirm(self) -> None:

@@ -91,9 +91,9 @@ def rules(opened: Opened) -> list[Rule]:
         opened.ingest.sources,
         opened.doorbell,
         sweep=worker.lease_sweep,
-        interval=worker.watchdog_interval,
+        interval=worker.watchdog_pace,
         queued_max=given.queued_max,
         ends_after=given.ends_after,
     )
-    set_back = watch.set_back(every=worker.watchdog_interval, lease=given.lease)
+    set_back = watch.set_back(every=worker.watchdog_pace, lease=given.lease)
     return [*rules, set_back, watch.retention(kept=given.retention)]

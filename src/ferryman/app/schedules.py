@@ -23,6 +23,18 @@ from ferryman.tasks.work import births
 
 Function = Callable[..., Any]
 
+# Options of app.tasks.create that a schedule cannot have, and what to do instead.
+OF_ONE_TASK = {
+    "at": "Its rhythm is cron, daily or every; a task for one time is made by app.tasks.create.",
+    "task_id": "Name the schedule by schedule_id; each of its tasks has an id of its own.",
+    "connection": "A schedule is not created in a caller's transaction.",
+}
+# Options of the tasks that a schedule in the code fires.
+OF_DECLARED = frozenset({
+    "queue", "priority", "timeout", "max_retries", "backoff", "limit_key", "singleton", "debounce", "debounce_key",
+})  # fmt: skip
+OF_RHYTHM = frozenset({"cron", "daily", "every", "timezone", "catch_up", "overlap", "ends_at"})
+
 
 class Declared:
     """The schedules that stand in the code of an app; each is checked where it stands."""
@@ -34,6 +46,10 @@ class Declared:
 
     def add(self, function: Function, given: Any, *, name: str | None, **options: Any) -> None:
         """Take one; its name, by default the handler's, is given once."""
+        if unknown := sorted(set(options) - OF_DECLARED - OF_RHYTHM):
+            raise errors.HandlerInvalid(
+                f"@app.schedule: {unknown[0]} is no option of a schedule in the code. Known: {', '.join(sorted(OF_DECLARED))}."
+            )
         found = ids.check_name(name or self._known.find(function)[0], "name")
         if found in self.drafts:
             raise errors.HandlerInvalid(f"Two schedules are named {found}; give one of them another name.")
@@ -98,18 +114,25 @@ class Schedules:
         idempotency_key: str | None = None,
         idempotency_scope: str | None = None,
         ends_at: datetime | None = None,
+        limit_key: str | None = None,
+        singleton: str | bool | None = None,
+        debounce: timedelta | float | None = None,
+        debounce_key: str | None = None,
         **arguments: Any,
     ) -> Schedule:
         """Create a schedule, and answer when it is stored; each of its firings is a task.
 
         One of `cron`, `daily` (a time of day) and `every` (an interval) says when; `timezone` is UTC if not given. The payload
-        is given whole, or as keyword arguments.
+        is given whole, or as keyword arguments. The other options are those of each task that it fires; `schedule_id`, the
+        idempotency key and `ends_at` are the schedule's own.
         """
+        _refuse_options_of_one_task(arguments)
         if given is not None and arguments:
             raise errors.TaskInvalidPayload("Give the payload whole or as keyword arguments, not both.")
         fields = _fields(
             cron=cron, daily=daily, every=every, timezone=timezone, catch_up=catch_up, overlap=overlap, ends_at=ends_at,
             queue=queue, priority=priority, timeout=timeout, max_retries=max_retries, backoff=backoff,
+            limit_key=limit_key, singleton=singleton, debounce=debounce, debounce_key=debounce_key,
         )  # fmt: skip
         fields |= {
             "task_id": schedule_id,
@@ -326,10 +349,21 @@ def _draft(
     text = payload.encode(given) if limit is None else payload.encode(given, limit=limit)
     if handler is not None:
         handler.fit(text)
-    asked = {field: fields.pop(field) for field in keys.FIELDS if fields.get(field) is not None}
+    asked = {field: value for field in keys.FIELDS if (value := fields.pop(field, None)) is not None}
     draft = standing.draft(tenant=tenant, name=name, payload=text, defaults=defaults, **fields)
     flow = keys.flow(defaults.keys, asked, given, name=name)
     return draft if flow is None else draft._replace(schedule=draft.schedule._replace(**flow._asdict()))
+
+
+def _refuse_options_of_one_task(arguments: Mapping[str, Any]) -> None:
+    """Refuse options of a single task: as keyword arguments they would end in the payload."""
+    for field, instead in OF_ONE_TASK.items():
+        if field in arguments:
+            raise errors.TaskInvalidRequest(
+                f"{field}: a schedule has no such option. {instead} If the handler has an argument of this name, give the "
+                "payload whole.",
+                field=field,
+            )
 
 
 def _or_empty(given: Any) -> Any:

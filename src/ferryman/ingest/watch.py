@@ -74,7 +74,7 @@ def rules(
             every=sweep,
             find=tasks.lapsed,
             act=reap,
-            reaps="ingest",
+            reaps=True,
             only_bound=True,
             after=ring,
         ),

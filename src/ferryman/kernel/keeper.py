@@ -123,7 +123,7 @@ class Keeper:
             await line.close()
 
     def _back_in(self, failures: int) -> float:
-        """Return when to try again: a twelfth of a lease must be enough after an outage that nobody noticed (decision 16)."""
+        """Return when to try again: soon, because a short outage gives no grace (decision 16)."""
         return min(self._third / 4, SOON_SECONDS, RECONNECT.delay(failures).total_seconds())
 
     def _failed(self, error: Exception, failures: int) -> None:

@@ -126,13 +126,13 @@ def count(*, least: int = 1, most: int) -> Kind:
     return Kind(read_count)
 
 
-def duration(*, least: timedelta, most: timedelta = timedelta.max, key: str | None = None) -> Kind:
-    """Declare a length of time."""
+def duration(*, least: timedelta, most: timedelta = timedelta.max, key: str | None = None, off: bool = False) -> Kind:
+    """Declare a length of time; with `off`, 0 or less is allowed too and switches something off."""
 
     def read_duration(value: Any) -> timedelta:
         length = durations.parse(value)
-        if length < least:
-            raise ValueError(f"at least {durations.show(least)}")
+        if length < least and not (off and length <= timedelta(0)):
+            raise ValueError(f"at least {durations.show(least)}" + (", or 0 for off" if off else ""))
         if length > most:
             raise ValueError(f"at most {durations.show(most)}")
         return length

@@ -53,7 +53,8 @@ def _seconds(name: str) -> setting.Kind:
 
 
 # The sources' name; inside it is a timedelta and needs no unit.
-Interval: TypeAlias = Annotated[timedelta, duration(least=TENTH, key="watchdog_interval_seconds")]
+Interval: TypeAlias = Annotated[timedelta, duration(least=TENTH, key="watchdog_interval_seconds", off=True)]
+INTERVAL: Final = timedelta(seconds=5)
 PostgresUrl: TypeAlias = Annotated[str | None, url("postgresql", "postgres")]
 
 
@@ -68,18 +69,23 @@ class Worker(Section):
     poll: Annotated[timedelta, duration(least=timedelta(milliseconds=10))] = timedelta(seconds=1)
     # None: the default one, and those that the app declares.
     queues: Annotated[tuple[str, ...] | None, names()] = None
-    watchdog_interval: Interval = timedelta(seconds=5)
+    watchdog_interval: Interval = INTERVAL
     lease_sweep: Annotated[timedelta, duration(least=TENTH, key="lease_sweep_seconds")] = timedelta(seconds=1)
     lanes: Annotated[int, count(most=64)] = 2
     inbox_processing_timeout: Annotated[timedelta, _seconds("inbox_processing_timeout")] = timedelta(seconds=300)
     suspend_timeout: Annotated[timedelta, _seconds("suspend_timeout")] = timedelta(seconds=30)
+
+    @property
+    def watchdog_pace(self) -> timedelta:
+        """The interval of what the setting cannot switch off."""
+        return self.watchdog_interval if self.watchdog_interval > NOTHING else INTERVAL
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pmo(Section):
     """What the watchdog of agents and batches does."""
 
-    watchdog_interval: Interval = timedelta(seconds=5)
+    watchdog_interval: Interval = INTERVAL
     dispatched_retry: Annotated[timedelta, _seconds("dispatched_retry")] = timedelta(seconds=10)
     dispatched_timeout: Annotated[timedelta, _seconds("dispatched_timeout")] = timedelta(seconds=30)
     active_reap: Annotated[timedelta, _seconds("active_reap")] = timedelta(seconds=300)
@@ -93,6 +99,11 @@ class Pmo(Section):
     batch_dispatch_concurrency: Annotated[int, count(most=10_000)] = 128
     # Of batches that have ended.
     retention: Annotated[timedelta, duration(least=MINUTE, most=CENTURY)] = timedelta(days=30)
+
+    @property
+    def watchdog_pace(self) -> timedelta:
+        """The interval of what the setting cannot switch off."""
+        return self.watchdog_interval if self.watchdog_interval > NOTHING else INTERVAL
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -164,7 +164,7 @@ def rules(owners: Owners, doorbell: Doorbell, *, sweep: timedelta, interval: tim
             find=leases.find,
             soon=leases.soon,
             act=reap,
-            reaps="tasks",
+            reaps=True,
             only_bound=True,
             after=ring,
         ),

@@ -110,10 +110,7 @@ _END_LEASES = [Statement(f"end_{table}", _PASSED.format(table)) for table in _LE
 # Between two lives nobody watches; that is no outage after which leases were judged only after a grace.
 _TICK = Statement(
     "tick",
-    """
-    with ticked as (update ferryman.watchdog set ticked_at = clock_timestamp(), grace_until = '-infinity')
-    update ferryman.watched_leases set reached_at = clock_timestamp(), grace_until = '-infinity'
-    """,
+    "update ferryman.watchdog set ticked_at = clock_timestamp(), grace_until = '-infinity'",
 )
 
 

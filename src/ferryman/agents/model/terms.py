@@ -19,7 +19,8 @@ class Terms:
     suspend_timeout: timedelta = timedelta(seconds=30)
     wall_time: timedelta = timedelta(hours=1)
     queued_for: timedelta = timedelta(days=1)
-    interval: timedelta = timedelta(seconds=5)
+    interval: timedelta = timedelta(seconds=5)  # of PMO's rules
+    worker_interval: timedelta = timedelta(seconds=5)  # of the worker's rules, W1 to W4
     lease: timedelta = timedelta(seconds=30)
     ends_after: timedelta = timedelta(days=30)
     max_depth: int = 20
@@ -29,4 +30,4 @@ class Terms:
     @property
     def ledger_lease(self) -> timedelta:
         """How long a result may be in hand without a living holder (W3)."""
-        return max(timedelta(seconds=5), 2 * self.interval)
+        return max(timedelta(seconds=5), 2 * self.worker_interval)

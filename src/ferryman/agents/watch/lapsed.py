@@ -55,7 +55,7 @@ def take_over(parties: Parties, told: Told, *, sweep: timedelta) -> Rule:
             cap=terms.requeue_cap,
         ),
         act=judge,
-        reaps="turns",
+        reaps=True,
         only_bound=True,
         after=told.ring,
     )

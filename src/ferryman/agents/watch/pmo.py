@@ -38,7 +38,7 @@ def pmo_rules(parties: Parties, told: Told, *, sweep: timedelta) -> list[Rule]:
             setting="pmo.dispatched_timeout_seconds",
             find=partial(heads.undispatched, over=True, kinds=kinds, retry_after=retry_after),
             act=partial(_give_up, parties, told),
-            reaps="turns",
+            reaps=True,
             only_bound=True,
         ),
         rule(

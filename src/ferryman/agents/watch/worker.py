@@ -20,7 +20,7 @@ from ferryman.kernel.watchdog import Rule
 
 def worker_rules(parties: Parties, told: Told) -> list[Rule]:
     """Return the rules that bring back, or answer with a timeout."""
-    rule = partial(told.rule, setting="worker.watchdog_interval_seconds", every=parties.terms.interval)
+    rule = partial(told.rule, setting="worker.watchdog_interval_seconds", every=parties.terms.worker_interval)
     return [
         rule(
             "W1",
@@ -29,7 +29,7 @@ def worker_rules(parties: Parties, told: Told) -> list[Rule]:
             setting="worker.inbox_processing_timeout_seconds",
             find=partial(inbox.stale, patience=parties.terms.inbox_processing_timeout),
             act=partial(_bring_back, parties, told),
-            reaps="turns",
+            reaps=True,
         ),
         rule(
             "W2",
@@ -47,7 +47,7 @@ def worker_rules(parties: Parties, told: Told) -> list[Rule]:
             "puts it back",
             find=waits.expired,
             act=_return_results,
-            reaps="turns",
+            reaps=True,
         ),
         rule(
             "W4",

@@ -54,7 +54,7 @@ async def _examine(settings: Settings, url: str, line: Line, *, deep: bool, ever
     readings += tables
     if any(each.verdict is BAD for each in tables):
         return Report(tuple(readings))  # nothing below can be read without the tables
-    started, watched = await work.started(line), await work.watched(line, interval=settings.worker.watchdog_interval)
+    started, watched = await work.started(line), await work.watched(line, interval=settings.worker.watchdog_pace)
     checks: list[tuple[str, Check]] = [
         ("indexes", lambda: ground.valid(line)),
         ("clock", lambda: ground.clock(line)),
@@ -76,7 +76,7 @@ async def _examine(settings: Settings, url: str, line: Line, *, deep: bool, ever
 def _of_workers(line: Line, settings: Settings, *, watched: bool) -> list[tuple[str, Check]]:
     """Return the checks that mean something once a worker has started."""
     return [
-        ("watchdog", lambda: work.watchdog(line, interval=settings.worker.watchdog_interval)),
+        ("watchdog", lambda: work.watchdog(line, interval=settings.worker.watchdog_pace)),
         ("workers", lambda: work.workers(line)),
         ("handlers", lambda: work.orphans(line)),
         ("overdue", lambda: work.overdue(line, watched=watched)),

@@ -203,7 +203,7 @@ async def open_app(
         commands, Webhooks(database, bell, tasks, settings=settings), Relays(database), ingest, profiles, streams,
         Log(Reader(database, bell, topics=TOPICS), database, tenant=settings.tenant),
         _remote(settings, database, bell, owners, url=url, seal=tasks.seal),
-        Counting(database, interval=settings.worker.watchdog_interval),
+        Counting(database, interval=settings.worker.watchdog_pace),
         Tokens(database, bell, settings=settings),
     )  # fmt: skip
     try:

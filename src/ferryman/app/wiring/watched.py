@@ -28,16 +28,16 @@ def rules(opened: Opened) -> list[watchdog.Rule]:
             opened.owners,
             opened.doorbell,
             sweep=worker.lease_sweep,
-            interval=worker.watchdog_interval,
+            interval=worker.watchdog_pace,
         ),
-        watch.set_back(every=worker.watchdog_interval, lease=worker.lease),
-        agents_watch.set_back(every=worker.watchdog_interval, lease=worker.lease),
+        watch.set_back(every=worker.watchdog_pace, lease=worker.lease),
+        agents_watch.set_back(every=worker.watchdog_pace, lease=worker.lease),
         *agents_watch.rules(opened.agents.parties, opened.doorbell, sweep=worker.lease_sweep),
         *batches_watch.rules(opened.batches.ends, opened.doorbell, sweep=worker.lease_sweep),
         watch.retention(kept=opened.settings.tasks.retention, failed_kept=opened.settings.tasks.retention_failed),
-        *relays_watch.set_back(every=worker.watchdog_interval, lease=worker.lease, call=opened.settings.relays.timeout),
+        *relays_watch.set_back(every=worker.watchdog_pace, lease=worker.lease, call=opened.settings.relays.timeout),
         *relays_watch.rules(
-            interval=worker.watchdog_interval,
+            interval=worker.watchdog_pace,
             kept=opened.settings.relays.retention,
             dead_kept=opened.settings.relays.retention_dead,
         ),
@@ -45,7 +45,7 @@ def rules(opened: Opened) -> list[watchdog.Rule]:
             opened.orchestrator,
             opened.owners,
             opened.doorbell,
-            interval=worker.watchdog_interval,
+            interval=worker.watchdog_pace,
             unknown_after=opened.settings.commands.unknown_after,
         ),
         *command_watch.retention(kept=opened.settings.commands.retention),
@@ -56,7 +56,7 @@ def rules(opened: Opened) -> list[watchdog.Rule]:
         watchdog.W16,
         watchdog.standing_still(every=worker.lease_sweep, runs=opened.settings.ingest.lease),
         days_of_the_log(kept=opened.settings.log.retention),
-        sequences.rule(every=worker.watchdog_interval),
+        sequences.rule(every=worker.watchdog_pace),
     ]
 
 
@@ -80,7 +80,7 @@ def days_of_the_log(*, kept: timedelta) -> watchdog.Rule:
         name="K10",
         finds="a day of the next week that has no partition in the log, and days older than the log is kept",
         does="makes it, ahead of its time, and drops them, as far as every consumer has read",
-        setting="worker.watchdog_interval_seconds",
+        setting="log.retention",  # not an interval, which may be 0: without its days the log takes no event
         every=timedelta(hours=1),
         find=turn_over,
         key=str,

@@ -32,7 +32,7 @@ def in_force(settings: Settings) -> dict[str, float | bool]:
     """Return what SQL must know of the settings: the watchdog's views, and `create_tasks`."""
     tasks, turns = settings.tasks, turn_terms(settings)
     return {
-        "watchdog.interval_seconds": settings.worker.watchdog_interval.total_seconds(),
+        "watchdog.interval_seconds": settings.worker.watchdog_pace.total_seconds(),
         "tasks.timeout_ms": round(tasks.timeout.total_seconds() * 1000),
         "tasks.max_retries": tasks.max_retries,
         "tasks.ends_after_seconds": tasks.ends_after.total_seconds(),
@@ -90,7 +90,7 @@ async def _work(opened: Opened, stop: asyncio.Event, line: Line, agreed: Terms) 
     dog = watchdog.Watchdog(
         line,
         [*rules(opened), fit.rule()],
-        interval=worker.watchdog_interval,
+        interval=worker.watchdog_pace,
         lease=agreed.lease,
         settings=switches(opened.settings),
     )

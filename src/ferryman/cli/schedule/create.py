@@ -36,6 +36,8 @@ async def create(
     key: Annotated[str | None, says("Idempotency key: the same key answers with the schedule that exists.")] = None,
     scope: Annotated[str | None, says("Scope of the idempotency key.")] = None,
     ends_at: Annotated[str | None, says("Fire no more from then on.")] = None,
+    limit_key: Annotated[str | None, says("Share slots with tasks of the same queue and key.")] = None,
+    singleton: Annotated[str | None, says("While a task with this key lives, a firing makes none.")] = None,
     app: Annotated[
         str | None, says("The app, as module:attribute: checks the payload, brings the handler's defaults.")
     ] = None,
@@ -49,7 +51,7 @@ async def create(
     fields = {
         "task_id": id, "queue": queue, "priority": priority, "max_retries": retries, "idempotency_key": key,
         "idempotency_scope": scope, "ends_at": moment(ends_at, "--ends-at"), "timeout_ms": milliseconds(timeout),
-        "backoff": pauses(backoff), "catch_up": catch_up, "overlap": overlap,
+        "backoff": pauses(backoff), "catch_up": catch_up, "overlap": overlap, "limit_key": limit_key, "singleton": singleton,
         **_rhythm(cron, daily, every, timezone, whole=request is not None),
     }  # fmt: skip
     fields = {field: value for field, value in fields.items() if value is not None}

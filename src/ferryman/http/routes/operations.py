@@ -118,7 +118,7 @@ async def overdue(visit: Operating) -> dict[str, Any]:
 async def watchdog(visit: Operating) -> dict[str, Any]:
     """Say whether somebody watches, and over what."""
     async with visit.app.database.session() as tx:
-        [reading] = await work.watchdog(tx, interval=visit.app.settings.worker.watchdog_interval)
+        [reading] = await work.watchdog(tx, interval=visit.app.settings.worker.watchdog_pace)
     rules = [
         {"name": each.name, "finds": each.finds, "does": each.does, "setting": each.setting, "every": show(each.every)}
         for each in visit.app.rules()

@@ -83,16 +83,6 @@ def gain(pace: Pace, rate: float) -> float:
     return pace.step / max(rate, 1.0)
 
 
-def raised(pace: Pace, rate: float, gained: float) -> float:
-    """Return the rate after good answers."""
-    return min(pace.top, rate + gained)
-
-
-def halved(pace: Pace, rate: float) -> float:
-    """Return the rate after a bad one."""
-    return max(pace.floor, rate / 2)
-
-
 def refusal(field: str, expected: str, got: str) -> errors.IngestInvalidSource:
     """Return the error that says what was expected and what was got."""
     return errors.IngestInvalidSource(f"{field}: expected {expected}, got {got}.", field=field)

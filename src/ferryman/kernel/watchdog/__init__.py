@@ -10,13 +10,14 @@ something has a transaction of its own. A full set is looked for again at once. 
 slow a round lasts no longer than the time of the rule that looks most often; what was not reached is due still, and whoever
 must look soonest comes first. So a lease that has ended does not wait for forty other rules.
 
-After an outage living workers must be heard before their leases are judged: when no watchdog has ticked for three intervals, or
-for a lease, by a time kept in the database, the rules that reap are withheld for one lease; after a quarter of the shortest
-lease in force they are for a third of one, once in a lease. A tick also asks whether the leases of each domain can be written:
-where a table is locked nobody can renew, and the rules of that domain are withheld alike. A machine that was suspended wakes up
-with its own clock where it stood, so it cannot know: before anything that was found is reaped, the database is asked.
-The database's clock may be set, too: a tick that lies ahead of it says as little as one of long ago, and a grace that lies
-further ahead than one that is given now is shortened. Whatever a clock does, nothing is withheld for more than one lease after.
+After an outage, living workers renew their leases before any watchdog reaps. Each watchdog ticks in one row of the database. A
+watchdog that finds a gap of three ticks gives a grace of one lease, and no rule reaps while the grace lasts. The grace
+belongs to the database: a watchdog that starts while it lasts keeps to it, and none follows until watchdogs have ticked
+without a gap for a lease. After a machine was suspended, a watchdog cannot see the gap on its own clock. So a rule that reaps
+and has found something checks the row first.
+
+A watchdog looks for the first time within a tenth of each rule's period. Processes that live for a second only would
+otherwise die before their first look, one after another, and nothing would be reaped.
 """
 
 from __future__ import annotations
@@ -55,10 +56,7 @@ log = telemetry.logger("watchdog")
 
 INTERVAL = timedelta(seconds=5)
 LEASE = timedelta(seconds=30)
-SILENT_INTERVALS = 3  # ticks may fail, or come late, before nobody counts as watching
-# No outage that goes unnoticed may end a lease: a half of it is left when the database goes away, and a twelfth passes before
-# its holder is back (kernel/keeper.py).
-SILENT_SHARE = 1 / 4
+SILENT_TICKS = 3  # ticks may fail or come late; so many in a row are an outage
 LATE_INTERVALS = 2
 
 # For the watchdog's own line: a statement that hangs on one finding fails by itself, inside the rule's time budget, so that
@@ -70,6 +68,9 @@ AWAY = retry.Backoff(base=timedelta(milliseconds=200), cap=timedelta(seconds=5),
 
 # A rule that is nearly due comes along with those that are, so that idle looks share their transaction.
 EARLY = 0.2
+
+# The share of a rule's period within which the first look comes. Short, for processes that die young; not 0, for fleets.
+FIRST = 0.1
 
 _TICK = db.load("ferryman.kernel", "watchdog/tick")
 _LATE = db.load("ferryman.kernel", "watchdog/late")
@@ -138,8 +139,8 @@ async def _round(
     return outcomes, failures
 
 
-async def _outage(tx: Tx, domain: str, *, silence: timedelta | None) -> bool:
-    return silence is not None and await db.one(tx, _OUTAGE, silence=silence, domain=domain) is not None
+async def _outage(tx: Tx, *, silence: timedelta | None) -> bool:
+    return silence is not None and await db.one(tx, _OUTAGE, silence=silence) is not None
 
 
 class Watchdog:
@@ -163,10 +164,8 @@ class Watchdog:
         self._interval = interval
         self._lease = lease
         self._tick_due = 0.0
-        # Of its own lease; the database knows of shorter ones.
-        self._silence = min(interval * SILENT_INTERVALS, lease * SILENT_SHARE)
-        self._outage = min(interval * SILENT_INTERVALS, lease)
-        self._grace_until: dict[str, float] = {}  # by domain
+        self._silence = min(interval * SILENT_TICKS, lease)
+        self._grace_until = 0.0
         self._stopping = asyncio.Event()
 
     @property
@@ -206,9 +205,9 @@ class Watchdog:
         now = self._clock()
         soon = [look for look in self._looks if look.due <= now + self._early(look)]
         due = sorted(soon, key=lambda look: look.late)
-        withheld = [look for look in due if self._graced(look) > now]
+        withheld = [look for look in due if look.rule.reaps and self._grace_until > now]
         for look in withheld:
-            look.due = self._graced(look)
+            look.due = self._grace_until
             telemetry.withheld(look.rule.name)
         # A round may take long where the machine is busy. That is no outage: a watchdog that is at work ticks on, or each round
         # would be followed by a grace, and nothing would ever be reaped.
@@ -228,39 +227,29 @@ class Watchdog:
         return Report(tuple(outcomes), tuple(look.rule.name for look in withheld))
 
     def _spread(self) -> None:
-        """Let the first looks come in the second half of their first period, at most of an interval.
+        """Schedule the first look of each rule: soon, but not at the same moment in all workers that start together.
 
-        Many workers that start together would else ask everything at the same moment, just when they have other things to do.
         Rules of one period stay together, and share their transactions.
         """
-        now, share = self._clock(), random.uniform(0.5, 1.0)
+        now, share = self._clock(), random.uniform(0, FIRST)
         for look in self._looks:
             look.due = now + share * min(look.rule.every, self._interval).total_seconds()
 
     def _early(self, look: Look) -> float:
-        return EARLY * min(look.rule.every, self._interval).total_seconds()
-
-    def _graced(self, look: Look) -> float:
-        """Return until when a rule must not reap; never, if it does not."""
-        return 0.0 if look.rule.reaps is None else self._grace_until.get(look.rule.reaps, 0.0)
+        return 0.0 if look.fresh else EARLY * min(look.rule.every, self._interval).total_seconds()
 
     def _silent(self) -> bool:
         """Say whether it is time to tick again."""
         return self._clock() >= self._tick_due
 
     async def _live(self) -> None:
-        """Say in the database that a watchdog lives, and learn of an outage before anything is reaped."""
+        """Write that a watchdog lives, and read until when nothing may be reaped."""
         now = self._clock()
-        rows = await db.many(self._ground, _TICK, silence=self._silence, outage=self._outage, lease=self._lease)
-        if not rows:
+        row = await db.one(self._ground, _TICK, silence=self._silence, lease=self._lease)
+        if row is None:
             raise LookupError("ferryman.watchdog has lost its row")
-        pause = rows[0]["silence_seconds"] / SILENT_INTERVALS
-        # Where leases cannot be written now there is nothing to judge before the next tick has asked again.
-        self._grace_until = {
-            row["domain"]: now + (row["grace_seconds"] if row["reached"] else max(pause, row["grace_seconds"]))
-            for row in rows
-        }
-        self._tick_due = now + pause
+        self._grace_until = now + row["grace_seconds"]
+        self._tick_due = now + self._silence.total_seconds() / SILENT_TICKS
 
     async def _rest(self, seconds: float) -> None:
         if seconds <= 0:

@@ -57,6 +57,7 @@ class Look:
         self.rule = rule
         self._clock = clock
         self.due = clock()
+        self.fresh = True  # has not looked yet
         self._room = rule.limit
         self._aside: dict[Hashable, tuple[int, float]] = {}  # how often it failed, until when it is left alone
         self._looked: Sequence[Any] = ()
@@ -74,7 +75,7 @@ class Look:
         """When it will have left out a whole look."""
         return self.due + self.rule.every.total_seconds()
 
-    async def go(self, tx: Ground, *, outage: Callable[[Tx, str], Awaitable[bool]]) -> Outcome:
+    async def go(self, tx: Ground, *, outage: Callable[[Tx], Awaitable[bool]]) -> Outcome:
         """Find and act, in a transaction that the caller commits; a rule that reaps asks first whether there was an outage."""
         self._let_go()
         self._full = self._left = self.withheld = False
@@ -87,7 +88,7 @@ class Look:
                 self._pass_over_met()
                 if not self._looked:
                     return Outcome(self.rule.name)
-                if self.rule.reaps is not None and await outage(tx, self.rule.reaps):
+                if self.rule.reaps and await outage(tx):
                     self.withheld = True
                     telemetry.withheld(self.rule.name)
                     return Outcome(self.rule.name)
@@ -129,6 +130,7 @@ class Look:
 
     def committed(self, outcome: Outcome) -> None:
         """Tell of a look whose transaction has committed."""
+        self.fresh = False
         telemetry.acted(self.rule.name, outcome.acted)
         for key, error in self._spoiled:
             self._put_aside(key, error)
@@ -155,7 +157,7 @@ class Look:
 
     def failed(self, error: Exception) -> None:
         """Tell of a look that was taken back as a whole; the next one is smaller if time was the matter."""
-        self.again = False
+        self.again = self.fresh = False
         self.due = self._clock() + self.rule.every.total_seconds()
         fit = [each for each in self._looked if self._fit(each)]
         self._let_go()

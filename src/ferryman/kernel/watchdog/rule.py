@@ -33,8 +33,7 @@ class Rule:
     every: timedelta
     find: Callable[[Tx, int], Awaitable[Sequence[Any]]]
     act: Callable[[Tx, Sequence[Any]], Awaitable[int]] = _nothing  # a rule that counts does all it does when it looks
-    # The domain whose leases it judges, if it does: it waits out the grace after an outage, of the database or of their tables.
-    reaps: str | None = None
+    reaps: bool = False  # takes expired leases from their holders, so it waits for the end of a grace
     only_bound: bool = False  # the only end of a live state: cannot be switched off
     limit: int = 500
     budget: timedelta = timedelta(seconds=10)
