@@ -17,14 +17,12 @@ async def test_following_gives_each_event_as_it_commits_and_ends_with_its_reader
     async with Ferryman(database_url) as app:
         await app.tasks.create("greet", {}, task_id="before")
         with ferry.running("events", "--follow", "--last", "1", "--json", url=database_url) as following:
-            assert following.stdout is not None
             assert json.loads(following.stdout.readline())["payload"]["task_id"] == "before"
             await app.tasks.create("greet", {}, task_id="mine")
             envelope = json.loads(following.stdout.readline())
             following.stdout.close()
 
             assert following.wait(PATIENCE_SECONDS) == 0
-            assert following.stderr is not None
             assert following.stderr.read() == ""
 
     assert envelope["type"] == "task_created"
