@@ -539,6 +539,14 @@ begin
 end
 $$;
 
+CREATE FUNCTION ferryman.event_token(logged_at timestamp with time zone) RETURNS bigint
+    LANGUAGE sql STABLE PARALLEL SAFE
+    AS $$
+    select (extract(epoch from logged_at) * 1000000)::bigint
+$$;
+
+COMMENT ON FUNCTION ferryman.event_token(logged_at timestamp with time zone) IS 'What identifies an event together with its id: the microseconds since 1970 at which it was written.';
+
 CREATE FUNCTION ferryman.explain(id uuid) RETURNS jsonb
     LANGUAGE plpgsql STABLE
     AS $_$
@@ -764,7 +772,8 @@ CREATE FUNCTION ferryman.explained_webhook_deliveries(id uuid) RETURNS jsonb
     AS $$
     select jsonb_build_object(
         'domain', 'delivery', 'id', delivery.id, 'tenant', delivery.tenant, 'webhook', delivery.webhook_id,
-        'event_id', 'evt_' || delivery.event_id, 'state', delivery.state, 'attempt', delivery.attempts,
+        'event_id', 'evt_' || delivery.event_id || case when delivery.event_token > 0 then '-' || to_hex(delivery.event_token) else '' end,
+        'state', delivery.state, 'attempt', delivery.attempts,
         'doing', case when delivery.state = 'delivered' then 'It was delivered.'
                       when delivery.state = 'dead' then 'It is dead.'
                       when delivery.leased_until > ferryman.clock() then format('It is being sent, try %s.', delivery.attempts)
@@ -859,7 +868,7 @@ CREATE FUNCTION ferryman.grace_after(heard timestamp with time zone, until times
         else until end
 $$;
 
-COMMENT ON FUNCTION ferryman.grace_after(heard timestamp with time zone, until timestamp with time zone, silence interval, outage interval, lease interval) IS 'Unused since migration 0044. Only workers of an earlier version call it.';
+COMMENT ON FUNCTION ferryman.grace_after(heard timestamp with time zone, until timestamp with time zone, silence interval, outage interval, lease interval) IS 'Unused since migration 0046. Only workers of an earlier version call it.';
 
 CREATE FUNCTION ferryman.grace_ends() RETURNS timestamp with time zone
     LANGUAGE sql STABLE
@@ -985,7 +994,7 @@ CREATE FUNCTION ferryman.longest_lease(own interval) RETURNS interval
     from ferryman.workers as worker
 $$;
 
-COMMENT ON FUNCTION ferryman.longest_lease(own interval) IS 'Unused since migration 0044. Only workers of an earlier version call it.';
+COMMENT ON FUNCTION ferryman.longest_lease(own interval) IS 'Unused since migration 0046. Only workers of an earlier version call it.';
 
 CREATE FUNCTION ferryman.make_day(day date) RETURNS void
     LANGUAGE plpgsql
@@ -1136,7 +1145,7 @@ exception
 end
 $$;
 
-COMMENT ON FUNCTION ferryman.reachable(domain text) IS 'Unused since migration 0044. Only workers of an earlier version call it.';
+COMMENT ON FUNCTION ferryman.reachable(domain text) IS 'Unused since migration 0046. Only workers of an earlier version call it.';
 
 CREATE FUNCTION ferryman.read_shift() RETURNS trigger
     LANGUAGE plpgsql
@@ -2106,6 +2115,70 @@ begin
 end
 $$;
 
+CREATE FUNCTION ferryman.repair_sequence(of_table text, OUT previous_id bigint, OUT current_id bigint, OUT moved bigint) RETURNS record
+    LANGUAGE plpgsql
+    SET lock_timeout TO '250ms'
+    AS $_$
+declare
+    place text := case of_table when 'ingest_cursor_event' then 'seq' else 'id' end;
+    written text := case of_table when 'events' then 'logged_at' else 'at' end;
+    append_only text := case when of_table in ('events', 'ingest_cursor_event') then of_table || '_append_only' end;
+    own_sequence text := pg_get_serial_sequence('ferryman.' || of_table, place);
+    other_columns text := (
+        select string_agg(quote_ident(attname), ', ' order by attnum)
+        from pg_attribute
+        where attrelid = ('ferryman.' || of_table)::regclass and attnum > 0 and not attisdropped and attname <> place);
+    newer_than timestamptz;
+begin
+    if not pg_try_advisory_xact_lock(hashtextextended('ferryman.sequences', 0)) then
+        return;
+    end if;
+    execute format('lock table only ferryman.%I in share row exclusive mode', of_table);
+    execute format('select case when is_called then pg_sequence_last_value(%L::regclass) else 0 end from %s', own_sequence, own_sequence)
+        into previous_id;
+    execute format('select coalesce(max(%I), 0) from ferryman.%I', place, of_table) into current_id;
+    if of_table = 'events' then
+        current_id := greatest(current_id,
+                               (select max(greatest(last_id, mark_id)) from ferryman.consumers),
+                               (select max(after_id) from ferryman.webhooks),
+                               (select max(event_id) from ferryman.webhook_deliveries));
+    end if;
+    moved := 0;
+    if previous_id >= current_id then
+        current_id := previous_id;
+        return;
+    end if;
+    if previous_id > 0 then
+        execute format(
+            'select first.at + (last.at - first.at) / 2
+             from (select %2$I as at from ferryman.%3$I where %1$I > $1 order by %1$I limit 1) as first,
+                  (select max(at) as at
+                   from (select %2$I as at from ferryman.%3$I where %1$I > $1 order by %1$I desc limit 1000) as newest) as last',
+            place, written, of_table) using previous_id into newer_than;
+        if append_only is not null then
+            execute format('alter table only ferryman.%I disable trigger %I', of_table, append_only);
+        end if;
+        execute format(
+            'with taken as (
+                 delete from ferryman.%1$I where %2$I <= $1 and ($3 is null or %3$I > $3) returning *
+             )
+             insert into ferryman.%1$I (%2$I, %4$s) overriding system value
+             select $2 + row_number() over (order by %2$I), %4$s from taken',
+            of_table, place, written, other_columns) using previous_id, current_id, newer_than;
+        get diagnostics moved = row_count;
+        if append_only is not null then
+            execute format('alter table only ferryman.%I enable trigger %I', of_table, append_only);
+        end if;
+    end if;
+    current_id := current_id + moved;
+    -- ALTER SEQUENCE is taken back with this transaction, setval() would not be. The log's end is read as 0 before the first draw.
+    execute format('alter sequence %s restart with %s', own_sequence, current_id);
+    perform nextval(own_sequence);
+end
+$_$;
+
+COMMENT ON FUNCTION ferryman.repair_sequence(of_table text, OUT previous_id bigint, OUT current_id bigint, OUT moved bigint) IS 'Moves a sequence that is behind its table past all ids in use. See the view sequences.';
+
 CREATE FUNCTION ferryman.ring(topic text, hints text[]) RETURNS void
     LANGUAGE plpgsql
     AS $$
@@ -2174,7 +2247,7 @@ CREATE FUNCTION ferryman.silence(own interval, heard timestamp with time zone) R
     where worker.seen_until > silence.heard + (ferryman.clock() - clock_timestamp())
 $$;
 
-COMMENT ON FUNCTION ferryman.silence(own interval, heard timestamp with time zone) IS 'Unused since migration 0044. Only workers of an earlier version call it.';
+COMMENT ON FUNCTION ferryman.silence(own interval, heard timestamp with time zone) IS 'Unused since migration 0046. Only workers of an earlier version call it.';
 
 CREATE FUNCTION ferryman.slack() RETURNS interval
     LANGUAGE sql STABLE
@@ -3031,6 +3104,7 @@ CREATE TABLE ferryman.webhook_deliveries (
     kind text NOT NULL,
     last_error text,
     body text NOT NULL,
+    event_token bigint DEFAULT 0 NOT NULL,
     CONSTRAINT webhook_deliveries_ends_at_finite CHECK (isfinite(ends_at)),
     CONSTRAINT webhook_deliveries_finished_at_present CHECK (((state = ANY (ARRAY['delivered'::text, 'dead'::text])) = (finished_at IS NOT NULL))),
     CONSTRAINT webhook_deliveries_lease_live CHECK (((leased_until IS NULL) OR (finished_at IS NULL))),
@@ -3043,6 +3117,8 @@ COMMENT ON COLUMN ferryman.webhook_deliveries.next_at IS 'From when it may be cl
 COMMENT ON COLUMN ferryman.webhook_deliveries.retry_of IS 'The dead delivery that this one tries anew.';
 
 COMMENT ON COLUMN ferryman.webhook_deliveries.body IS 'What is sent, to the byte: each try sends the same.';
+
+COMMENT ON COLUMN ferryman.webhook_deliveries.event_token IS 'The event_token of the event; 0: stored by a version before 45.';
 
 CREATE VIEW ferryman.bounds_relays AS
  SELECT 'delivery'::text AS domain,
@@ -3817,12 +3893,6 @@ COMMENT ON COLUMN ferryman.retention.after_id IS 'The walk goes on behind this i
 
 COMMENT ON COLUMN ferryman.retention.next_at IS 'Nobody looks before: many watchdogs walk no faster than one.';
 
-CREATE TABLE ferryman.settings (
-    name text NOT NULL,
-    value jsonb NOT NULL,
-    updated_at timestamp with time zone DEFAULT now() NOT NULL
-);
-
 CREATE TABLE ferryman.task_logs (
     id bigint NOT NULL,
     task uuid NOT NULL,
@@ -3841,15 +3911,6 @@ ALTER TABLE ferryman.task_logs ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY 
     CACHE 1
 );
 
-CREATE TABLE ferryman.task_progress (
-    id uuid NOT NULL,
-    percent smallint NOT NULL,
-    at timestamp with time zone NOT NULL,
-    message text,
-    CONSTRAINT task_progress_percent_check CHECK (((percent >= 0) AND (percent <= 100)))
-)
-WITH (fillfactor='70');
-
 CREATE TABLE ferryman.task_signals (
     id bigint NOT NULL,
     task uuid NOT NULL,
@@ -3866,6 +3927,96 @@ ALTER TABLE ferryman.task_signals ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTI
     NO MAXVALUE
     CACHE 1
 );
+
+CREATE TABLE ferryman.webhooks (
+    id uuid NOT NULL,
+    after_id bigint NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    updated_at timestamp with time zone NOT NULL,
+    rotated_at timestamp with time zone,
+    disabled_at timestamp with time zone,
+    secret_version integer DEFAULT 1 NOT NULL,
+    state text NOT NULL,
+    tenant text NOT NULL,
+    name text,
+    url text NOT NULL,
+    key_id text NOT NULL,
+    kinds text[],
+    CONSTRAINT webhooks_disabled_at_present CHECK (((state = 'disabled'::text) = (disabled_at IS NOT NULL))),
+    CONSTRAINT webhooks_kinds_some CHECK ((cardinality(kinds) > 0)),
+    CONSTRAINT webhooks_state_known CHECK ((state = ANY (ARRAY['active'::text, 'paused'::text, 'disabled'::text])))
+);
+
+COMMENT ON COLUMN ferryman.webhooks.after_id IS 'The end of the log when it was added: what came before is not sent.';
+
+COMMENT ON COLUMN ferryman.webhooks.rotated_at IS 'Since when secret_version counts; for a day the one before signs too.';
+
+COMMENT ON COLUMN ferryman.webhooks.key_id IS 'Tells which key the secret comes from; neither key nor secret is stored.';
+
+COMMENT ON COLUMN ferryman.webhooks.kinds IS 'What is sent: kinds of events, or kind.state. Null: everything.';
+
+CREATE VIEW ferryman.sequences AS
+ SELECT 'events'::text AS table_name,
+    ( SELECT
+                CASE
+                    WHEN events_id_seq.is_called THEN pg_sequence_last_value('ferryman.events_id_seq'::regclass)
+                    ELSE (0)::bigint
+                END AS "case"
+           FROM ferryman.events_id_seq) AS last_id,
+    COALESCE(( SELECT max(event.id) AS max
+           FROM ferryman.events event), GREATEST(( SELECT max(GREATEST(consumer.last_id, consumer.mark_id)) AS max
+           FROM ferryman.consumers consumer), ( SELECT max(webhook.after_id) AS max
+           FROM ferryman.webhooks webhook)), (0)::bigint) AS needed_id
+UNION ALL
+ SELECT 'task_logs'::text AS table_name,
+    ( SELECT
+                CASE
+                    WHEN task_logs_id_seq.is_called THEN pg_sequence_last_value('ferryman.task_logs_id_seq'::regclass)
+                    ELSE (0)::bigint
+                END AS "case"
+           FROM ferryman.task_logs_id_seq) AS last_id,
+    COALESCE(( SELECT max(log.id) AS max
+           FROM ferryman.task_logs log), (0)::bigint) AS needed_id
+UNION ALL
+ SELECT 'task_signals'::text AS table_name,
+    ( SELECT
+                CASE
+                    WHEN task_signals_id_seq.is_called THEN pg_sequence_last_value('ferryman.task_signals_id_seq'::regclass)
+                    ELSE (0)::bigint
+                END AS "case"
+           FROM ferryman.task_signals_id_seq) AS last_id,
+    COALESCE(( SELECT max(signal.id) AS max
+           FROM ferryman.task_signals signal), (0)::bigint) AS needed_id
+UNION ALL
+ SELECT 'ingest_cursor_event'::text AS table_name,
+    ( SELECT
+                CASE
+                    WHEN ingest_cursor_event_seq_seq.is_called THEN pg_sequence_last_value('ferryman.ingest_cursor_event_seq_seq'::regclass)
+                    ELSE (0)::bigint
+                END AS "case"
+           FROM ferryman.ingest_cursor_event_seq_seq) AS last_id,
+    COALESCE(( SELECT max(newest.seq) AS max
+           FROM ( SELECT event.seq
+                   FROM ferryman.ingest_cursor_event event
+                  ORDER BY event.id DESC
+                 LIMIT 1000) newest), (0)::bigint) AS needed_id;
+
+COMMENT ON VIEW ferryman.sequences IS 'Each sequence: the last id it gave out, and the last id in use. Behind if last_id < needed_id.';
+
+CREATE TABLE ferryman.settings (
+    name text NOT NULL,
+    value jsonb NOT NULL,
+    updated_at timestamp with time zone DEFAULT now() NOT NULL
+);
+
+CREATE TABLE ferryman.task_progress (
+    id uuid NOT NULL,
+    percent smallint NOT NULL,
+    at timestamp with time zone NOT NULL,
+    message text,
+    CONSTRAINT task_progress_percent_check CHECK (((percent >= 0) AND (percent <= 100)))
+)
+WITH (fillfactor='70');
 
 CREATE TABLE ferryman.task_waits (
     task uuid NOT NULL,
@@ -3920,38 +4071,11 @@ CREATE TABLE ferryman.watched_leases (
     CONSTRAINT watched_leases_domain_check CHECK ((domain = ANY (ARRAY['tasks'::text, 'turns'::text, 'ingest'::text])))
 );
 
-COMMENT ON TABLE ferryman.watched_leases IS 'Unused since migration 0044. Only workers of an earlier version write it.';
+COMMENT ON TABLE ferryman.watched_leases IS 'Unused since migration 0046. Only workers of an earlier version write it.';
 
 COMMENT ON COLUMN ferryman.watched_leases.reached_at IS 'When a watchdog last found that holders can write their leases.';
 
 COMMENT ON COLUMN ferryman.watched_leases.grace_until IS 'Until when none is judged, after a time in which nobody could renew.';
-
-CREATE TABLE ferryman.webhooks (
-    id uuid NOT NULL,
-    after_id bigint NOT NULL,
-    created_at timestamp with time zone NOT NULL,
-    updated_at timestamp with time zone NOT NULL,
-    rotated_at timestamp with time zone,
-    disabled_at timestamp with time zone,
-    secret_version integer DEFAULT 1 NOT NULL,
-    state text NOT NULL,
-    tenant text NOT NULL,
-    name text,
-    url text NOT NULL,
-    key_id text NOT NULL,
-    kinds text[],
-    CONSTRAINT webhooks_disabled_at_present CHECK (((state = 'disabled'::text) = (disabled_at IS NOT NULL))),
-    CONSTRAINT webhooks_kinds_some CHECK ((cardinality(kinds) > 0)),
-    CONSTRAINT webhooks_state_known CHECK ((state = ANY (ARRAY['active'::text, 'paused'::text, 'disabled'::text])))
-);
-
-COMMENT ON COLUMN ferryman.webhooks.after_id IS 'The end of the log when it was added: what came before is not sent.';
-
-COMMENT ON COLUMN ferryman.webhooks.rotated_at IS 'Since when secret_version counts; for a day the one before signs too.';
-
-COMMENT ON COLUMN ferryman.webhooks.key_id IS 'Tells which key the secret comes from; neither key nor secret is stored.';
-
-COMMENT ON COLUMN ferryman.webhooks.kinds IS 'What is sent: kinds of events, or kind.state. Null: everything.';
 
 CREATE TABLE ferryman.workers (
     boot_id uuid NOT NULL,
@@ -4314,11 +4438,11 @@ CREATE INDEX webhook_deliveries_due ON ferryman.webhook_deliveries USING btree (
 
 CREATE INDEX webhook_deliveries_ends_at ON ferryman.webhook_deliveries USING btree (ends_at) WHERE (finished_at IS NULL);
 
+CREATE UNIQUE INDEX webhook_deliveries_event ON ferryman.webhook_deliveries USING btree (webhook_id, event_id, event_token) WHERE (retry_of IS NULL);
+
 CREATE INDEX webhook_deliveries_finished ON ferryman.webhook_deliveries USING btree (finished_at) WHERE (finished_at IS NOT NULL);
 
 CREATE INDEX webhook_deliveries_leased ON ferryman.webhook_deliveries USING btree (webhook_id, leased_until) WHERE (leased_until IS NOT NULL);
-
-CREATE UNIQUE INDEX webhook_deliveries_once ON ferryman.webhook_deliveries USING btree (webhook_id, event_id) WHERE (retry_of IS NULL);
 
 CREATE UNIQUE INDEX webhook_deliveries_retry_of ON ferryman.webhook_deliveries USING btree (retry_of) WHERE (retry_of IS NOT NULL);
 
