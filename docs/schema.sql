@@ -141,6 +141,14 @@ begin
         order by bounded.name collate "C"
         offset 0
     ) as queue;
+    -- The count below must see what was committed before the lock was taken.
+    if found and current_setting('transaction_isolation') <> 'read committed' then
+        perform ferryman.refuse('CONNECTION_UNFIT',
+            format('This transaction is %s and does not see the tasks that were created since it began, so it cannot count those of '
+                   'a queue with max_depth. Use a read committed transaction. Nothing was stored.',
+                   current_setting('transaction_isolation')),
+            '{}');
+    end if;
     for attempt in 1 .. 3 loop
         exit when waiting = '{}';
         with inserted as (
@@ -1977,6 +1985,7 @@ begin
             when 'TASK_INVALID_PAYLOAD' then 'FM012'
             when 'TASK_DUPLICATE' then 'FM013'
             when 'TASK_QUEUE_FULL' then 'FM014'
+            when 'CONNECTION_UNFIT' then 'FM015'
         end,
         message = code,
         detail = (jsonb_build_object('message', said) || about)::text,

@@ -106,6 +106,26 @@ async def test_a_create_in_a_queue_that_can_be_full_is_refused(dock: Dock, app: 
     assert {task.id for task in await app.tasks.list()} == {first.id, free.id}
 
 
+@pytest.mark.contract("T17")
+@pytest.mark.parametrize("level", [*LEVELS, "read committed"])
+async def test_the_function_refuses_to_count_in_an_old_snapshot(app: Ferryman, database_url: str, level: str) -> None:
+    asked = """select ferryman.create_tasks('{"name": "rare", "queue": "rare"}')"""
+    connection = await asyncpg.connect(database_url)
+    async with connection.transaction():
+        await connection.execute(f"set transaction isolation level {level}")
+        await connection.execute(SNAPSHOT)
+        await app.tasks.create("rare", {})
+        with pytest.raises(asyncpg.PostgresError) as refused:
+            async with connection.transaction():
+                await connection.execute(asked)
+        await connection.execute("""select ferryman.create_tasks('{"name": "mail"}')""")
+    await connection.close()
+
+    code = ("FM014", "TASK_QUEUE_FULL") if level == "read committed" else ("FM015", "CONNECTION_UNFIT")
+    assert (refused.value.sqlstate, refused.value.message) == code
+    assert sorted(task.name for task in await app.tasks.list()) == ["mail", "rare"]
+
+
 @pytest.mark.contract("T14")
 @pytest.mark.parametrize("level", LEVELS)
 async def test_a_cancel_is_refused(dock: Dock, app: Ferryman, level: str) -> None:
