@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run, check, tell."""
     asked = _read(arguments)
     if asked.plan:
-        for fault in plan.draw(asked.seed, asked.minutes * 60, lease=asked.lease):
+        for fault in plan.draw(asked.seed, asked.minutes * 60, rates=_rates(asked), lease=asked.lease):
             print(json.dumps(fault.told()))
         return 0
     if os.getloadavg()[0] > (os.cpu_count() or 1):
@@ -80,6 +80,11 @@ def _read(arguments: Sequence[str] | None) -> argparse.Namespace:
         type=float,
         help="seconds for which a soak keeps what has ended: the bytes of tables are judged then",
     )
+    parser.add_argument(
+        "--short-lives",
+        action="store_true",
+        help="four times a minute no worker and no watchdog lives long, for some seconds",
+    )
     parser.add_argument("--plan", action="store_true", help="print the plan of faults and run nothing")
     parser.add_argument("--json", help="write the figures to this file")
     parser.add_argument("--page", help="write the figures into this page")
@@ -87,6 +92,18 @@ def _read(arguments: Sequence[str] | None) -> argparse.Namespace:
     if asked.retention is not None and (not asked.soak or asked.retention < soak.VISIT_SECONDS):
         parser.error(f"--retention: expected {soak.VISIT_SECONDS:g} s or more, and --soak")
     return asked
+
+
+def _rates(asked: argparse.Namespace) -> dict[str, float]:
+    """Return how often each fault is to come."""
+    rates = plan.MILD if asked.soak else plan.RATES
+    return rates | plan.SHORT_LIVES if asked.short_lives else rates
+
+
+def _environment(asked: argparse.Namespace, url: str, nats_url: str) -> dict[str, str]:
+    """Return what processes are told beside the terms that all runs have."""
+    lives = terms.SHORT_LIVES if asked.short_lives else {}
+    return {"FERRYMAN_LISTEN_URL": url, "FERRYMAN_NATS_URL": nats_url, **terms.kept(asked.retention), **lives}
 
 
 def _say(words: str) -> None:
@@ -119,8 +136,15 @@ def _run(asked: argparse.Namespace, place: Path) -> tuple[aims.Found, list[str]]
             lease=asked.lease,
         )
         url = pooler.start(sea.url) if asked.pooler else sea.url
-        more = {"FERRYMAN_LISTEN_URL": sea.url, "FERRYMAN_NATS_URL": bell.url, **terms.kept(asked.retention)}
-        fleet = Fleet(slots, told, url=url, more=more, seed=asked.seed, folder=folder, lease=asked.lease)
+        fleet = Fleet(
+            slots,
+            told,
+            url=url,
+            more=_environment(asked, sea.url, bell.url),
+            seed=asked.seed,
+            folder=folder,
+            lease=asked.lease,
+        )
         fleet.calm = asked.soak
         fleet.spared = frozenset({soak.SPARED}) if asked.soak else frozenset()
         lookout = Lookout(sea, fleet, told, lease=asked.lease, folder=folder)
@@ -128,7 +152,7 @@ def _run(asked: argparse.Namespace, place: Path) -> tuple[aims.Found, list[str]]
         gauge = soak.Gauge(sea, fleet, seconds, retention=asked.retention) if asked.soak else None
         began = time.monotonic()
         try:
-            faults = plan.draw(asked.seed, seconds, rates=plan.MILD if asked.soak else plan.RATES, lease=asked.lease)
+            faults = plan.draw(asked.seed, seconds, rates=_rates(asked), lease=asked.lease)
             run.outcome.wrong += fleet.errand("founder")
             run.await_all(storm.BIRTH_SECONDS)
             run.rage(faults, seconds, gauge)

@@ -86,7 +86,7 @@ class Lookout:
         self._lease = lease
         self._crowded = folder / terms.CROWDED
         self._looked = self._measured = 0.0
-        self._unwatched = time.monotonic()
+        self._unwatched = self._watched = time.monotonic()
         self._held: dict[int, set[str]] = {}  # rows that a stranger has locked
         self._freed: list[tuple[float, set[str]]] = []
         self.seen = Seen()
@@ -109,7 +109,10 @@ class Lookout:
 
     def step(self, now: float) -> None:
         """Look at the processes, and once a second at the database."""
-        if not self._fleet.watched():
+        # A gap of less than three intervals is no outage: lives may be short, and nothing may be late all the same.
+        if self._fleet.watched():
+            self._watched = now
+        elif now > self._watched + self._lease * terms.INTERVAL_OF_LEASE * 3:
             self._unwatched = now
         if now >= self._measured + MEASURE_SECONDS:
             self._measured = now

@@ -29,6 +29,8 @@ RATES = {
     "outage": 1.2,  # SIGKILL to PostgreSQL; started again a moment later
     "hush": 2.0,  # SIGKILL to NATS, the doorbell of some lives; started again a moment later
 }
+# Stretches in which every worker and watchdog is killed soon after it has begun (--short-lives).
+SHORT_LIVES = {"short": 4.0}
 # An hour of ordinary days, in some minutes: what a soak meets.
 MILD = {"kill": 1.0, "cut": 1.0, "hold": 0.5, "outage": 0.05}
 
@@ -129,6 +131,7 @@ def _length(kind: str, dice: random.Random, lease: float) -> float:
         "bar": (0.2, 2 * lease),  # also for longer than a lease, in which nobody can renew
         "hush": (0.2, 2.0),
         "hog": (0.3, 1.5),
+        "short": (6.0, 10.0),
     }
     return dice.uniform(*spans[kind]) if kind in spans else 0.0
 

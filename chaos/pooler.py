@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+import socket
 import subprocess
 import time
 from pathlib import Path
@@ -61,7 +62,7 @@ class Pooler:
             identity = {"user": nobody.pw_uid, "group": nobody.pw_gid}
         self._process = subprocess.Popen([program, "-q", str(settings)], **identity)  # type: ignore[call-overload]
         deadline = time.monotonic() + 10
-        while not (self._folder / f".s.PGSQL.{PORT}").exists():
+        while not _listens(self._folder / f".s.PGSQL.{PORT}"):
             if time.monotonic() > deadline or self._process.poll() is not None:
                 raise RuntimeError(f"pgbouncer did not start: see {self._folder / 'log'}")
             time.sleep(0.02)
@@ -72,3 +73,9 @@ class Pooler:
         if self._process is not None:
             self._process.terminate()
             self._process.wait()
+
+
+def _listens(path: Path) -> bool:
+    """Tell whether it takes connections; its socket exists a moment before it does."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        return probe.connect_ex(str(path)) == 0

@@ -21,6 +21,7 @@ from chaos.history import History
 from chaos.lookout import Lookout
 from chaos.plan import Fault
 from chaos.sea import BARS, GRIPS, Sea
+from chaos.short_lives import ShortLives
 from chaos.soak import Gauge
 
 TICK_SECONDS = 0.01
@@ -83,6 +84,7 @@ class Storm:
         self._dice = random.Random(f"{seed} strikes")
         self._say = say
         self._said = 0.0
+        self._short = ShortLives(fleet, told)
         self._barring: set[int] = set()
         self._killed = False
         self._owed: Fault | None = None  # a kill that met nobody
@@ -95,6 +97,7 @@ class Storm:
         coming = list(faults)
         while (now := time.monotonic()) < began + seconds and len(self._fleet.unexpected) < HOPELESS:
             self._step(now)
+            self._short.step(now)
             while coming and began + coming[0].at <= now:
                 self._strike(coming.pop(0))
             self._kill_at_last(now)
@@ -165,6 +168,9 @@ class Storm:
                 return self._crash()
             case "outage":
                 return self._outage(fault)
+            case "short":
+                self._short.begin(until)
+                return {}
             case "hush":
                 pid = self._bell.kill(until)
                 return None if pid is None else {"child": pid}

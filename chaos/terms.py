@@ -19,6 +19,8 @@ TERMS = {
     "FERRYMAN_INGEST__MAX_CLAIMS": "500",
     "FERRYMAN_INGEST__BREAKER_PAUSE": "0.5s",
 }
+# Where lives are short, expired leases are looked for as seldom as by default: who dies before his first look is seen then.
+SHORT_LIVES = {"FERRYMAN_WORKER__LEASE_SWEEP_SECONDS": "1"}
 RETRIES = 50
 # A watchdog is silent after three intervals, which an outage that ends a lease must be.
 INTERVAL_OF_LEASE = 0.3

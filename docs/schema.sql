@@ -877,7 +877,7 @@ CREATE FUNCTION ferryman.grace_ends() RETURNS timestamp with time zone
     from ferryman.watchdog as dog
 $$;
 
-COMMENT ON FUNCTION ferryman.grace_ends() IS 'When the grace after an outage ends or ended; never further ahead than one lease.';
+COMMENT ON FUNCTION ferryman.grace_ends() IS 'When the grace after an outage ends, or ended.';
 
 CREATE FUNCTION ferryman.held(owner uuid, since timestamp with time zone, leased_until timestamp with time zone, then_what text) RETURNS TABLE(code text, says text, until timestamp with time zone, about jsonb)
     LANGUAGE sql STABLE

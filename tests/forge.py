@@ -168,6 +168,11 @@ def settle(asked: Mapping[str, Any], fds: list[int]) -> None:
         os.close(fd)
     os.environ.clear()
     os.environ.update(asked["env"])
+    unbuffered = bool(os.environ.get("PYTHONUNBUFFERED"))
+    # The streams of the parent remember whether its own files could seek.
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115
+    sys.stdout = open(1, "w", closefd=False, buffering=1 if unbuffered else -1)  # noqa: SIM115
+    sys.stderr = open(2, "w", closefd=False, buffering=1, errors="backslashreplace")  # noqa: SIM115
     time.tzset()
     os.chdir(asked["cwd"])
     sys.path[0] = asked["cwd"]

@@ -15,6 +15,7 @@ import copy
 import os
 import re
 import shlex
+import signal
 import statistics
 import subprocess
 import sys
@@ -22,7 +23,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from xdist.scheduler import LoadScheduling, WorkStealingScheduling
@@ -61,10 +62,20 @@ def main(arguments: list[str] | None = None) -> int:
     tests = [asked.tests] if "::" in asked.tests else shlex.split(asked.tests)
     options = ["-q", "-r", "N", "--no-header", "--tb=no", "-p", "tools.flaky", "-n", str(asked.jobs)]
     repeat = ["--repeat", str(asked.times), "--repeat-reports", str(folder)]
-    with load(asked.load):
-        return subprocess.run(
-            [sys.executable, "-m", "pytest", *options, *repeat, *tests], cwd=ROOT, check=False
-        ).returncode
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell that starts us in the background has us ignore the first
+        signal.signal(number, _leave)
+    with (
+        load(asked.load),
+        subprocess.Popen([sys.executable, "-m", "pytest", *options, *repeat, *tests], cwd=ROOT) as runs,
+    ):
+        try:
+            return runs.wait()
+        finally:
+            runs.terminate()
+
+
+def _leave(number: int, _frame: object) -> NoReturn:
+    raise SystemExit(128 + number)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

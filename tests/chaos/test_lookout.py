@@ -8,6 +8,7 @@ import pytest
 
 from chaos.lookout import JUDGED_LEASES, LINE, OVERDUE, Lookout
 from chaos.sea import Sea
+from chaos.terms import INTERVAL_OF_LEASE
 
 LEASE = 2.0
 
@@ -58,6 +59,28 @@ def test_what_a_stranger_holds_is_not_late_until_some_leases_after_it_was_let_go
     lookout.judge_rows(9)
     assert late(110.0 + JUDGED_LEASES * LEASE - 0.1) == 1
     assert late(110.0 + JUDGED_LEASES * LEASE) == 2
+
+
+@pytest.mark.contract("R3", "K24")
+def test_only_an_outage_of_all_who_watch_excuses_what_is_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two short lives nobody watches for a moment, and nothing may be late all the same."""
+    now = [100.0]
+    monkeypatch.setattr("chaos.lookout.time.monotonic", lambda: now[0])
+    fleet: Any = Fleet()
+    monkeypatch.setattr(Lookout, "_measure", lambda _self: None)
+    lookout = Lookout(Late(), fleet, Told(), lease=LEASE, folder=tmp_path)  # type: ignore[arg-type]
+    silent = LEASE * INTERVAL_OF_LEASE * 3
+
+    def found(at: float, *, watched: bool) -> int:
+        fleet.watched = lambda: watched
+        lookout.seen.overdue = 0
+        lookout.step(at)
+        return lookout.seen.overdue
+
+    assert found(110.0, watched=True) == 2
+    assert found(111.0 + silent - 1.1, watched=False) == 2
+    assert found(111.0 + silent, watched=False) == 0
+    assert found(113.0 + silent, watched=True) == 0
 
 
 @pytest.mark.contract("R3")

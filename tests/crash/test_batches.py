@@ -20,6 +20,7 @@ from tests.crash.conftest import Launch
 from tests.crash.test_turns import all_ended
 from tests.crash.test_zombies import ENDS, frozen, holders, living
 from tests.crash.yard import Ship
+from tests.spread import KILLS, paired
 
 
 def at_random(seed: int, count: int) -> list[str]:
@@ -37,7 +38,6 @@ LIVES = {
 SHAPES = {"dispatch": (3, 6), "join": (3, 6), "many": (1, 256)}
 
 
-KILLS = 3
 POINTS = {
     "batch.dispatched": "batch.dispatched=kill@1",
     "batch.sent": "batch.sent=kill@1",
@@ -165,8 +165,7 @@ async def test_a_worker_frozen_while_it_closes_changes_nothing_when_it_is_back(
 
 
 @pytest.mark.contract("R2", "B5", "K2", "K4")
-@pytest.mark.parametrize("ends", ENDS)
-@pytest.mark.parametrize("point", ["batch.dispatched", "batch.sent"])
+@pytest.mark.parametrize(("point", "ends"), paired(["batch.dispatched", "batch.sent"], ENDS))
 async def test_what_a_worker_frozen_while_it_sends_held_or_did_not_ring_for_is_done_without_it(
     point: str, ends: str, database_url: str, ship: Launch, tmp_path: Path
 ) -> None:

@@ -9,8 +9,7 @@ import pytest
 from tests.crash import judge, orders
 from tests.crash.conftest import Launch
 from tests.crash.test_zombies import ENDS, frozen
-
-KILLS = 3
+from tests.spread import KILLS, paired
 
 # Nothing but commands is worked on here, so each point is passed by a mapping, a capability or what follows one.
 LIVES = {
@@ -89,8 +88,7 @@ STOPS = {
 
 
 @pytest.mark.contract("R2", "K4", "C6")
-@pytest.mark.parametrize("ends", ENDS)
-@pytest.mark.parametrize("stop", STOPS)
+@pytest.mark.parametrize(("stop", "ends"), paired(STOPS, ENDS))
 async def test_a_frozen_worker_ends_nothing_of_its_successors(
     stop: str, ends: str, database_url: str, ship: Launch, tmp_path: Path
 ) -> None:

@@ -14,8 +14,7 @@ from tests.crash import cargo, judge, test_batches, test_commands, test_relays, 
 from tests.crash.conftest import Launch
 from tests.crash.yard import RELAY_POINTS, WATCHDOG_POINTS, Ship, keep_house, until
 from tests.ingest.test_crash import ROUNDS as INGEST_ROUNDS
-
-KILLS = 3
+from tests.spread import KILLS
 
 # A set of sleeps or births holds at most those of the eight that a worker runs at once: enough for each life to have one.
 VOYAGES = 8 * (KILLS - 1) + 4

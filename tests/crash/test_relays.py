@@ -27,13 +27,13 @@ from tests.crash.test_zombies import ENDS, frozen, holders, living
 from tests.crash.yard import RELAY_POINTS, until
 from tests.patience import PATIENCE_SECONDS
 from tests.relays.receiver import Receiver, receiving
+from tests.spread import KILLS, paired
 
 KEY = "0123456789abcdef0123456789abcdef"
 TASKS = 30
 MSG_ID = "Nats-Msg-Id"
 
 
-KILLS = 3
 PAST_EVERY_LEASE = timedelta(seconds=15)
 SETTINGS: dict[str, Any] = {"webhook_key": KEY, "private_networks": "127.0.0.0/8", "timeout": "5s"}
 
@@ -51,10 +51,10 @@ SHARED = {
 OTHERS = "from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
 LEFT_OPEN = f"select pid {OTHERS} and xact_start is not null"
 END_THEM = f"select pg_terminate_backend(pid) {OTHERS} and xact_start is not null and wait_event = 'ClientRead'"
-STOPS = ("relay.read", "relay.published", "relay.spread", "webhook.called")
+STOPS = ("relay.read", "relay.published", "relay.spread")
 # A sender claims what is due in any order: its successor cannot be stopped with the very delivery of the zombie in hand. Both
 # orders of two holders of one delivery are in property/test_relays.py.
-BACK = [(point, ends) for point in STOPS for ends in ENDS if (point, ends) != ("webhook.called", ENDS[1])]
+BACK = [*paired(STOPS, ENDS), ("webhook.called", ENDS[0])]
 
 
 class Shore:

@@ -19,6 +19,7 @@ from tests.crash.conftest import Launch
 from tests.crash.test_zombies import ENDS, frozen
 from tests.crash.yard import Line, until
 from tests.patience import PATIENCE_SECONDS
+from tests.spread import KILLS, paired
 
 # Both pumps of a worker pass these points, that of turns and that of their tools' tasks: hits near the beginning of a life meet
 # one or the other. Several lives per test; those whose points are passed seldom come first, while there is much to do.
@@ -36,7 +37,6 @@ LIVES = {
 TURNS = 6
 
 # Turns that call no tool: there are no tasks, so each of these is passed by the pump of turns alone.
-KILLS = 3
 ALONE = {
     "claim.sent": "claim.sent",
     "claim.committed": "claim.committed=kill@1",
@@ -186,8 +186,7 @@ STOPS = (
 
 
 @pytest.mark.contract("R2", "A1", "A2", "K4")
-@pytest.mark.parametrize("ends", ENDS)
-@pytest.mark.parametrize("point", STOPS)
+@pytest.mark.parametrize(("point", "ends"), paired(STOPS, ENDS))
 async def test_a_frozen_holder_of_a_turn_is_fenced(
     point: str, ends: str, database_url: str, ship: Launch, tmp_path: Path
 ) -> None:

@@ -23,8 +23,7 @@ from tests.crash.yard import Line
 from tests.ingest import hulk, test_crash
 from tests.ingest.harbour import harbour
 from tests.patience import PATIENCE_SECONDS
-
-KILLS = 3
+from tests.spread import KILLS
 
 
 async def one_task(url: str, nth: int) -> str:

@@ -24,8 +24,8 @@ from tests.crash.conftest import Launch
 from tests.crash.yard import WATCHDOG_POINTS, Ship
 from tests.ingest.harbour import DAWN, HOUR, SOURCE, Server, harbour
 from tests.patience import PATIENCE_SECONDS
+from tests.spread import KILLS
 
-KILLS = 3
 COUNT = 4
 SECOND = timedelta(seconds=1)
 # Each rule looks as often as leases are looked at.

@@ -11,6 +11,7 @@ from tests.crash import cargo, judge
 from tests.crash.conftest import Launch
 from tests.crash.yard import Ship, keep_house, until
 from tests.freeze import freeze, stands_still
+from tests.spread import paired
 
 # Where the zombie freezes: with the claim unknown to it, before its handler, with a result in hand, on the way to settle it,
 # inside the transaction that settles it, and while it renews its lease.
@@ -47,8 +48,7 @@ async def living(url: str) -> set[int]:
 
 
 @pytest.mark.contract("R2", "K4", "T7")
-@pytest.mark.parametrize("ends", ENDS)
-@pytest.mark.parametrize("point", PLANS)
+@pytest.mark.parametrize(("point", "ends"), paired(PLANS, ENDS))
 async def test_a_frozen_worker_cannot_overwrite_its_successor(
     point: str, ends: str, database_url: str, ship: Launch, tmp_path: Path
 ) -> None:
@@ -171,8 +171,7 @@ async def stopped(zombie: Ship) -> None:
 
 
 @pytest.mark.contract("R2", "T11", "T10", "K4")
-@pytest.mark.parametrize("ends", ENDS)
-@pytest.mark.parametrize("point", ["fire.held", "fire.written", "fire.committed"])
+@pytest.mark.parametrize(("point", "ends"), paired(["fire.held", "fire.written", "fire.committed"], ENDS))
 async def test_a_scheduler_frozen_past_its_transaction_fires_nothing_twice(
     point: str, ends: str, database_url: str, ship: Launch, tmp_path: Path
 ) -> None:

@@ -14,6 +14,7 @@ JOBS = [
     "planted",
     "planted chaos",
     "orders",
+    "every case",
     "crash none",
     "crash nats",
     "crash lossy",
@@ -24,7 +25,7 @@ JOBS = [
     "chaos",
     "pooler",
 ]
-UNSET = dict.fromkeys(("TEST_DOORBELL", "BAD_INPUTS", "FUZZ_EXAMPLES"), "")
+UNSET = dict.fromkeys(("TEST_DOORBELL", "EVERY_CASE", "BAD_INPUTS", "FUZZ_EXAMPLES"), "")
 # Stands where make stands, and writes down how it was called.
 MAKE = """#!/bin/sh
 inputs="BAD_INPUTS=$BAD_INPUTS FUZZ_EXAMPLES=$FUZZ_EXAMPLES INPUT_SEED=$INPUT_SEED"

@@ -18,6 +18,7 @@ from tests.forge import Forged
 from tests.ingest import hulk
 from tests.ingest.harbour import DAWN, HOUR, Harbour, harbour
 from tests.patience import PATIENCE_SECONDS
+from tests.spread import KILLS, paired
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGES = hulk.RECORDS // hulk.SIZE
@@ -37,7 +38,6 @@ LIVES = [
 ]
 # Nothing but ingestion is worked on here: what every pump passes is passed by its own.
 PUMP = ["claim.sent=kill@1", "claim.committed=kill@1", "settle.before=kill@1"]
-KILLS = 3
 ROUNDS = {f"page {page}": [plan.format(page=page) for plan in LIVES] for page in range(1, KILLS + 1)}
 ROUNDS["pump"] = PUMP * KILLS
 
@@ -192,8 +192,7 @@ STOPS = ["ingest.claimed", "ingest.begun", "ingest.fetched", "ingest.written", "
 
 
 @pytest.mark.contract("R2", "I4", "I6", "K4")
-@pytest.mark.parametrize("ends", ["before it comes back", "after it has come back"])
-@pytest.mark.parametrize("point", STOPS)
+@pytest.mark.parametrize(("point", "ends"), paired(STOPS, ["before it comes back", "after it has come back"]))
 async def test_an_executor_that_was_frozen_writes_nothing_when_it_is_back(
     point: str, ends: str, database_url: str, tmp_path: Path
 ) -> None:

@@ -14,6 +14,7 @@ from ferryman import Ferryman
 from ferryman.relays.states import DELIVERED
 from ferryman.relays.work.broker import MSG_ID, Broker, Message
 from ferryman.testing import NatsServer
+from tests.relays import conftest
 from tests.relays.conftest import Make, happen, relaying, settled
 from tests.relays.receiver import Receiver
 from tests.relays.test_nats import Coast, app_of, caught_up, coast
@@ -97,6 +98,33 @@ async def test_a_relay_reads_on_from_the_place_of_a_database_that_went_back(
 
     assert await tasks_in(coast) == tasks
     assert len(coast.published) == 4 + 3  # the last three of the log are sent again, and dropped by their ids
+
+
+@pytest.mark.contract("K10")
+async def test_relays_whose_places_the_log_has_not_reached_miss_nothing(
+    make: Make, receiver: Receiver, nats_server: NatsServer, coast: Coast
+) -> None:
+    terms = {"nats": "on", "stream": coast.name, "prefix": coast.name}
+    async with make(nats_url=nats_server.url, **terms) as app:
+        added = (await app.webhooks.add(receiver.url(), kinds="task")).webhook
+        async with relaying(app):
+            await happen(app, 2)
+            await settled(app, added, 2, state=DELIVERED)
+            await readers(app)
+        async with app.database.transaction() as tx:
+            await tx.fetch("update ferryman.consumers set last_id = 9999, mark_id = 9999")
+        after = await happen(app, 3)
+        async with relaying(app):
+            await settled(app, added, 5, state=DELIVERED)
+            await readers(app)
+
+    assert {call.json["payload"]["task_id"] for call in receiver.calls} >= set(after)
+    assert len(receiver.calls) == 5
+    assert set(after) <= {message.subject.split(".")[6] for message in await coast.seen(5)}
+
+
+async def readers(app: Ferryman) -> None:
+    await conftest.caught_up(app, "relay.nats", "relay.webhooks")
 
 
 async def logged(app: Ferryman) -> list[str]:

@@ -333,7 +333,7 @@ class Volatile:
         return Address(event.kind, str(event.subject), "token", channel="harbour", volatile=True)
 
     def envelope(self, event: Event) -> Mapping[str, Any]:
-        return {"event_id": event.identity.name}
+        return {"event_id": event.event_id}
 
 
 @pytest.mark.contract("K10")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -56,18 +56,41 @@ def run(
         return Ran(code, out.read(), err.read())
 
 
+class Running:
+    """A command that runs in parallel with the test, with what it writes."""
+
+    def __init__(self, arguments: list[str], env: dict[str, str]) -> None:
+        (out, stdout), (err, stderr) = os.pipe(), os.pipe()
+        with open(os.devnull, "rb") as nothing:
+            self._process = slip.begin(arguments, stdio=(nothing.fileno(), stdout, stderr), env=env, cwd=HERE)
+        os.close(stdout)
+        os.close(stderr)
+        self.stdout = os.fdopen(out, encoding="utf-8")
+        self.stderr = os.fdopen(err, encoding="utf-8")
+        self.pid = self._process.pid
+
+    def send_signal(self, number: int) -> None:
+        self._process.send_signal(number)
+
+    def wait(self, timeout: float | None = None) -> int:
+        return self._process.wait(timeout)
+
+    def end(self) -> None:
+        """Kill the command if it runs."""
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait()
+        self.stdout.close()
+        self.stderr.close()
+
+
 @contextmanager
-def running(*arguments: str, url: str) -> Iterator[subprocess.Popen[str]]:
-    """Run a command beside the test; it is gone at the end, whatever happens."""
-    with subprocess.Popen(
-        [*COMMAND, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        cwd=HERE, env=environ(url, PYTHONUNBUFFERED="1"),
-    ) as process:  # fmt: skip
-        try:
-            yield process
-        finally:
-            if process.poll() is None:
-                process.kill()
+def running(*arguments: str, url: str) -> Iterator[Running]:
+    """Run a command in parallel with the test, and kill it at the end if it still runs."""
+    made = Running(list(arguments), environ(url, PYTHONUNBUFFERED="1"))
+    try:
+        yield made
+    finally:
+        made.end()
 
 
 def read_until(stream: IO[str] | None, word: str) -> list[str]:
@@ -82,7 +105,7 @@ def read_until(stream: IO[str] | None, word: str) -> list[str]:
 
 
 @contextmanager
-def worker(*arguments: str, url: str) -> Iterator[subprocess.Popen[str]]:
+def worker(*arguments: str, url: str) -> Iterator[Running]:
     """Run a worker of the shop, from the moment it works."""
     with running("worker", "--app", "shop:app", *arguments, url=url) as process:
         read_until(process.stderr, "working")

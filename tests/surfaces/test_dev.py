@@ -25,14 +25,13 @@ def ask(url: str) -> int:
 @pytest.mark.contract("S1", "S3")
 def test_it_serves_http_and_the_dashboard_beside_the_worker(database_url: str) -> None:
     with ferry.running("dev", "--app", "shop:app", "--json", url=database_url) as dev:
-        assert dev.stdout is not None
         told = json.loads(dev.stdout.readline())
         assert [ask(told["url"] + path) for path in ("/healthz", "/", "/v1/tasks")] == [200, 200, 200]
         ran = ferry.run("task", "create", "greet", '{"name": "Ada"}', "--wait", url=database_url)
         dev.send_signal(signal.SIGINT)
-        _, err = dev.communicate(timeout=PATIENCE_SECONDS)
+        code, err = dev.wait(PATIENCE_SECONDS), dev.stderr.read()
 
-    assert dev.returncode == 0
+    assert code == 0
     assert "goodbye" in err
     assert ran.out == '"Hello, Ada"\n'
     assert told["handlers"] == ["cross", "fall", "greet"]

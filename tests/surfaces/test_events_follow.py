@@ -8,6 +8,7 @@ import pytest
 from ferryman import Ferryman
 from tests.patience import PATIENCE_SECONDS
 from tests.sql import days
+from tests.sql.going_back import go_back
 from tests.surfaces import ferry
 
 
@@ -16,14 +17,12 @@ async def test_following_gives_each_event_as_it_commits_and_ends_with_its_reader
     async with Ferryman(database_url) as app:
         await app.tasks.create("greet", {}, task_id="before")
         with ferry.running("events", "--follow", "--last", "1", "--json", url=database_url) as following:
-            assert following.stdout is not None
             assert json.loads(following.stdout.readline())["payload"]["task_id"] == "before"
             await app.tasks.create("greet", {}, task_id="mine")
             envelope = json.loads(following.stdout.readline())
             following.stdout.close()
 
             assert following.wait(PATIENCE_SECONDS) == 0
-            assert following.stderr is not None
             assert following.stderr.read() == ""
 
     assert envelope["type"] == "task_created"
@@ -66,14 +65,39 @@ async def test_going_on_from_before_what_is_kept_tells_of_the_gap(database_url: 
     nothing_missed = ferry.run("events", "--after", "3", url=database_url)
     ahead = ferry.run("events", "--after", "77", url=database_url)
 
-    gap = {"type": "gap", "from": "evt_2", "to": "evt_3"}
+    gap = {"type": "gap", "from": "evt_2", "to": "evt_3", "reason": "dropped", "resume": "evt_3"}
     first, second = map(json.loads, lines.out.splitlines())
     assert (first, second["payload"]["task_id"]) == (gap, "later")
     assert "evt_2 to evt_3 are not kept any more" in told.err
     assert ["evt_4-" in each for each in told.out.splitlines()] == [True]
     assert (nothing_missed.err, len(nothing_missed.out.splitlines())) == ("", 1)
     assert (ahead.code, ahead.out) == (0, "")
-    assert "evt_77 has not happened here: the log ends with evt_4" in ahead.err
+    assert "evt_77 has not happened here: the log ends before it. Resuming after evt_4." in ahead.err
+
+
+@pytest.mark.contract("K10", "S3")
+async def test_going_on_after_an_event_of_a_lost_history_tells_of_the_gap(database_url: str) -> None:
+    async with Ferryman(database_url) as app:
+        await app.tasks.create_many("greet", [{}] * 3)
+    seen = json.loads(ferry.run("events", "--last", "1", "--json", url=database_url).out)["event_id"]
+    await go_back(database_url, to=1)
+    async with Ferryman(database_url) as app:
+        for name in ("x", "y", "z"):
+            await app.tasks.create("greet", {}, task_id=name)
+    lines = ferry.run("events", "--after", seen, "--json", url=database_url).out.splitlines()
+    text = ferry.run("events", "--after", seen, url=database_url)
+    beyond = ferry.run("events", "--after", "9999", "--json", url=database_url).out.splitlines()
+
+    gap, *rest = map(json.loads, lines)
+    assert gap == {"type": "gap", "from": "evt_1", "to": "evt_3", "reason": "other_history", "resume": "evt_0"}
+    assert [each["payload"]["task_id"] for each in rest[1:]] == ["x", "y", "z"]
+    assert (
+        "evt_3 is another event here: the log went back after a failover or a restore. Resuming after evt_0."
+        in text.err
+    )
+    assert [json.loads(each) for each in beyond] == [
+        {"type": "gap", "from": "evt_5", "to": "evt_9999", "reason": "beyond_end", "resume": "evt_4"}
+    ]
 
 
 async def test_the_events_of_one_task_or_one_tenant_only(database_url: str) -> None:

@@ -61,7 +61,7 @@ async def test_a_worker_started_before_its_database_says_so_waits_and_begins(dat
             handle = await app.tasks.create("greet", {"name": "Ada"})
 
             assert await handle.result(timeout=PATIENCE_SECONDS) == "Hello, Ada"
-            worker.terminate()
+            worker.send_signal(signal.SIGTERM)
             assert await asyncio.to_thread(worker.wait, PATIENCE_SECONDS) == 0
 
     assert "PostgreSQL cannot be used now" in said[-1]
@@ -73,7 +73,7 @@ async def test_a_worker_that_waits_for_its_database_goes_when_told(database_url:
         wire.refuse()
         with ferry.running("worker", "--app", "shop:app", url=url) as worker:
             await asyncio.to_thread(ferry.read_until, worker.stderr, "waiting for the database")
-            worker.terminate()
+            worker.send_signal(signal.SIGTERM)
 
             assert await asyncio.to_thread(worker.wait, PATIENCE_SECONDS) == 0
 
@@ -91,7 +91,7 @@ def test_a_worker_answers_prometheus_and_logs_json(database_url: str) -> None:
             lines = ferry.read_until(worker.stderr, '"working"')
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
                 metrics = answer.read().decode()
-            worker.terminate()
+            worker.send_signal(signal.SIGTERM)
             assert worker.wait(PATIENCE_SECONDS) == 0
 
     assert "ferryman_claimed_total" in metrics

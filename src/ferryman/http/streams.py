@@ -1,8 +1,8 @@
 """Streams of server-sent events, which end when the client goes, when the server stops, or when the client is too slow.
 
 A stream is plain ASGI and not a generator of the framework: a thousand of them that say nothing cost little. Each carries
-the id of the last event it told, also in its heartbeats; whoever comes again with `Last-Event-ID` goes on there, and misses
-nothing (K10). A client that does not read is cut after STUCK_SECONDS; what waits for it meanwhile is bounded.
+the identity of the last event it told, also in its heartbeats; whoever comes again with `Last-Event-ID` goes on there, and
+misses nothing (K10). A client that does not read is cut after STUCK_SECONDS; what waits for it meanwhile is bounded.
 """
 
 from __future__ import annotations

@@ -42,7 +42,12 @@ class EventId(NamedTuple):
     @property
     def name(self) -> str:
         """The identity as envelopes, webhooks and messages carry it."""
-        return f"evt_{self}"
+        return f"evt_{self.number}" if self.token is None else name(self.number, self.token)
 
     def __str__(self) -> str:
         return f"{self.number}" if self.token is None else f"{self.number}-{self.token:x}"
+
+
+def name(number: int, token: int) -> str:
+    """Return the identity of an event as envelopes, webhooks and messages carry it."""
+    return f"evt_{number}-{token:x}"

@@ -25,10 +25,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from operator import itemgetter
-from typing import NamedTuple
 from uuid import UUID
 
-from ferryman.kernel import db, errors
+from ferryman.kernel import beyond_end, db, errors, event_id
 from ferryman.kernel.event_id import EventId
 
 END = db.load("ferryman.kernel", "events/end")
@@ -71,6 +70,11 @@ class Event:
         """What tells this event from every other, also from one with the same number in another history of the log."""
         return EventId(self.id, self.token)
 
+    @property
+    def event_id(self) -> str:
+        """The identity as envelopes, webhooks and messages carry it."""
+        return event_id.name(self.id, self.token)
+
 
 _COLUMNS = itemgetter(*Event.__slots__)
 
@@ -101,13 +105,6 @@ class Mark:
     xid: str
 
 
-class Gap(NamedTuple):
-    """Events that are not kept any more: the first and the last number that somebody missed."""
-
-    first: int
-    last: int
-
-
 async def read(tx: db.Tx, consumer: str, *, limit: int = 500) -> Sequence[Event]:
     """Return the next events of a named consumer and move it past them; to be called first in a transaction.
 
@@ -121,6 +118,8 @@ async def read(tx: db.Tx, consumer: str, *, limit: int = 500) -> Sequence[Event]
     elif end["last_id"] < end["end_id"]:
         held = await db.one(tx, TAKE, name=consumer)
     else:
+        if end["last_id"] > end["end_id"]:
+            await beyond_end.set_back(tx, consumer)
         return ()
     if held is None:
         return ()
@@ -170,14 +169,6 @@ async def oldest(tx: db.Tx) -> int | None:
     assert row is not None
     found: int | None = row["id"]
     return found
-
-
-async def missed(tx: db.Tx, after: int, upto: int) -> Gap | None:
-    """Return what is not kept any more of a part of the log in which nothing can appear any more."""
-    first = await oldest(tx)
-    gap = Gap(after + 1, upto if first is None else min(first - 1, upto))
-    # Days are dropped whole, the oldest first: whoever finds something at its place, or before, has missed nothing.
-    return gap if gap.last >= gap.first else None
 
 
 async def mark(tx: db.Tx) -> Mark:

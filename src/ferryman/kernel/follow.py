@@ -6,7 +6,8 @@ a follower that begins further back reads that part for itself, in pages, and jo
 
 What waits for a follower is bounded. One that falls behind is cut: it has `position`, the event after which it can come again.
 A follower that wants little is moved along with the reader, so that it need not look through the same part of the log twice.
-One that comes again from before what the log keeps is told of the gap.
+One that resumes after an event that the log does not have gets a gap (resume.py). When the log itself goes back while it is
+read, because another server answers, followers are cut; they get the gap when they come again.
 
 The reader goes on only while somebody follows.
 """
@@ -21,11 +22,13 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
-from ferryman.kernel import errors, events
+from ferryman.kernel import errors, events, resume
 from ferryman.kernel.doorbell import Doorbell
-from ferryman.kernel.events import Event, Gap, Place
+from ferryman.kernel.event_id import EventId
+from ferryman.kernel.events import Event, Place
 from ferryman.kernel.loop import RECONNECT
 from ferryman.kernel.pool import Database
+from ferryman.kernel.resume import Gap, Position, Reason
 from ferryman.kernel.timed import timed
 
 log = logging.getLogger("ferryman.follow")
@@ -66,19 +69,21 @@ class Reader:
         self._doorbell = doorbell
         self._topics = topics
         self._place: Place | None = None
-        self._begin = 0
+        self._seen = EventId(0)  # the last event up to there
+        self._begin = Position.after(EventId(0))
         self._rung = asyncio.Event()
         self._opened = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
         self._closed = False
         self.followers: set[Follower] = set()
 
-    def follow(self, choice: Choice, *, after: int | None = None) -> Follower:
+    def follow(self, choice: Choice, *, after: EventId | None = None) -> Follower:
         """Follow the log after an event, or from now on."""
         if self._closed:
             raise errors.NotOpen()
-        begin = after if after is not None or self._place is None else self._place.last_id
-        follower = Follower(self, choice, begin, resumed=after is not None and after > 0)
+        here = None if self._place is None else Position(self._place, self._seen)
+        begin = here if after is None else Position.after(after)
+        follower = Follower(self, choice, begin, resumed=after is not None and after.number > 0)
         self.followers.add(follower)
         if self._running is None:
             self._running = asyncio.get_running_loop().create_task(self._run())
@@ -89,7 +94,7 @@ class Reader:
         return self._opened.is_set() or await within(self._opened, seconds)
 
     @property
-    def begin(self) -> int:
+    def begin(self) -> Position:
         """Where a follower begins that came before this reader was open."""
         return self._begin
 
@@ -99,20 +104,28 @@ class Reader:
         assert self._place is not None
         return self._place.last_id
 
-    async def read(self, choice: Choice, after: int, upto: int) -> tuple[Sequence[Event], int]:
+    async def read(self, choice: Choice, after: Position, upto: int) -> tuple[Sequence[Event], Position]:
         """Read a part of the log that this reader has passed; answer with how far it came."""
+        begin = after.place.last_id
         async with self._db.session() as tx:
             if choice.subject is not None:
                 found = await events.of(tx, choice.subject, tenant=choice.tenant)
-                return [each for each in found if after < each.id <= upto and choice.takes(each)], upto
-            upto = min(upto, after + REACH)
-            found = await events.between(tx, after, upto, tenant=choice.tenant, limit=PAGE)
-        return [each for each in found if choice.takes(each)], found[-1].id if len(found) == PAGE else upto
+                found = [each for each in found if begin < each.id <= upto]
+            else:
+                upto = min(upto, begin + REACH)
+                found = await events.between(tx, begin, upto, tenant=choice.tenant, limit=PAGE)
+                upto = found[-1].id if len(found) == PAGE else upto
+            seen = await resume.last(tx, upto, after=after.seen)
+        return [each for each in found if choice.takes(each)], Position(Place(upto), seen)
 
-    async def gap(self, after: int, upto: int) -> Gap | None:
-        """Return what is not kept any more of a part of the log that this reader has passed."""
+    async def gap(self, seen: EventId) -> Gap | None:
+        """Return why a follower cannot resume after an event, and where it can."""
+        before = self._place
         async with self._db.session() as tx:
-            return await events.missed(tx, after, upto)
+            own = await resume.check(tx, self._seen, passed=self.upto)
+            if own is not None and self._place is before:
+                self._went_back(own)
+            return await resume.check(tx, seen, closed=self.upto)
 
     async def _run(self) -> None:
         hushes = [self._doorbell.listen(topic, lambda _hints: self._rung.set()) for topic in self._topics]
@@ -142,22 +155,31 @@ class Reader:
             mark = await events.mark(tx)
         async with self._db.transaction() as tx:
             _, known = await events.tail(tx, Place(max(0, mark.end_id - LOOK_BACK)), limit=LOOK_BACK)
-        self._begin = min(known.last_id, mark.end_id)
+            begin = min(known.last_id, mark.end_id)
+            self._begin = Position(Place(begin), await resume.last(tx, begin, after=EventId(0)))
         while True:
             async with self._db.session() as tx:
                 if await events.closed(tx, mark):
                     break
             await asyncio.sleep(PACE_SECONDS)
+        async with self._db.session() as tx:
+            self._seen = await resume.last(tx, mark.end_id, after=EventId(0))
         self._place = Place(mark.end_id)
         self._opened.set()
 
     async def _look(self) -> None:
-        assert self._place is not None
+        before = self._place
+        assert before is not None
         self._rung.clear()
         async with self._db.transaction() as tx:
-            found, self._place = await events.tail(tx, self._place, limit=PAGE)
+            found, position, gap = await resume.tail(tx, Position(before, self._seen), limit=PAGE)
+        if self._place is not before:
+            return  # a follower that resumed has found out before that the log went back
+        if gap is not None:
+            self._went_back(gap)
+        self._place, self._seen = position
         for follower in list(self.followers):
-            follower.hear(found, self._place.last_id)
+            follower.hear(found, position)
         if len(found) < PAGE:
             await within(self._rung, POLL_SECONDS)
             await asyncio.sleep(PACE_SECONDS)
@@ -171,17 +193,28 @@ class Reader:
             self._running.cancel()
             await asyncio.wait([self._running])
 
+    def _went_back(self, gap: Gap) -> None:
+        """Read on from an earlier event, and cut those who have read events that the log does not have any more."""
+        if gap.reason is Reason.DROPPED:
+            return
+        log.warning("the log went back to event %s, cutting those who follow it", gap.resume)
+        self._begin = Position.after(gap.resume)
+        self._place, self._seen = self._begin
+        for follower in list(self.followers):
+            if follower.has_read:
+                follower.cut()
+
 
 class Follower:
     """One who follows the log."""
 
-    def __init__(self, reader: Reader, choice: Choice, after: int | None, *, resumed: bool) -> None:
-        """Begin after an event; none: where the reader begins. Who has been here before may have missed something."""
+    def __init__(self, reader: Reader, choice: Choice, after: Position | None, *, resumed: bool) -> None:
+        """Begin at a position; none: where the reader begins. Who has been here before may have missed something."""
         self._reader = reader
         self._choice = choice
         self._after = after
         self._joint: int | None = None  # from there on it hears what the reader reads
-        self._heard = 0
+        self._heard: Position | None = None
         self._resumed = resumed
         self._gap: Gap | None = None
         self._waiting: deque[Event] = deque()
@@ -189,16 +222,21 @@ class Follower:
         self.over = False
 
     @property
-    def position(self) -> int | None:
-        """The event after which to go on; none before anything is known."""
-        return self._after
+    def position(self) -> EventId | None:
+        """The event after which to resume; none before anything is known."""
+        return None if self._after is None else self._after.seen
+
+    @property
+    def has_read(self) -> bool:
+        """Whether its position is one of the log as this process knows it, and not only what a client has sent."""
+        return self._after is not None and not self._resumed
 
     def rouse(self) -> None:
         """Let `next` return."""
         self._roused.set()
 
-    def hear(self, found: Sequence[Event], upto: int) -> None:
-        """Take what the reader has read, and how far it is; too much, and this one is cut."""
+    def hear(self, found: Sequence[Event], upto: Position) -> None:
+        """Take what the reader has read, and its position; too much, and this one is cut."""
         if self._joint is None:
             return  # still further back
         joint, takes = self._joint, self._choice.takes
@@ -206,7 +244,7 @@ class Follower:
         if len(self._waiting) + len(wanted) > WAITING_MAX:
             self.cut()
             return
-        self._heard = max(self._heard, upto)
+        self._heard = upto
         self._waiting += wanted
         if wanted:
             self._roused.set()
@@ -223,7 +261,7 @@ class Follower:
         if not await self.begin(seconds):
             return ()
         assert self._after is not None
-        while not self.over and (self._joint is None or self._after < self._joint):
+        while not self.over and (self._joint is None or self._after.place.last_id < self._joint):
             found = await self._catch_up(self._after)
             if found or self._gap is not None or time.monotonic() > until:
                 return found
@@ -248,25 +286,24 @@ class Follower:
     def _take(self) -> Sequence[Event]:
         taken = [self._waiting.popleft() for _ in range(min(PAGE, len(self._waiting)))]
         if self._waiting:
-            self._after = taken[-1].id
+            self._after = Position.after(taken[-1].identity)
             self._roused.set()
-        elif self._after is not None:
-            self._after = max(self._after, self._heard)
+        elif self._after is not None and self._heard is not None:
+            self._after = max(self._after, self._heard, key=lambda each: each.place.last_id)
         return taken
 
-    async def _catch_up(self, after: int) -> Sequence[Event]:
-        upto = self._reader.upto
-        if self._joint is None and upto - after <= WAITING_MAX:
-            # No await since the reader's place was read: what it reads from now on is heard.
-            self._joint = max(after, upto)
+    async def _catch_up(self, after: Position) -> Sequence[Event]:
         if self._resumed:
+            self._gap = await self._reader.gap(after.seen)
             self._resumed = False
-            self._gap = await self._reader.gap(after, self._joint or upto)
-            after = after if self._gap is None else self._gap.last
-        found, self._after = (
-            ((), upto) if upto <= after else await self._reader.read(self._choice, after, self._joint or upto)
-        )
-        self._after = max(after, self._after)
+            after = self._after = after if self._gap is None else Position.after(self._gap.resume)
+        begin, upto = after.place.last_id, self._reader.upto
+        if self._joint is None and upto - begin <= WAITING_MAX:
+            # No await since the reader's place was read: what it reads from now on is heard.
+            self._joint = max(begin, upto)
+        if begin >= upto:
+            return ()
+        found, self._after = await self._reader.read(self._choice, after, self._joint or upto)
         return found
 
     def leave(self) -> None:

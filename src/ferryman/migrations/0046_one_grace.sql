@@ -17,6 +17,8 @@ language sql stable as $$
     from ferryman.watchdog as dog
 $$;
 
+comment on function ferryman.grace_ends() is 'When the grace after an outage ends, or ended.';
+
 -- A migration only adds (K15): workers of the version before still call these. Nothing else does.
 comment on table ferryman.watched_leases is 'Unused since migration 0046. Only workers of an earlier version write it.';
 comment on function ferryman.reachable(text) is 'Unused since migration 0046. Only workers of an earlier version call it.';

@@ -45,7 +45,7 @@ def bare(event: Event) -> dict[str, Any]:
     """Return the columns of an event without its data: short, and it can always be told."""
     return {
         "type": f"{event.kind}_{_happened(event)}",
-        "event_id": event.identity.name,
+        "event_id": event.event_id,
         "tenant": event.tenant,
         "subject": str(event.subject),
         "subject_name": event.subject_name,

@@ -10,23 +10,30 @@ from uuid import UUID
 
 import orjson
 from fastapi import APIRouter, Header, Query, Request, Response
+from pydantic import Field
 
 from ferryman.app.doctor.report import plain
-from ferryman.app.log import EVENT_ID_MAX
 from ferryman.http.answers import LIMIT, Limit, Shape
 from ferryman.http.callers import Reading
 from ferryman.http.streams import MEDIA_TYPE, Stream, beat, frame
 from ferryman.kernel import errors
-from ferryman.kernel.event_id import EventId
-from ferryman.kernel.events import Event, Gap
+from ferryman.kernel.event_id import PATTERN, EventId
+from ferryman.kernel.events import Event
 from ferryman.kernel.follow import Follower
+from ferryman.kernel.resume import Gap, Reason
 
 # So long a stream waits for the reader of the log; who writes for longer hides what is new from everybody.
 OPEN_SECONDS = 5.0
 
 router = APIRouter(prefix="/events", tags=["events"])
 
-After = Annotated[int | None, Query(ge=0, le=EVENT_ID_MAX, description="After this event: `next` of the page before.")]
+After = Annotated[
+    str | None,
+    Query(
+        pattern=f"^{PATTERN}$",
+        description="After this event: `next` of the page before, an `event_id`, or a plain number.",
+    ),
+]
 Kinds = Annotated[list[str] | None, Query(description="Of these kinds only, such as task; may be repeated.")]
 Subject = Annotated[UUID | None, Query(description="Of one object only.")]
 
@@ -35,6 +42,7 @@ class LogEvent(Shape):
     """One move of one object, or its birth."""
 
     id: int
+    event_id: str
     at: datetime
     kind: str
     subject: UUID
@@ -47,14 +55,28 @@ class LogEvent(Shape):
     data: Any = None
 
 
+class LogGap(Shape):
+    """The log does not have the event after which reading was asked for. It resumes after the event `resume`.
+
+    `dropped`: the events with the numbers `from` to `to` are not kept any more. `beyond_end` and `other_history`: the log went
+    back, after a failover or a restore; events with these numbers that were seen before are not in this log.
+    """
+
+    from_: int = Field(alias="from")
+    to: int
+    reason: Reason
+    resume: str
+
+
 class LogPage(Shape):
     """Events, oldest first. `next` is what to give as `after`: it goes on even where a page is empty."""
 
     items: Sequence[LogEvent]
     next: str
+    gap: LogGap | None = Field(None, description="Only where the log does not have the event of `after`.")
 
 
-@router.get("", response_model=LogPage)
+@router.get("", response_model=LogPage, response_model_exclude_unset=True)
 async def read(
     visit: Reading,
     after: After = None,
@@ -65,7 +87,8 @@ async def read(
 ) -> dict[str, Any]:
     """Read what happened, oldest first. A transaction that commits late delays what comes after it; nothing is skipped."""
     found = await visit.doors.log.page(after=after, last=last, kinds=kind, subject=subject, limit=limit)
-    return {"items": [shown(each) for each in found.items], "next": str(found.next)}
+    page: dict[str, Any] = {"items": [shown(each) for each in found.items], "next": str(found.next)}
+    return page if found.gap is None else page | {"gap": found.gap.as_json()}
 
 
 @router.get("/stream", response_class=Response, responses={200: {"content": {MEDIA_TYPE: {}}}})
@@ -81,8 +104,8 @@ async def stream(
 ) -> Response:
     """Follow what happens as server-sent events, from now on or after an event; reconnect with Last-Event-ID.
 
-    Whoever comes again after more than the log is kept is told first: an event `gap` with the numbers `from` and `to` between
-    which events are missing.
+    A client that resumes after an event that the log does not have gets an event `gap` first, with the fields of LogGap: the
+    event was dropped (`log.retention`), or the log went back after a failover or a restore. It continues after `resume`.
     """
     follower = visit.doors.log.follow(after=_resumed(resume, after), kinds=kind, subject=subject)
     try:
@@ -93,7 +116,7 @@ async def stream(
     return following(follower, request)
 
 
-def _resumed(header: str | None, after: int | None) -> int | None:
+def _resumed(header: str | None, after: str | None) -> EventId | str | None:
     if not header:
         return after
     named = EventId.parse(header)
@@ -101,7 +124,7 @@ def _resumed(header: str | None, after: int | None) -> int | None:
         raise errors.RequestInvalid(
             f"Last-Event-ID: expected the id of an event, got {ascii(header)[:60]}.", field="Last-Event-ID"
         )
-    return named.number
+    return named
 
 
 def following(follower: Follower, request: Request) -> Stream:
@@ -122,20 +145,23 @@ def following(follower: Follower, request: Request) -> Stream:
 
 
 def missing(gap: Gap) -> bytes:
-    """Write that events were dropped before somebody came again for them."""
-    return frame(orjson.dumps({"from": gap.first, "to": gap.last}), id=gap.last, event="gap")
+    """Write that the log does not have the event after which the client resumes."""
+    return frame(orjson.dumps(gap.as_json()), id=gap.resume, event="gap")
 
 
 @lru_cache(maxsize=4096)
 def told(event: Event) -> bytes:
     """Write an event for a stream; once, however many follow."""
-    return frame(orjson.dumps(shown(event), default=plain, option=orjson.OPT_UTC_Z), id=event.id, event=event.kind)
+    return frame(
+        orjson.dumps(shown(event), default=plain, option=orjson.OPT_UTC_Z), id=event.identity, event=event.kind
+    )
 
 
 def shown(event: Event) -> dict[str, Any]:
     """Return an event as the outside sees it."""
     return {
         "id": event.id,
+        "event_id": event.event_id,
         "at": event.at,
         "kind": event.kind,
         "subject": event.subject,

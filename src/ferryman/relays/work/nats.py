@@ -17,7 +17,7 @@ from datetime import timedelta
 from typing import Final
 from uuid import UUID
 
-from ferryman.kernel import errors, events, faults, ids, retry, telemetry
+from ferryman.kernel import beyond_end, errors, events, faults, ids, retry, telemetry
 from ferryman.kernel.events import Event, Place
 from ferryman.kernel.pool import Line
 from ferryman.relays.ports import Tellers
@@ -104,6 +104,7 @@ class NatsRelay:
         async with self._line.transaction() as tx:
             await events.begin(tx, self._name)
             epoch = await relays.take(tx, self._name, owner=self._owner, lease=self._lease)
+            await beyond_end.set_back(tx, self._name)
             place = await relays.place(tx, self._name)
         if epoch is None or place is None:
             return False
@@ -149,7 +150,7 @@ class NatsRelay:
     def _message(self, event: Event) -> Message:
         address = self._tellers.address(event)
         return Message(
-            id=event.identity.name,
+            id=event.event_id,
             subject=subject.subject(address, tenant=event.tenant, prefix=self._prefix),
             body=self._tellers.body(event).encode(),
             short=self._tellers.short(event).encode(),

@@ -21,7 +21,7 @@ def envelope(event: Event) -> dict[str, Any]:
         "type": kind(event),
         "source": SOURCE,
         "session_key": SESSION_KEY,
-        "event_id": event.identity.name,
+        "event_id": event.event_id,
         "payload": _schedule(event) if event.kind == SCHEDULE else _task(event),
     }
 

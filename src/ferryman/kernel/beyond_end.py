@@ -1,0 +1,29 @@
+"""Sets back a named consumer of the log whose place the log has not reached (K10).
+
+The place is stored in the database of the log, so this happens only where the two were restored from different times. The
+consumer would read nothing until the log reaches its place, and then have skipped all events before it.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Final
+
+from ferryman.kernel import db, telemetry
+
+log = telemetry.logger("events")
+
+_SET_BACK = db.load("ferryman.kernel", "events/set_back")
+
+# The clocks of the server that wrote the lost events and of the one that answers now may differ by so much.
+SLACK: Final = timedelta(minutes=1)
+
+
+async def set_back(tx: db.Tx, consumer: str) -> None:
+    """Set a consumer back to the last event that was written before its place moved last, if it is beyond the end."""
+    row = await db.one(tx, _SET_BACK, name=consumer, slack=SLACK)
+    if row is not None:
+        log.warning(
+            "the consumer %s is beyond the end of the log (%s) and resumes after event %s",
+            consumer, row["was"], row["last_id"],
+        )  # fmt: skip
