@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from pathlib import Path
 from uuid import uuid4
 
 import asyncpg
@@ -11,8 +10,7 @@ import pytest
 
 from ferryman.app.doctor import event_log
 from ferryman.app.doctor.report import Reading
-from ferryman.app.embedded import Embedded
-from ferryman.kernel import events, migrate, open_transactions, telemetry
+from ferryman.kernel import events, open_transactions, telemetry
 from ferryman.kernel.pool import Database
 from ferryman.relays import watch
 from tests.sql.test_sequences import write
@@ -121,30 +119,6 @@ async def test_a_role_that_may_not_see_its_beginning_says_at_least_how_old_it_is
     assert (found.pid, found.application, found.role, found.state) == (pid, "importer", "postgres", None)
     assert (found.exact, found.wrote) == (False, True)
     assert "has had a transaction open for at least" in found.says
-
-
-@pytest.mark.contract("K10")
-async def test_a_prepared_transaction_that_nobody_finishes_is_named(tmp_path: Path) -> None:
-    settings = {"max_prepared_transactions": "1"}
-    with Embedded(tmp_path / "server", durable=False, keep=False, settings=settings) as server:
-        await migrate.migrate(server.url)
-        connection = await asyncpg.connect(server.url)
-        for statement in ("begin", WRITE, "prepare transaction 'it''s mine'"):
-            await connection.execute(statement)
-        db = Database(server.url)
-        await db.open()
-        found = await looked(db, "Prepared transaction")
-        await connection.execute("rollback prepared 'it''s mine'")
-        after = await looked(db, "Prepared transaction")
-        await db.close()
-        await connection.close()
-
-    assert found is not None
-    assert found.verdict == "bad"
-    assert found.says.startswith("Prepared transaction it's mine (role postgres, database postgres) has been open for")
-    assert "It wrote to the log" in found.says
-    assert found.advice == "In database postgres: commit prepared 'it''s mine'; or rollback prepared 'it''s mine';"
-    assert after is None
 
 
 @pytest.mark.contract("K10", "K19")
