@@ -7,11 +7,14 @@ import os
 import signal
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
+
+import psycopg
 
 import ferryman
 from tests.patience import PATIENCE_SECONDS
@@ -106,7 +109,16 @@ def read_until(stream: IO[str] | None, word: str) -> list[str]:
 
 @contextmanager
 def worker(*arguments: str, url: str) -> Iterator[Running]:
-    """Run a worker of the shop, from the moment it works."""
+    """Run a worker of the shop, from the moment when others can see that it lives: it says that it works before that."""
     with running("worker", "--app", "shop:app", *arguments, url=url) as process:
         read_until(process.stderr, "working")
+        _wait_for_beat(url, process.pid)
         yield process
+
+
+def _wait_for_beat(url: str, pid: int) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    with psycopg.connect(url, autocommit=True) as connection:
+        while connection.execute("select from ferryman.workers where pid = %s", [pid]).fetchone() is None:
+            assert time.monotonic() < deadline, "the worker never said that it lives"
+            time.sleep(0.01)
