@@ -16,7 +16,9 @@ ROOT = Path(__file__).resolve().parents[2]
 # An environment that was made before the plugin was knows it by its module alone.
 PLUGIN = [] if entry_points(group="pytest11", name="ferryman") else ["-p", "ferryman.testing.plugin"]
 # Plugins of this environment that no user's test here needs: to import them takes as long as all else of a short run.
-PLUGIN += [f"-pno:{name}" for name in ("anyio", "hypothesispytest", "schemathesis", "timeout", "xdist", "xdist.looponfail")]
+PLUGIN += [
+    f"-pno:{name}" for name in ("anyio", "hypothesispytest", "schemathesis", "timeout", "xdist", "xdist.looponfail")
+]
 
 # It counts on being run once, which is wrong: a death after the effect and before the end lets it be done again.
 NAIVE = """
