@@ -40,7 +40,7 @@ async def _plant(tx: Session, table: str, row: dict[str, Any], *, guarded: bool)
     async with tx.transaction():
         await tx.fetch("select set_config('session_replication_role', $1, true)", role)
         await tx.fetch(
-            f"insert into ferryman.{table} select (jsonb_populate_record(null::ferryman.{table}, $1::jsonb)).*",
+            f"insert into ferryman.{table} select * from jsonb_populate_record(null::ferryman.{table}, $1::jsonb)",
             json.dumps(row, default=str),
         )
         await tx.fetch("select set_config('session_replication_role', 'origin', true)")

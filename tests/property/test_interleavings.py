@@ -246,8 +246,9 @@ begin
     insert into parents (ref) values ('one');
     with born as (
         insert into ferryman.tasks
-        select (jsonb_populate_record(null::ferryman.tasks, ground || jsonb_build_object('id', gen_random_uuid()))).*
-        from generate_series(1, 2)
+        select task.*
+        from (select gen_random_uuid() as id from generate_series(1, 2)) as fresh,
+             jsonb_populate_record(null::ferryman.tasks, ground || jsonb_build_object('id', fresh.id)) as task
         returning id
     )
     select array_agg(id order by id) into made from born;

@@ -31,7 +31,7 @@ async def put(tx: Session, table: str, row: dict[str, Any]) -> UUID:
     text = json.dumps(told, default=lambda each: each.isoformat() if isinstance(each, datetime) else str(each))
     await tx.execute("set local session_replication_role = replica")
     await tx.fetch(
-        f"insert into ferryman.{table} select (jsonb_populate_record(null::ferryman.{table}, $1::jsonb)).*", text
+        f"insert into ferryman.{table} select * from jsonb_populate_record(null::ferryman.{table}, $1::jsonb)", text
     )
     await tx.execute("set local session_replication_role = origin")
     id: UUID = row["id"]

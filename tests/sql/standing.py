@@ -14,7 +14,7 @@ STATES = list(ScheduleState)
 SECOND, HOUR, DAY = timedelta(seconds=1), timedelta(hours=1), timedelta(days=1)
 PLANT = """
 insert into ferryman.schedules
-select (jsonb_populate_record(null::ferryman.schedules, $1::jsonb)).*
+select * from jsonb_populate_record(null::ferryman.schedules, $1::jsonb)
 """
 
 

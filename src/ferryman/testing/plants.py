@@ -18,7 +18,7 @@ _NOW = Statement("now", "select ferryman.clock() as now")
 _GUARD = Statement("guard", "select set_config('session_replication_role', :role, true)")
 _PLANT = Statement(
     "plant",
-    "insert into ferryman.tasks select (jsonb_populate_record(null::ferryman.tasks, :row::jsonb)).* returning id",
+    "insert into ferryman.tasks select * from jsonb_populate_record(null::ferryman.tasks, :row::jsonb) returning id",
 )
 _STATE = Statement("state", "select state from ferryman.tasks where id = :id")
 

@@ -12,6 +12,7 @@ import asyncpg
 
 from ferryman.kernel import errors
 from ferryman.kernel.db import SCHEMA
+from ferryman.kernel.pool.builtin_types import Connection
 from ferryman.kernel.pool.commits import commit_durably
 from ferryman.kernel.pool.reads import read_little
 from ferryman.kernel.pool.said import readable, sentence, translated
@@ -82,6 +83,7 @@ class Database:
                 max_cached_statement_lifetime=0,
                 # What stays in a session harms nobody who comes next: a reset would cost a round trip a release.
                 reset=_nothing_to_reset,
+                connection_class=Connection,
             )
         except asyncpg.ProtocolViolationError as error:
             if settings is None or "startup parameter" not in str(error):

@@ -20,6 +20,7 @@ import asyncpg
 
 from ferryman.kernel import errors, locks, telemetry
 from ferryman.kernel.db import SCHEMA, Row
+from ferryman.kernel.pool.builtin_types import Connection
 from ferryman.kernel.pool.commits import commit_durably
 from ferryman.kernel.pool.reads import read_little
 from ferryman.kernel.pool.said import readable, sentence, translated
@@ -191,6 +192,7 @@ async def _connect(url: str, settings: dict[str, str], *, patience: float) -> tu
                     server_settings=wanted,
                     statement_cache_size=STATEMENTS_KEPT if wanted is not None else STATEMENTS_KEPT_BY_A_POOLER,
                     max_cached_statement_lifetime=0,
+                    connection_class=Connection,
                 )
         except asyncpg.ProtocolViolationError as error:
             if wanted is None or "startup parameter" not in str(error):
