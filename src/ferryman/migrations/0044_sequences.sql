@@ -1,13 +1,14 @@
 -- K10: after logical replication or a partial restore, the rows of a table are here but its sequence starts again at 1. New events
 -- would get ids that readers have passed. This view finds such sequences, and the function repairs one of them.
 
--- The highest id that a sequence has given out, and the highest that exists. needed_id also covers the positions of the log's
--- readers. The ledger has no index on seq: its newest rows by id are enough, because new ids sort after older ones.
+-- The highest id that a sequence has given out, and the highest in use. An empty log uses the positions of its readers. A log with
+-- rows does not: where a reader is past all of them its position is wrong, and the rows must keep their ids. The ledger has no
+-- index on seq: its newest rows by id are enough, because new ids sort after older ones.
 create view ferryman.sequences as
 select 'events'::text as table_name,
        (select case when is_called then pg_sequence_last_value('ferryman.events_id_seq'::regclass) else 0 end from ferryman.events_id_seq) as last_id,
-       coalesce(greatest((select max(event.id) from ferryman.events as event),
-                         (select max(greatest(consumer.last_id, consumer.mark_id)) from ferryman.consumers as consumer),
+       coalesce((select max(event.id) from ferryman.events as event),
+                greatest((select max(greatest(consumer.last_id, consumer.mark_id)) from ferryman.consumers as consumer),
                          (select max(webhook.after_id) from ferryman.webhooks as webhook)), 0) as needed_id
 union all
 select 'task_logs',
