@@ -23,6 +23,7 @@ JOBS = [
     "bad inputs",
     "document",
     "chaos",
+    "short lives",
     "pooler",
 ]
 UNSET = dict.fromkeys(("TEST_DOORBELL", "EVERY_CASE", "BAD_INPUTS", "FUZZ_EXAMPLES"), "")
@@ -62,7 +63,7 @@ def test_a_failure_at_night_is_told_and_does_not_end_the_rest(tmp_path: Path) ->
     assert f"CI=1 TEST_DOORBELL= BAD_INPUTS=20000 FUZZ_EXAMPLES= {inputs} -k bad_inputs" in asked
     assert f"CI=1 TEST_DOORBELL= BAD_INPUTS= FUZZ_EXAMPLES=100 {inputs} -k document_says" in asked
     assert any(line.endswith(" planted ARGS=--chaos") for line in asked)
-    assert asked[-2].endswith(f"chaos ARGS=--seed {seed} --minutes 5")
+    assert asked[-3].endswith(f"chaos ARGS=--seed {seed} --minutes 5")
     assert asked[-1].endswith(f"chaos ARGS=--seed {seed} --minutes 3 --pooler")
 
 
@@ -74,7 +75,7 @@ def test_each_night_draws_by_its_day_and_one_that_failed_can_be_drawn_again(tmp_
 
     again, asked = run(tmp_path, seed="20260102")
     assert again.stdout.splitlines()[0] == "inputs are drawn by INPUT_SEED=20260102"
-    assert asked[-3].endswith("INPUT_SEED=20260102 test ARGS=tests/access -k document_says")
+    assert asked[-4].endswith("INPUT_SEED=20260102 test ARGS=tests/access -k document_says")
 
 
 def test_a_night_in_which_all_passed_ends_well_and_has_an_hour_more_when_asked(tmp_path: Path) -> None:
