@@ -23,6 +23,7 @@ from ferryman.kernel.event_id import EventId
 from ferryman.kernel.events import Event, Place
 
 _KNOWN = db.load("ferryman.kernel", "events/known")
+_BETWEEN = db.load("ferryman.kernel", "events/between")
 _LAST_BEFORE = db.load("ferryman.kernel", "events/last_before")
 
 
@@ -96,13 +97,8 @@ async def check(tx: db.Tx, seen: EventId, *, passed: int | None = None, closed: 
     """
     if seen.number == 0:
         return None
-    if seen.token is not None:
-        row = await db.one(
-            tx, _KNOWN, id=seen.number, logged_at=seen.logged_at, passed=seen.number if passed is None else passed
-        )
-        assert row is not None
-        if row["known"]:
-            return None
+    if seen.token is not None and await _is_known(tx, seen, passed or 0):
+        return None
     end = (await events.latest(tx)).last_id
     first = await events.oldest(tx)
     if seen.number > end:
@@ -115,6 +111,16 @@ async def check(tx: db.Tx, seen: EventId, *, passed: int | None = None, closed: 
         return None
     resume = await _by_time(tx, seen, first)
     return Gap(resume.number + 1, seen.number, Reason.OTHER_HISTORY, resume)
+
+
+async def _is_known(tx: db.Tx, seen: EventId, passed: int) -> bool:
+    row = await db.one(tx, _KNOWN, id=seen.number, logged_at=seen.logged_at)
+    assert row is not None
+    if passed > seen.number:
+        between = await db.one(tx, _BETWEEN, id=seen.number, upto=passed)
+        assert between is not None
+        return bool(row["known"] and not between["found"])
+    return bool(row["known"])
 
 
 async def _by_time(tx: db.Tx, seen: EventId, first: int | None) -> EventId:

@@ -22,11 +22,11 @@ safe as materialized (
 )
 select safe.closed, safe.id as safe_id, event.id, event.at, event.tenant, event.kind, event.subject, event.subject_name,
        event.from_state, event.to_state, event.attempt, event.reason_code, event.reason_message, event.data,
-       event.token
+       ferryman.event_token(event.logged_at) as token
 from safe
 left join (
     select id, at, tenant, kind, subject, subject_name, from_state, to_state, attempt, reason_code, reason_message,
-           data::text as data, ferryman.event_token(logged_at) as token
+           data::text as data, logged_at
     from ferryman.events
     where id > :last_id
       and (:tenant::text is null or tenant = :tenant)
