@@ -162,6 +162,15 @@ def endless_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def patient_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a transaction of ours stay open while a test holds it at a gate, or its process waits for the processor.
+
+    The server ends one that has been idle for two seconds.
+    """
+    monkeypatch.setitem(terms.LINE_SETTINGS, "idle_in_transaction_session_timeout", locks.written(ENDLESS))
+
+
+@pytest.fixture
 def spans(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
     """Configure a provider for one test: it is the whole process's, and other tests carry traces where there is none."""
     exporter = InMemorySpanExporter()

@@ -60,7 +60,7 @@ def main(arguments: list[str] | None = None) -> int:
     folder.mkdir(parents=True)
     # Not split at brackets or spaces of an id: a test's name is one word, unless options follow it.
     tests = [asked.tests] if "::" in asked.tests else shlex.split(asked.tests)
-    options = ["-q", "-r", "N", "--no-header", "--tb=no", "-p", "tools.flaky", "-n", str(asked.jobs)]
+    options = ["-q", "-r", "N", "--no-header", "--tb=long", "-p", "tools.flaky", "-n", str(asked.jobs)]
     repeat = ["--repeat", str(asked.times), "--repeat-reports", str(folder)]
     for number in (signal.SIGINT, signal.SIGTERM):  # a shell that starts us in the background has us ignore the first
         signal.signal(number, _leave)
@@ -125,6 +125,11 @@ class _Results:
             sections = "".join(f"\n---- {title}\n{text}" for title, text in report.sections)
             with output.open("a", encoding="utf-8") as file:
                 file.write(f"{test}: {report.when} failed\n\n{report.longreprtext}\n{sections}\n")
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Show no tracebacks: they are in the files."""
+        session.config.option.tbstyle = "no"
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """List the tests that failed, and all of them where they are few."""

@@ -11,6 +11,8 @@ from ferryman.kernel import faults, invariants
 from tests.agents.test_invariants import UNBOUND, Undo
 from tests.ingest.harbour import DAWN, HOUR, SOURCE, Server, harbour
 
+pytestmark = pytest.mark.usefixtures("patient_transactions")
+
 # Of three slices the first is fetched, of the second a page is in hand, and nobody has begun the third.
 PLANTED = {
     "cursor_chain_is_whole": [

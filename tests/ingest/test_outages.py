@@ -14,6 +14,8 @@ from ferryman.kernel.pool import Database, Line
 from tests.ingest.harbour import DAWN, HOUR, Server, harbour
 from tests.patience import PATIENCE_SECONDS
 
+pytestmark = pytest.mark.usefixtures("patient_transactions", "endless_waits")
+
 
 class Flaky:
     """A pool whose every third transaction commits, and whose answer is lost."""

@@ -13,6 +13,8 @@ from ferryman.kernel import errors, faults
 from tests.ingest.harbour import DAWN, HOUR, SOURCE, Harbour, Server, harbour, only
 from tests.patience import PATIENCE_SECONDS
 
+pytestmark = pytest.mark.usefixtures("patient_transactions")
+
 TABLES = ("schedule_instance", "plan", "slice", "task", "run", "batch", "cursor", "cursor_event", "source")
 
 

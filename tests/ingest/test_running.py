@@ -29,6 +29,8 @@ from ferryman.kernel import errors, faults, retry
 from ferryman.kernel.pool import Line, spoken
 from tests.ingest.harbour import DAWN, HOUR, SOURCE, Harbour, Server, harbour, only
 
+pytestmark = pytest.mark.usefixtures("patient_transactions")
+
 SECOND_PAGE = """
 insert into ferryman.ingest_batch
 select (jsonb_populate_record(batch, jsonb_build_object(

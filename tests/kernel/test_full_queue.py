@@ -38,14 +38,19 @@ async def url(small: Cluster) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def filled(url: str, *, at_once: bool = False) -> AsyncIterator[None]:
-    """Let somebody listen and stay in a transaction, and notify until no more is taken."""
+    """Let somebody listen and stay in a transaction, and notify until no more is taken.
+
+    The server may say that the queue is full while it still keeps what every listener has read, as from the test before. It
+    throws that away when it is asked how full the queue is, so there may be room again.
+    """
     idler, other = await asyncpg.connect(url), await asyncpg.connect(url)
     try:
         await idler.execute("listen hog")
         async with idler.transaction():
             await idler.execute("select 1")
-            with pytest.raises(asyncpg.ProgramLimitExceededError, match="too many notifications"):
-                await fill(other, 200 if at_once else 4)
+            while await other.fetchval("select pg_notification_queue_usage()") < 1:
+                with pytest.raises(asyncpg.ProgramLimitExceededError, match="too many notifications"):
+                    await fill(other, 200 if at_once else 4)
             yield
     finally:
         await idler.close()

@@ -28,6 +28,8 @@ from tests.patience import PATIENCE_SECONDS
 from tests.relays import conftest
 from tests.relays.conftest import Make, happen, later, relaying, until
 
+pytestmark = pytest.mark.usefixtures("patient_transactions")
+
 SECOND = timedelta(seconds=1)
 
 

@@ -18,6 +18,8 @@ from ferryman.kernel.pool import Database, Line
 from ferryman.kernel.watchdog import Report, Rule, Watchdog
 from tests.watchdog.ward import HEAL, admit, heal, healed, lines, running, signalled
 
+pytestmark = pytest.mark.usefixtures("patient_transactions")
+
 
 async def test_what_is_found_is_acted_on_and_counted(ward: Database, line: Line) -> None:
     await admit(ward, 3)
