@@ -393,7 +393,7 @@ async def test_a_statement_by_itself_has_its_bounds_behind_a_pooler_and_leaves_n
         [after] = await session._connection.fetch(bounds)  # what the next client of the pooler finds
 
         assert tuple(within)[:2] == ("2s", "4s")  # type: ignore[arg-type]
-        assert tuple(after) == ("0", "0", within[2])  # type: ignore[arg-type]
+        assert tuple(after) == ("0", "0", within[2])
         await line.close()
 
 
