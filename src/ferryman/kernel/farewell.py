@@ -37,8 +37,13 @@ def _break_off(client: Client) -> None:
         subscription._stop_processing()  # noqa: SLF001 - nor has this another word
     # Neither the client nor its own transport has a word for it. A websocket has no writer.
     writer = getattr(client._transport, "_io_writer", None)  # noqa: SLF001 - there is no other way to the socket
-    if writer is not None:
+    # asyncio fails to abort a transport that has written its buffer and closed.
+    if writer is not None and not _closed_by_itself(writer.transport):
         writer.transport.abort()
+
+
+def _closed_by_itself(transport: asyncio.WriteTransport) -> bool:
+    return transport.is_closing() and transport.get_write_buffer_size() == 0
 
 
 def _closed(closing: asyncio.Task[None]) -> None:
