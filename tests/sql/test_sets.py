@@ -33,6 +33,10 @@ SMALL = {
     ("ingest/sql/ingest_task/claim.sql", "open"): "runs of one executor",
     ("ingest/sql/ingest_task/claim.sql", "run"): "runs of one executor",
     ("ingest/sql/ingest_task/renew.sql", "moved"): "runs of one executor",
+    (
+        "kernel/sql/open_transactions/older.sql",
+        "l_1",
+    ): "locks of the server, for the few transactions that are open for long",
     ("tasks/sql/schedules/fire.sql", "born"): "schedules of one look, a hundred at most",
     ("tasks/sql/schedules/fire.sql", "run_out"): "schedules of one look, a hundred at most",
     ("tasks/sql/schedules/fire.sql", "tally"): "schedules of one look, a hundred at most",
