@@ -4064,6 +4064,7 @@ CREATE TABLE ferryman.watchdog (
     ticked_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     grace_until timestamp with time zone DEFAULT '-infinity'::timestamp with time zone NOT NULL,
     steady_since timestamp with time zone DEFAULT '-infinity'::timestamp with time zone NOT NULL,
+    silence interval DEFAULT '00:00:00'::interval NOT NULL,
     CONSTRAINT watchdog_only_row_check CHECK (only_row)
 );
 
@@ -4072,6 +4073,8 @@ COMMENT ON COLUMN ferryman.watchdog.ticked_at IS 'When a watchdog last wrote tha
 COMMENT ON COLUMN ferryman.watchdog.grace_until IS 'Until when no watchdog reaps, because there was an outage.';
 
 COMMENT ON COLUMN ferryman.watchdog.steady_since IS 'Since when watchdogs have ticked without a gap.';
+
+COMMENT ON COLUMN ferryman.watchdog.silence IS 'How long the watchdog that ticked last may be silent.';
 
 CREATE TABLE ferryman.watched_leases (
     domain text NOT NULL,

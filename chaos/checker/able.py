@@ -67,6 +67,10 @@ class Able:
         kept = _within([*self._gaps[roles], *self._locked[task], *self._away], death + lease, until)
         return until - death - kept
 
+    def gaps(self, roles: tuple[str, ...]) -> Sequence[Span]:
+        """Return the times in which nobody of these roles was awake."""
+        return self._gaps[roles]
+
     def awake(self, since: float, until: float, *, roles: tuple[str, ...]) -> float:
         """Say how long something took, but for the time in which nobody of these was awake."""
         return until - since - _within(self._gaps[roles], since, until)

@@ -3,8 +3,9 @@
 Whoever is killed or stands still past his lease with work in hand cannot keep it from being begun anew; how often that is, is
 the plan's doing. What no fault forced is the product's. Told by the histories: who died and stood still when, whose renewals
 were held up from when to when, and whose row a stranger held, so that nobody could renew it. From when to when a claim lasted
-is what the log says: a fault that came before it or after it forced nothing. An outage, or a locked table, may end the lease of
-a living worker too: watchdogs give a grace only after three intervals (decision 16).
+is what the log says: a fault that came before it or after it forced nothing. A locked table may end the lease of
+a living worker too, and so may an outage without a grace: one that is shorter than three intervals, or that comes within two
+leases of another (decision 16). An outage with a grace ends no lease, unless its holder was held up otherwise.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from chaos import plan
+from chaos import plan, terms
 from chaos.checker import claims
-from chaos.checker.able import barred, locked
+from chaos.checker.able import WATCHERS, Able, away, barred, locked
 from chaos.checker.cases import STEADY
 from chaos.checker.claims import Claim
 from chaos.checker.evidence import Deaths, Evidence
@@ -37,6 +38,9 @@ CAUSES = (KILLED, DONE, STILL, LOCKED, RENEWALS, AWAY, NOTHING)
 # Of a claim whose renewals are held up until it is over half a lease is left, or a quarter where rounds are late themselves.
 SENT_AGAIN_OF_LEASE = 1 / 5
 HELD_UP_OF_LEASE = 1 / 4
+# Watchdogs give a grace after an outage of three intervals, and none within two leases of the outage before.
+SILENCE_OF_LEASE = min(3 * terms.INTERVAL_OF_LEASE, 1.0)
+APART_IN_LEASES = 2
 
 
 class Past:
@@ -51,7 +55,7 @@ class Past:
         self._deaths = Deaths(lines)
         self._spoke: dict[int, list[float]] = defaultdict(list)  # when each said something
         self._still: dict[int, list[Span]] = defaultdict(list)
-        self._away: list[Span] = [(since, until + lease) for since, until in barred(lines)]
+        self._away, self._graced = _outages(lines, lease)
         self._held_up = _held_up(lines, lease)
         self._locked = locked(lines)
         self._effects: dict[tuple[str, int], float] = {}
@@ -63,12 +67,8 @@ class Past:
                     self._still[line["child"]].append((since.pop(line["child"]), line["at"]))
                 case "struck" if line["kind"] in ("freeze", "pause"):
                     since[line["child"]] = line["at"]
-                case "struck" if line["kind"] == "crash":
-                    self._away.append((line["at"], line["at"] + lease))
                 case "thawed" if line["child"] in since:
                     self._still[line["child"]].append((since.pop(line["child"]), line["at"]))
-                case "back":
-                    self._away.append((line["killed"], line["at"] + lease))
                 case "effect":
                     self._effects[line["task"], line["epoch"]] = line["at"]
 
@@ -92,7 +92,16 @@ class Past:
             return RENEWALS
         if _overlaps(claim, self._away):
             return AWAY
+        if _overlaps(claim, self._graced) and (not claim.lapsed or self._hindered(before, claim)):
+            return AWAY
         return NOTHING
+
+    def _hindered(self, before: Line, claim: Claim) -> bool:
+        """Say whether another fault met the holder of a claim: an outage with a grace ends no lease by itself."""
+        keepers = [spans for (whose, _), spans in self._held_up.items() if whose == before["pid"]]
+        return any(
+            _overlaps(claim, spans) for spans in (self._still[before["pid"]], self._locked[before["task"]], *keepers)
+        )
 
     def _heard(self, pid: int, since: float, until: float) -> bool:
         """Say whether a process said something after a moment and until another."""
@@ -111,6 +120,26 @@ class Past:
 
 def _overlaps(claim: Claim, spans: Sequence[Span]) -> bool:
     return any(begin < claim.until and claim.since < end for begin, end in spans)
+
+
+def _outages(lines: Sequence[Line], lease: float) -> tuple[list[Span], list[Span]]:
+    """Return the times in which an outage or a locked table may end a lease, and the outages after which a grace was due.
+
+    Each lasts for a lease after its end. A grace is due only if watchdogs had ticked for two leases without a gap.
+    """
+    ungraced = [(begin, end + lease) for begin, end in barred(lines)]
+    graced: list[Span] = []
+    gaps = [*away(lines), *Able(lines, lease=lease).gaps(WATCHERS)]
+    for line in lines:
+        match line["what"]:
+            case "struck" if line["kind"] == "crash":
+                ungraced.append((line["at"], line["at"] + lease))
+            case "back":
+                killed, back = line["killed"], line["at"]
+                steady = not any(begin < killed < end + APART_IN_LEASES * lease for begin, end in gaps)
+                due = steady and back - killed > SILENCE_OF_LEASE * lease
+                (graced if due else ungraced).append((killed, back + lease))
+    return ungraced, graced
 
 
 def _held_up(lines: Sequence[Line], lease: float) -> dict[tuple[int, int], list[Span]]:

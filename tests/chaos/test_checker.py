@@ -304,6 +304,13 @@ def lapsed(scene: Scene) -> None:
     add("stroke", turn=turn, epoch=2)(scene)
 
 
+def lapsed_after_an_outage(scene: Scene) -> None:
+    """Let it have been taken after an outage that was long enough for a grace."""
+    lapsed(scene)
+    at = scene.line("stroke")["at"]
+    add("back", at=at, killed=at - 10.0)(scene)
+
+
 def passed_over(seconds: float, others: int = 0) -> Callable[[Scene], object]:
     """Let a task have stood in line for so long, and so many others have come and been claimed meanwhile."""
 
@@ -443,6 +450,7 @@ PLANTS = [
     )),
     *(Plant("no_start_without_a_fault", f"{work}: ", again(what, epoch=2)) for what, work in claims.OF_TASKS.items()),
     Plant("no_start_without_a_fault", "turns of batches: ", lapsed),
+    Plant("no_start_without_a_fault", "turns of batches: ", lapsed_after_an_outage),
     Plant("no_start_without_a_fault", "tasks: ", rows(  # a durable task that had parked
         f"update ferryman.events set reason_message = '{claims.LAPSED}' where kind = 'task' and from_state = 'running'"
         " and subject in (select id from ferryman.tasks where name = 'voyage' and state = 'succeeded')"

@@ -109,8 +109,16 @@ def test_renewals_force_a_start_if_they_were_held_up_within_the_claim(
         (again.KILLED, True, [line("died", 12.5, child=1)]),  # buried late
         (again.NOTHING, True, [line("effect", 12.2, task="u", epoch=1, pid=1), line("died", 12.5, child=1)]),
         # Its number was another's before, and is another's afterwards, who speaks and dies too.
-        (again.KILLED, True, [line("died", 11.0, child=1), line("born", 12.2, pid=1), line("died", 14.0, child=1)]),
-        (again.KILLED, True, [line("died", 11.0, child=1), line("born", 12.2, pid=1), line("died", 12.5, child=1)]),
+        (
+            again.KILLED,
+            True,
+            [line("died", 11.0, child=1), line("born", 12.2, pid=1, role="dog"), line("died", 14.0, child=1)],
+        ),
+        (
+            again.KILLED,
+            True,
+            [line("died", 11.0, child=1), line("born", 12.2, pid=1, role="dog"), line("died", 12.5, child=1)],
+        ),
         (again.NOTHING, True, [line("died", 9.8, child=1), line("died", 14.0, child=1)]),
         (again.NOTHING, False, [renewal(10.7)]),  # it was not for its lease that the claim ended
         (again.NOTHING, False, [line("back", 7.8, killed=7.0)]),
@@ -119,6 +127,44 @@ def test_renewals_force_a_start_if_they_were_held_up_within_the_claim(
     ],
 )
 def test_what_came_before_a_claim_or_after_it_forced_nothing(
+    cause: str, lapsed: bool, history: list[dict[str, Any]]
+) -> None:
+    past = again.Past(history, {("t", 1): claims.Claim(9.9, 12.0, lapsed)}, lease=LEASE)
+
+    found, _ = again.causes([start(10.0, 1, 1), start(13.0, 2, 2)], past)
+
+    assert {each: count for each, count in found.items() if count} == {cause: 1}
+
+
+# Three intervals are 1.8 s with these leases, so this one gets a grace.
+OUTAGE = line("back", 10.5, killed=8.5)
+ASLEEP = [
+    line("born", 1.0, pid=5, role="dog"),
+    line("struck", 6.0, kind="watch", child=5),
+    line("thawed", 6.5, child=5),
+]
+
+
+@pytest.mark.contract("R3", "K24")
+@pytest.mark.parametrize(
+    ("cause", "lapsed", "history"),
+    [
+        (again.NOTHING, True, [OUTAGE]),
+        (again.AWAY, True, [line("back", 10.5, killed=8.8)]),  # too short for a grace
+        (again.AWAY, False, [OUTAGE]),  # it was not for its lease that the claim ended
+        (again.AWAY, True, [OUTAGE, renewal(10.6, "away")]),  # held up otherwise too
+        (again.AWAY, True, [line("back", 4.0, killed=3.9), OUTAGE]),  # less than two leases after another
+        (again.NOTHING, True, [line("back", 3.0, killed=2.9), OUTAGE]),
+        (again.AWAY, True, [line("struck", 5.0, kind="crash", child=9), OUTAGE]),
+        (again.AWAY, True, [*ASLEEP, OUTAGE]),  # no watchdog had ticked for a while
+        (
+            again.AWAY,
+            True,
+            [OUTAGE, line("struck", 11.0, kind="bar", child=9, since=10.8), line("released", 11.5, child=9)],
+        ),
+    ],
+)
+def test_an_outage_excuses_the_end_of_a_lease_only_where_no_grace_was_due(
     cause: str, lapsed: bool, history: list[dict[str, Any]]
 ) -> None:
     past = again.Past(history, {("t", 1): claims.Claim(9.9, 12.0, lapsed)}, lease=LEASE)

@@ -51,6 +51,74 @@ async def test_an_outage_is_three_missed_intervals_or_a_lease(
     assert (dog._tick_due - 1000.0) * 3 == pytest.approx(min(interval * 3, lease).total_seconds())
 
 
+# How the intervals of two workers may differ. Both are long, because the machine of a test may be slow.
+SELDOM, OFTEN = HOUR, HOUR / 10
+
+
+@pytest.mark.contract("K24", "K17")
+async def test_a_watchdog_with_a_short_interval_that_starts_beside_a_slower_one_finds_no_outage(
+    ward: Database, database_url: str
+) -> None:
+    """Else each of its starts gives a grace, or hides the next outage because ticks seem to have gaps."""
+    await ticked(ward, timedelta(0))
+    reports = []
+    async with lines(database_url, 2) as [one, two]:
+        for _ in range(3):
+            await Watchdog(one, [], interval=SELDOM, lease=4 * HOUR).tick()
+            await passes(ward, SELDOM * 0.9)
+            await admit(ward, 1)
+            reports.append(await Watchdog(two, [REAP], interval=OFTEN, lease=4 * HOUR).tick())
+        await Watchdog(one, [], interval=SELDOM, lease=4 * HOUR).tick()
+        await passes(ward, SELDOM * 3.1)
+        outage = await Watchdog(two, [REAP], interval=OFTEN, lease=4 * HOUR).tick()
+
+    assert [(report.withheld, report.acted()) for report in reports] == [((), 1)] * 3
+    assert outage.withheld == ("reap",)
+
+
+@pytest.mark.contract("K24", "W13")
+async def test_a_rule_that_found_something_reaps_if_a_slower_watchdog_has_ticked_in_its_time(
+    ward: Database, database_url: str
+) -> None:
+    await ticked(ward, timedelta(0))
+    async with lines(database_url, 2) as [one, two]:
+        dog = Watchdog(two, [REAP], interval=OFTEN, lease=4 * HOUR, clock=lambda: 1000.0)
+        await dog.tick()
+        await Watchdog(one, [], interval=SELDOM, lease=4 * HOUR).tick()
+        await admit(ward, 1)
+        await passes(ward, SELDOM * 0.9)
+        report = await dog.tick()  # before its next tick is due
+
+    assert (report.withheld, report.acted()) == ((), 1)
+
+
+@pytest.mark.contract("K24", "K17")
+async def test_the_death_of_the_watchdog_that_ticked_most_often_is_no_outage(ward: Database, database_url: str) -> None:
+    await ticked(ward, timedelta(0))
+    async with lines(database_url, 2) as [one, two]:
+        await Watchdog(two, [], interval=OFTEN, lease=4 * HOUR).tick()
+        await admit(ward, 1)
+        await passes(ward, SELDOM * 0.9)
+        report = await Watchdog(one, [REAP], interval=SELDOM, lease=4 * HOUR).tick()
+
+    assert (report.withheld, report.acted()) == ((), 1)
+
+
+@pytest.mark.contract("K24", "W13")
+async def test_a_dead_watchdog_with_a_long_interval_hides_no_outage_after_the_next_tick(
+    ward: Database, database_url: str
+) -> None:
+    await ticked(ward, timedelta(0))
+    async with lines(database_url, 2) as [one, two]:
+        await Watchdog(one, [], interval=SELDOM, lease=4 * HOUR).tick()  # and dies
+        await passes(ward, OFTEN)
+        await Watchdog(two, [], interval=OFTEN, lease=4 * HOUR).tick()
+        await passes(ward, OFTEN * 3.1)
+        report = await Watchdog(two, [REAP], interval=OFTEN, lease=4 * HOUR).tick()
+
+    assert report.withheld == ("reap",)
+
+
 @pytest.mark.contract("K24")
 async def test_another_watchdog_keeps_to_the_grace_that_the_first_gave(ward: Database, database_url: str) -> None:
     await admit(ward, 1)

@@ -54,7 +54,7 @@ async def ticked(db: Database, ago: timedelta) -> None:
     async with db.session() as session:
         await session.fetch(
             "update ferryman.watchdog set ticked_at = clock_timestamp() - $1::interval,"
-            " steady_since = clock_timestamp() - interval '1 day', grace_until = '-infinity'",
+            " steady_since = clock_timestamp() - interval '1 day', grace_until = '-infinity', silence = '0'",
             ago,
         )
 

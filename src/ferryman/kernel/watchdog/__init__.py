@@ -11,7 +11,8 @@ slow a round lasts no longer than the time of the rule that looks most often; wh
 must look soonest comes first. So a lease that has ended does not wait for forty other rules.
 
 After an outage, living workers renew their leases before any watchdog reaps. Each watchdog ticks in one row of the database. A
-watchdog that finds a gap of three ticks gives a grace of one lease, and no rule reaps while the grace lasts. The grace
+watchdog that finds a gap of three ticks gives a grace of one lease, and no rule reaps while the grace lasts. The gap is
+judged by the interval of the watchdog that ticked last, or by its own if that is longer. The grace
 belongs to the database: a watchdog that starts while it lasts keeps to it, and none follows until watchdogs have ticked
 without a gap for a lease. After a machine was suspended, a watchdog cannot see the gap on its own clock. So a rule that reaps
 and has found something checks the row first.
