@@ -1,6 +1,7 @@
 """K10: after a restore or a promotion the numbers of events come again, and no receiver takes a new event for an old one."""
 
 import asyncio
+import dataclasses
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -192,3 +193,17 @@ async def test_an_event_that_was_deleted_from_the_stream_is_published_again(
 
     assert [json.loads(each.data or b"")["payload"]["task_id"] for each in kept] == ["1", "3", "2"]
     assert (await coast.info()).state.messages == 3
+
+
+@pytest.mark.contract("K10")
+async def test_an_event_that_newer_ones_of_its_subject_replaced_is_not_published_after_them(
+    nats_server: NatsServer, coast: Coast
+) -> None:
+    async with publishing(nats_server, coast) as broker:
+        await coast.js.update_stream(dataclasses.replace((await coast.info()).config, max_msgs_per_subject=1))
+        for _ in range(2):
+            await broker.publish([event(coast, n) for n in (1, 2, 3)])
+        last = await coast.js.get_last_msg(coast.name, event(coast, 1).subject)
+
+    assert json.loads(last.data or b"")["payload"]["task_id"] == "3"
+    assert (await coast.info()).state.last_seq == 3
