@@ -4,7 +4,7 @@ import pytest
 
 from ferryman import Ferryman
 from ferryman.kernel.follow import Choice, Reader
-from ferryman.kernel.resume import Reason
+from ferryman.kernel.resume import GapReason
 from tests.http.conftest import Client
 from tests.http.test_stream import listening
 from tests.sql.going_back import go_back
@@ -89,7 +89,7 @@ async def test_followers_are_cut_when_the_log_goes_back_and_get_the_gap_when_the
     assert heard == old
     assert found == old[:1] + new
     assert gap is not None
-    assert (gap.reason, gap.last) == (Reason.OTHER_HISTORY, 3)
+    assert (gap.reason, gap.last) == (GapReason.OTHER_HISTORY, 3)
 
 
 @pytest.mark.contract("S4")

@@ -1,6 +1,7 @@
 """K10: after a restore or a promotion the numbers of events come again, and no receiver takes a new event for an old one."""
 
 import asyncio
+import dataclasses
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,13 +12,16 @@ import asyncpg
 import pytest
 
 from ferryman import Ferryman
+from ferryman.kernel import faults
 from ferryman.relays.states import DELIVERED
 from ferryman.relays.work.broker import MSG_ID, Broker, Message
 from ferryman.testing import NatsServer
+from tests.patience import PATIENCE_SECONDS
 from tests.relays import conftest
 from tests.relays.conftest import Make, happen, relaying, settled
 from tests.relays.receiver import Receiver
 from tests.relays.test_nats import Coast, app_of, caught_up, coast
+from tests.sql.going_back import go_back
 
 __all__ = ["coast"]
 
@@ -98,6 +102,49 @@ async def test_a_relay_reads_on_from_the_place_of_a_database_that_went_back(
 
     assert await tasks_in(coast) == tasks
     assert len(coast.published) == 4 + 3  # the last three of the log are sent again, and dropped by their ids
+
+
+@pytest.mark.contract("K4", "K10")
+@pytest.mark.parametrize(("to", "unused"), [(1, 0), (3, 2)], ids=["event lost", "only unused numbers lost"])
+async def test_a_place_is_not_moved_past_events_that_were_written_after_a_promotion(
+    make: Make, nats_server: NatsServer, coast: Coast, database_url: str, to: int, unused: int
+) -> None:
+    """A pooler may send the statement that stores the place to a promoted standby, whose log ends earlier."""
+    gate = faults.Gate()
+    async with app_of(make, nats_server, coast) as app:
+        before = await happen(app, 3)
+        await roll_back(app, unused)
+        with faults.armed({"relay.published": gate}):
+            async with relaying(app):
+                await asyncio.wait_for(gate.reached.wait(), PATIENCE_SECONDS)
+                await go_back(database_url, to=to)
+                after = await happen(app, 5)
+                gate.open()
+                await caught_up(app)
+
+    assert await tasks_in(coast) == before + after
+
+
+@pytest.mark.contract("K10")
+async def test_a_place_passes_numbers_that_no_event_has(make: Make, nats_server: NatsServer, coast: Coast) -> None:
+    async with app_of(make, nats_server, coast) as app, relaying(app):
+        before = await happen(app, 3)
+        await roll_back(app, 2)
+        await caught_up(app)
+        await roll_back(app, 2)
+        await caught_up(app)
+        [place] = await app.relays.status()
+        after = await happen(app, 1)
+        await caught_up(app)
+
+    assert place.last_id == 7
+    assert await tasks_in(coast) == before + after
+
+
+async def roll_back(app: Ferryman, count: int) -> None:
+    """Draw numbers that no event gets."""
+    async with app.database.session() as tx:
+        await tx.fetch("select nextval('ferryman.events_id_seq') from generate_series(1, $1)", count)
 
 
 @pytest.mark.contract("K10")
@@ -192,3 +239,17 @@ async def test_an_event_that_was_deleted_from_the_stream_is_published_again(
 
     assert [json.loads(each.data or b"")["payload"]["task_id"] for each in kept] == ["1", "3", "2"]
     assert (await coast.info()).state.messages == 3
+
+
+@pytest.mark.contract("K10")
+async def test_an_event_that_newer_ones_of_its_subject_replaced_is_not_published_after_them(
+    nats_server: NatsServer, coast: Coast
+) -> None:
+    async with publishing(nats_server, coast) as broker:
+        await coast.js.update_stream(dataclasses.replace((await coast.info()).config, max_msgs_per_subject=1))
+        for _ in range(2):
+            await broker.publish([event(coast, n) for n in (1, 2, 3)])
+        last = await coast.js.get_last_msg(coast.name, event(coast, 1).subject)
+
+    assert json.loads(last.data or b"")["payload"]["task_id"] == "3"
+    assert (await coast.info()).state.last_seq == 3

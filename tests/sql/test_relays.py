@@ -8,6 +8,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from ferryman.kernel import errors, events, ids, invariants
+from ferryman.kernel.event_id import EventId
 from ferryman.kernel.events import Place
 from ferryman.kernel.machine import Machine
 from ferryman.kernel.pool import Session
@@ -198,6 +199,28 @@ async def test_the_place_of_a_relay_is_moved_by_its_holder_alone(given: Session)
     assert await relays.place(given, "t") is None
     rows = await given.fetch("select name, leased_until > now() + interval '1 minute' as renewed from ferryman.relays")
     assert {row["name"]: row["renewed"] for row in rows} == {"r": True, "s": False}
+
+
+@pytest.mark.contract("K4", "K10")
+async def test_a_place_moves_only_to_an_event_that_the_log_has(given: Session) -> None:
+    await given.fetch(
+        "insert into ferryman.events (at, subject, tenant, kind) values (now(), gen_random_uuid(), 'default', 'task')"
+    )
+    end = (await events.latest(given)).last_id
+    [event] = await events.between(given, end - 1, end)
+    await events.begin(given, "r", after_id=end - 1)
+    await relays.take(given, "r", owner=OWNER, lease=SECOND)
+
+    async def advance(published: EventId) -> bool:
+        return await relays.advance(
+            given, "r", Place(end), from_id=end - 1, published=published, owner=OWNER, epoch=1, lease=HOUR
+        )
+
+    assert not await advance(EventId(end + 1, event.token))
+    assert not await advance(EventId(end, event.token + 1))
+    assert await relays.place(given, "r") == Place(end - 1, end - 1)
+    assert await advance(event.identity)
+    assert await relays.place(given, "r") == Place(end)
 
 
 @pytest.mark.contract("K10")

@@ -7,7 +7,7 @@ import pytest
 from ferryman.kernel import events, resume
 from ferryman.kernel.event_id import NUMBER_MAX, EventId
 from ferryman.kernel.pool import Database, Session
-from ferryman.kernel.resume import Gap, Position, Reason
+from ferryman.kernel.resume import Gap, GapReason, Position
 from tests.sql import days
 from tests.sql.going_back import go_back
 
@@ -62,7 +62,7 @@ async def test_a_plain_number_beyond_the_end_resumes_at_the_end(db: Database) ->
     async with db.transaction() as tx:
         await write(tx, 0, 0, 0)
     async with db.session() as tx:
-        assert await resume.check(tx, EventId(9999)) == Gap(4, 9999, Reason.BEYOND_END, EventId(3))
+        assert await resume.check(tx, EventId(9999)) == Gap(4, 9999, GapReason.BEYOND_END, EventId(3))
 
 
 @pytest.mark.contract("K10")
@@ -79,7 +79,7 @@ async def test_an_event_of_another_history_resumes_before_all_that_was_written_s
     seen = EventId(6, seen.token)
     async with db.session() as tx:
         gap = await resume.check(tx, seen)
-        why = Reason.BEYOND_END if length < 6 else Reason.OTHER_HISTORY
+        why = GapReason.BEYOND_END if length < 6 else GapReason.OTHER_HISTORY
         assert gap == Gap(3, 6, why, shared[-1])
     async with db.transaction() as tx:
         found, position, again = await resume.tail(tx, Position.after(seen))
@@ -96,7 +96,7 @@ async def test_the_clocks_of_two_servers_may_differ_by_a_minute(db: Database) ->
         assert gap is not None
         assert gap.resume == old
         gap = await resume.check(tx, earlier(old, 1))
-        assert gap == Gap(1, 1, Reason.OTHER_HISTORY, EventId(0)), "nothing is older: all is read again"
+        assert gap == Gap(1, 1, GapReason.OTHER_HISTORY, EventId(0)), "nothing is older: all is read again"
 
 
 @pytest.mark.contract("K10")
@@ -108,7 +108,7 @@ async def test_what_retention_dropped_is_a_gap_for_identities_and_numbers(db: Da
         await write(tx, 0)
     async with db.session() as tx:
         for seen in (dropped[0], EventId(1)):
-            assert await resume.check(tx, seen) == Gap(2, 3, Reason.DROPPED, EventId(3))
+            assert await resume.check(tx, seen) == Gap(2, 3, GapReason.DROPPED, EventId(3))
         for seen in (dropped[2], EventId(3)):
             assert await resume.check(tx, seen) is None, "the last that was dropped was seen"
 
@@ -129,7 +129,7 @@ async def test_a_reader_notices_that_numbers_which_it_passed_have_events_now(db:
         found, _, gap = await resume.tail(tx, position)
 
     assert gap is not None
-    assert gap.reason is Reason.OTHER_HISTORY
+    assert gap.reason is GapReason.OTHER_HISTORY
     assert new in [each.identity for each in found]
 
 

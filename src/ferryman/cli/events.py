@@ -21,7 +21,7 @@ from ferryman.cli.words import command, flag, says
 from ferryman.kernel import errors, resume
 from ferryman.kernel import events as log
 from ferryman.kernel.event_id import EventId
-from ferryman.kernel.resume import Gap, Position, Reason
+from ferryman.kernel.resume import Gap, GapReason, Position
 from ferryman.kernel.timed import timed
 from ferryman.tasks.rules.envelope import data, envelope
 
@@ -110,9 +110,9 @@ def _show_gap(screen: Screen, gap: Gap) -> None:
     if screen.json:
         screen.line({"type": "gap", "from": first, "to": last, "reason": gap.reason.value, "resume": goes_on})
         return
-    if gap.reason is Reason.DROPPED:
+    if gap.reason is GapReason.DROPPED:
         why = f"{first} to {last} are not kept any more (log.retention says for how long)."
-    elif gap.reason is Reason.BEYOND_END:
+    elif gap.reason is GapReason.BEYOND_END:
         why = f"{last} has not happened here: the log ends before it."
     else:
         why = f"{last} is another event here: the log went back after a failover or a restore."

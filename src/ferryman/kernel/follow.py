@@ -28,7 +28,7 @@ from ferryman.kernel.event_id import EventId
 from ferryman.kernel.events import Event, Place
 from ferryman.kernel.loop import RECONNECT
 from ferryman.kernel.pool import Database
-from ferryman.kernel.resume import Gap, Position, Reason
+from ferryman.kernel.resume import Gap, GapReason, Position
 from ferryman.kernel.timed import timed
 
 log = logging.getLogger("ferryman.follow")
@@ -195,7 +195,7 @@ class Reader:
 
     def _went_back(self, gap: Gap) -> None:
         """Read on from an earlier event, and cut those who have read events that the log does not have any more."""
-        if gap.reason is Reason.DROPPED:
+        if gap.reason is GapReason.DROPPED:
             return
         log.warning("the log went back to event %s, cutting those who follow it", gap.resume)
         self._begin = Position.after(gap.resume)

@@ -27,7 +27,7 @@ _BETWEEN = db.load("ferryman.kernel", "events/between")
 _LAST_BEFORE = db.load("ferryman.kernel", "events/last_before")
 
 
-class Reason(StrEnum):
+class GapReason(StrEnum):
     """Why reading could not resume after an event."""
 
     DROPPED = "dropped"  # log.retention is over for it
@@ -40,7 +40,7 @@ class Gap(NamedTuple):
 
     first: int
     last: int
-    reason: Reason
+    reason: GapReason
     resume: EventId
 
     def as_json(self) -> dict[str, object]:
@@ -103,14 +103,14 @@ async def check(tx: db.Tx, seen: EventId, *, passed: int | None = None, closed: 
     first = await events.oldest(tx)
     if seen.number > end:
         resume = EventId(min(end, closed or end)) if seen.token is None else await _by_time(tx, seen, first)
-        return Gap(resume.number + 1, seen.number, Reason.BEYOND_END, resume)
+        return Gap(resume.number + 1, seen.number, GapReason.BEYOND_END, resume)
     dropped = min(end if first is None else first - 1, end if closed is None else closed)
     if seen.number < dropped:
-        return Gap(seen.number + 1, dropped, Reason.DROPPED, EventId(dropped))
+        return Gap(seen.number + 1, dropped, GapReason.DROPPED, EventId(dropped))
     if seen.token is None or first is None or seen.number < first:
         return None
     resume = await _by_time(tx, seen, first)
-    return Gap(resume.number + 1, seen.number, Reason.OTHER_HISTORY, resume)
+    return Gap(resume.number + 1, seen.number, GapReason.OTHER_HISTORY, resume)
 
 
 async def _is_known(tx: db.Tx, seen: EventId, passed: int) -> bool:

@@ -20,7 +20,7 @@ from ferryman.kernel import errors
 from ferryman.kernel.event_id import PATTERN, EventId
 from ferryman.kernel.events import Event
 from ferryman.kernel.follow import Follower
-from ferryman.kernel.resume import Gap, Reason
+from ferryman.kernel.resume import Gap, GapReason
 
 # So long a stream waits for the reader of the log; who writes for longer hides what is new from everybody.
 OPEN_SECONDS = 5.0
@@ -64,7 +64,7 @@ class LogGap(Shape):
 
     from_: int = Field(alias="from")
     to: int
-    reason: Reason
+    reason: GapReason
     resume: str
 
 

@@ -7,6 +7,7 @@ from datetime import timedelta
 from uuid import UUID
 
 from ferryman.kernel.db import Row, Tx, load, many, one
+from ferryman.kernel.event_id import EventId
 from ferryman.kernel.events import Place
 from ferryman.relays.model import Standing
 
@@ -43,11 +44,26 @@ async def place(tx: Tx, name: str) -> Place | None:
     return None if row is None else Place(row["last_id"], row["mark_id"], row["mark_xid"])
 
 
-async def advance(tx: Tx, name: str, place: Place, *, from_id: int, owner: UUID, epoch: int, lease: timedelta) -> bool:
-    """Store the place of a relay and renew its lease; False if another holds it, or the place was not `from_id`."""
+async def advance(
+    tx: Tx,
+    name: str,
+    place: Place,
+    *,
+    from_id: int,
+    owner: UUID,
+    epoch: int,
+    lease: timedelta,
+    published: EventId | None = None,
+) -> bool:
+    """Store the place of a relay and renew its lease.
+
+    False if another process holds the relay, if its place was not `from_id`, or if the log does not have the event `published`.
+    """
     row = await one(
         tx, _ADVANCE, name=name, from_id=from_id, owner=owner, epoch=epoch, lease=lease,
         last_id=place.last_id, mark_id=place.mark_id, mark_xid=place.mark_xid,
+        event_id=None if published is None else published.number,
+        logged_at=None if published is None else published.logged_at,
     )  # fmt: skip
     return row is not None
 

@@ -84,7 +84,6 @@ class Broker:
         self._inbox = ""
         self._numbers = itertools.count()
         self._waiting: dict[str, asyncio.Future[int | None]] = {}
-        self.removes_consumed = False
 
     @property
     def there(self) -> bool:
@@ -126,7 +125,7 @@ class Broker:
         return client
 
     async def _ensure(self, js: JetStreamContext, origin: str) -> None:
-        from nats.js.api import RetentionPolicy, StorageType, StreamConfig
+        from nats.js.api import StorageType, StreamConfig
         from nats.js.errors import BadRequestError, NotFoundError
 
         try:
@@ -146,7 +145,6 @@ class Broker:
             except BadRequestError as error:
                 raise errors.RelayRefused(f"The stream {self._stream} cannot be made: {error.description}.") from error
             return
-        self.removes_consumed = config.retention not in (None, RetentionPolicy.LIMITS)
         await self._check(js, config, origin)
 
     async def _check(self, js: JetStreamContext, config: StreamConfig, origin: str) -> None:
@@ -215,6 +213,15 @@ class Broker:
         except NotFoundError:
             return None
         return Found((found.headers or {}).get(MSG_ID), found.data or b"")
+
+    async def removes_messages(self) -> bool:
+        """Return whether the stream removes consumed messages, or older ones of a subject; its owner may change that."""
+        from nats.js.api import RetentionPolicy
+
+        if self._js is None:
+            raise BrokerAway("not connected")
+        config = (await self._js.stream_info(self._stream)).config
+        return config.retention not in (None, RetentionPolicy.LIMITS) or (config.max_msgs_per_subject or 0) > 0
 
     async def _send(self, message: Message, *, after: str | None = None) -> asyncio.Future[int | None]:
         """Send one; the answer, a sequence for a duplicate, comes later, for what is volatile none."""

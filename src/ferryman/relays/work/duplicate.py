@@ -6,6 +6,9 @@ Usually that message is the same event: the process that published it died befor
 But another program may have used the id, or the stored message may have been deleted. Then the event is not in the stream, and
 the relay publishes it again. The id of that message is the event's id and the sequence of the message in its way, so that a
 repeat of this repair is dropped too. The body carries the event's own id in both cases.
+
+A stream may also remove messages itself: after a consumer has acknowledged them, or when newer ones of the same subject
+arrive. There a missing message counts as published. Published again, it would follow newer events, or be processed twice.
 """
 
 from __future__ import annotations
@@ -35,10 +38,11 @@ class Found(NamedTuple):
 class Stream(Protocol):
     """What the check needs of the broker."""
 
-    removes_consumed: bool
-
     async def find(self, sequence: int) -> Found | None:
         """Fetch a message of the stream; None if it is not there any more."""
+
+    async def removes_messages(self) -> bool:
+        """Return whether the stream removes consumed messages, or older ones of a subject."""
 
     async def store(self, message: Message) -> int | None:
         """Publish one message; return the sequence of the stored one if the server dropped it as a duplicate."""
@@ -73,7 +77,7 @@ async def _publish_again(stream: Stream, message: Message, sequence: int) -> Non
 async def _is_stored(stream: Stream, message: Message, sequence: int) -> bool:
     found = await stream.find(sequence)
     if found is None:
-        return stream.removes_consumed
+        return await stream.removes_messages()
     if found.id != message.id:
         return False
     # The bodies may differ where processes of two versions publish, or where one event was too large for a server.

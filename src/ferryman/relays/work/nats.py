@@ -5,19 +5,24 @@ place, publishes, waits for the answers, and only then keeps the new place, in a
 dies in between leaves the place where it was: the next one publishes the same events once more, under the same ids, and the
 broker drops what it knows. So nothing is lost; and while the broker remembers ids, nothing is there twice.
 
-No transaction is open while the broker is waited for: it would hold back every reader of the log, and the vacuum.
+No transaction is open while the broker is waited for: it would hold back every reader of the log, and the vacuum. So behind a
+pooler the place may be stored on another server than the events were read from: on a promoted standby, whose log ends earlier.
+The place moves only to the last published event, and only if the log still has that event. Numbers after it that no event has
+are passed in the transaction that reads them.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
 from uuid import UUID
 
 from ferryman.kernel import beyond_end, errors, events, faults, ids, retry, telemetry
+from ferryman.kernel.db import Tx
+from ferryman.kernel.event_id import EventId
 from ferryman.kernel.events import Event, Place
 from ferryman.kernel.pool import Line
 from ferryman.relays.ports import Tellers
@@ -35,11 +40,10 @@ COMING_BACK: Final = retry.Backoff(base=timedelta(milliseconds=200), cap=timedel
 
 @dataclass
 class Holding:
-    """This process publishes: under which claim, its place, the place in the database, and when its lease was renewed."""
+    """This process publishes: under which claim, its place, and when its lease was renewed."""
 
     epoch: int
     place: Place
-    stored_id: int
     renewed: float
 
 
@@ -94,8 +98,7 @@ class NatsRelay:
         if self._held is None and not await self._take():
             await self._pace.wait(self._poll)
             return
-        count = await self._go_on()
-        if count < PAGE:
+        if not await self._go_on():
             await self._pace.rest()
 
     async def _take(self) -> bool:
@@ -109,36 +112,38 @@ class NatsRelay:
         if epoch is None or place is None:
             return False
         log.info("this process publishes the log to NATS", extra={"relay": self._name, "after": place.last_id})
-        self._held = Holding(epoch, place, place.last_id, time.monotonic())
+        self._held = Holding(epoch, place, time.monotonic())
         return True
 
-    async def _go_on(self) -> int:
-        """Publish the next events and keep the place behind them; return how many they were."""
+    async def _go_on(self) -> bool:
+        """Publish the next events and move the place behind them; return whether there may be more to read."""
         held = self._held
         assert held is not None
         async with self._line.transaction() as tx:
             found, place = await events.tail(tx, held.place, limit=PAGE)
-        if found:
-            await faults.apoint("relay.read")
-            await self._broker.publish(self._messages(found))
-            await faults.apoint("relay.published")
-        # A mark alone need not be kept: who comes next makes another.
-        moved = place.last_id != held.place.last_id
-        late = time.monotonic() - held.renewed > self._lease.total_seconds() * RENEWED_AFTER
-        held.place = place
-        if moved or late:
-            await self._keep(held)
-        if found:
-            telemetry.relayed("nats", len(found))
-        return len(found)
+            if not found:
+                await self._move(tx, held, place)
+                return False
+        await faults.apoint("relay.read")
+        await self._broker.publish(self._messages(found))
+        await faults.apoint("relay.published")
+        last = found[-1]
+        await self._move(self._line, held, replace(place, last_id=last.id), published=last.identity)
+        telemetry.relayed("nats", len(found))
+        return len(found) == PAGE or place.last_id > last.id
 
-    async def _keep(self, held: Holding) -> None:
+    async def _move(self, tx: Tx, held: Holding, place: Place, *, published: EventId | None = None) -> None:
+        """Move the place; store it if its number changed or the lease needs renewal."""
+        before, held.place = held.place, place
         began = time.monotonic()
+        # A mark alone need not be kept: who comes next makes another.
+        if place.last_id == before.last_id and began - held.renewed <= self._lease.total_seconds() * RENEWED_AFTER:
+            return
         kept = await relays.advance(
-            self._line, self._name, held.place,
-            from_id=held.stored_id, owner=self._owner, epoch=held.epoch, lease=self._lease,
+            tx, self._name, place,
+            from_id=before.last_id, published=published, owner=self._owner, epoch=held.epoch, lease=self._lease,
         )  # fmt: skip
-        held.renewed, held.stored_id = began, held.place.last_id
+        held.renewed = began
         if not kept:
             log.warning("another process publishes the log by now, or the log went back", extra={"relay": self._name})
             telemetry.fenced("relay", "settle")
