@@ -173,6 +173,30 @@ async def test_an_open_writer_puts_the_repair_off_and_loses_nothing(db: Database
 
 
 @pytest.mark.contract("K10")
+@pytest.mark.parametrize("level", ["repeatable read", "serializable"])
+async def test_a_repair_by_hand_is_refused_where_its_snapshot_may_be_older_than_its_lock(
+    db: Database, database_url: str, level: str
+) -> None:
+    await history(db, uuid4(), new=1)
+    by_hand = await asyncpg.connect(database_url)
+    try:
+        await by_hand.execute(f"set default_transaction_isolation = '{level}'")
+        async with by_hand.transaction():
+            await by_hand.execute("select from ferryman.sequences")  # takes the snapshot
+            async with db.session() as tx:
+                await write(tx, "new 2")
+            with pytest.raises(asyncpg.PostgresError) as refused:
+                async with by_hand.transaction():
+                    await by_hand.execute("select ferryman.repair_sequence('events')")
+    finally:
+        await by_hand.close()
+
+    assert (refused.value.sqlstate, level in str(refused.value.as_dict()["hint"])) == ("FM015", True)
+    assert await repair(database_url) == 1
+    assert await read(db) == ["new 1", "new 2"]
+
+
+@pytest.mark.contract("K10")
 async def test_the_log_is_guarded_again_after_a_repair(db: Database, database_url: str) -> None:
     await history(db, uuid4())
     await repair(database_url)
