@@ -2139,6 +2139,13 @@ declare
         where attrelid = ('ferryman.' || of_table)::regclass and attnum > 0 and not attisdropped and attname <> place);
     newer_than timestamptz;
 begin
+    -- The snapshot of a repeatable read transaction may be older than the table lock. It lacks the rows that were committed between.
+    if current_setting('transaction_isolation') <> 'read committed' then
+        perform ferryman.refuse('CONNECTION_UNFIT',
+            format('This transaction is %s and may not see all rows of %s. Use a read committed transaction. Nothing was changed.',
+                   current_setting('transaction_isolation'), of_table),
+            '{}');
+    end if;
     if not pg_try_advisory_xact_lock(hashtextextended('ferryman.sequences', 0)) then
         return;
     end if;
