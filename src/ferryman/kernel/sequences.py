@@ -83,5 +83,6 @@ def rule(*, every: timedelta) -> Rule:
         find=behind,
         act=act,
         limit=1,  # one table in a transaction
+        only_bound=True,  # an interval of 0 does not switch it off
         key=lambda finding: finding["table_name"],
     )
