@@ -170,6 +170,29 @@ async def test_relays_whose_places_the_log_has_not_reached_miss_nothing(
     assert set(after) <= {message.subject.split(".")[6] for message in await coast.seen(5)}
 
 
+@pytest.mark.contract("K10")
+async def test_a_webhook_that_begins_beyond_the_end_begins_where_its_reader_resumes(
+    make: Make, receiver: Receiver
+) -> None:
+    async with make() as app:
+        added = (await app.webhooks.add(receiver.url(), kinds="task")).webhook
+        ended = (await app.webhooks.add(receiver.url(), name="ended", kinds="task")).webhook
+        await app.webhooks.remove(ended.id)
+        async with app.database.transaction() as tx:
+            await tx.fetch("update ferryman.consumers set last_id = 9999, mark_id = 9999")
+            await tx.fetch("update ferryman.webhooks set after_id = 9990")
+        after = await happen(app, 3)
+        async with relaying(app):
+            await settled(app, added, 3, state=DELIVERED)
+        async with app.database.session() as tx:
+            begins = {
+                row["id"]: row["after_id"] for row in await tx.fetch("select id, after_id from ferryman.webhooks")
+            }
+
+    assert {call.json["payload"]["task_id"] for call in receiver.calls} == set(after)
+    assert begins[added.id] < 9990 == begins[ended.id]
+
+
 async def readers(app: Ferryman) -> None:
     await conftest.caught_up(app, "relay.nats", "relay.webhooks")
 

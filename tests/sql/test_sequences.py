@@ -9,6 +9,8 @@ import asyncpg
 import pytest
 
 from ferryman import Ferryman
+from ferryman.app.doctor import event_log
+from ferryman.app.doctor.report import BAD, GOOD
 from ferryman.kernel import errors, events, ids, sequences, watchdog
 from ferryman.kernel.db import Tx
 from ferryman.kernel.doorbell import NoDoorbell
@@ -86,6 +88,49 @@ async def test_events_written_with_used_ids_reach_readers_once_and_in_order(
     assert story == [*(f"old {n}" for n in range(1, OLD + 1)), *fresh, "later"]
     assert list(behind) == []
     assert await repair(database_url) == 0
+
+
+@pytest.mark.contract("K10")
+async def test_ids_that_occur_twice_are_reported_where_the_sequence_passed_the_old_ones(
+    db: Database, database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    await history(db, uuid4(), new=OLD + 2)
+    async with db.session() as tx:
+        assert list(await sequences.behind(tx)) == []
+        found = await sequences.repeated(tx)
+        [reading] = await event_log.ids(tx)
+    line = Line(database_url)
+    await sequences.repair_all(line)
+    await line.close()
+
+    assert found is not None
+    assert f"from 1 to {OLD}" in found
+    assert (reading.verdict, reading.says) == (BAD, found)
+    assert found in caplog.text
+
+
+@pytest.mark.contract("K10")
+async def test_ids_of_a_log_that_was_dropped_at_its_beginning_are_reported_too(db: Database) -> None:
+    async with db.session() as tx:
+        await tx.fetch("alter sequence ferryman.events_id_seq restart 4")
+        await write(tx, "old 4", "old 5", ago=DAYS)
+        await tx.fetch(RESTART)
+        await write(tx, *(f"new {n}" for n in range(1, 31)))
+        found = await sequences.repeated(tx)
+
+    assert found is not None
+    assert "from 4 to 5" in found
+
+
+@pytest.mark.contract("K10")
+async def test_no_ids_are_reported_after_a_repair(db: Database, database_url: str) -> None:
+    await history(db, uuid4())
+    await repair(database_url)
+
+    async with db.session() as tx:
+        assert await sequences.repeated(tx) is None
+        [reading] = await event_log.ids(tx)
+    assert reading.verdict == GOOD
 
 
 @pytest.mark.contract("K10")
@@ -168,6 +213,30 @@ async def test_an_open_writer_puts_the_repair_off_and_loses_nothing(db: Database
         put_off = await repair(database_url)
 
     assert put_off == 0
+    assert await repair(database_url) == 1
+    assert await read(db) == ["new 1", "new 2"]
+
+
+@pytest.mark.contract("K10")
+@pytest.mark.parametrize("level", ["repeatable read", "serializable"])
+async def test_a_repair_by_hand_is_refused_where_its_snapshot_may_be_older_than_its_lock(
+    db: Database, database_url: str, level: str
+) -> None:
+    await history(db, uuid4(), new=1)
+    by_hand = await asyncpg.connect(database_url)
+    try:
+        await by_hand.execute(f"set default_transaction_isolation = '{level}'")
+        async with by_hand.transaction():
+            await by_hand.execute("select from ferryman.sequences")  # takes the snapshot
+            async with db.session() as tx:
+                await write(tx, "new 2")
+            with pytest.raises(asyncpg.PostgresError) as refused:
+                async with by_hand.transaction():
+                    await by_hand.execute("select ferryman.repair_sequence('events')")
+    finally:
+        await by_hand.close()
+
+    assert (refused.value.sqlstate, level in str(refused.value.as_dict()["hint"])) == ("FM015", True)
     assert await repair(database_url) == 1
     assert await read(db) == ["new 1", "new 2"]
 

@@ -19,11 +19,14 @@ _SET_BACK = db.load("ferryman.kernel", "events/set_back")
 SLACK: Final = timedelta(minutes=1)
 
 
-async def set_back(tx: db.Tx, consumer: str) -> None:
-    """Set a consumer back to the last event that was written before its place moved last, if it is beyond the end."""
+async def set_back(tx: db.Tx, consumer: str) -> int | None:
+    """Set a consumer beyond the end back to the last event before its place moved last; return that event's id, or None."""
     row = await db.one(tx, _SET_BACK, name=consumer, slack=SLACK)
-    if row is not None:
-        log.warning(
-            "the consumer %s is beyond the end of the log (%s) and resumes after event %s",
-            consumer, row["was"], row["last_id"],
-        )  # fmt: skip
+    if row is None:
+        return None
+    resume_id: int = row["last_id"]
+    log.warning(
+        "the consumer %s is beyond the end of the log (%s) and resumes after event %s",
+        consumer, row["was"], resume_id,
+    )  # fmt: skip
+    return resume_id

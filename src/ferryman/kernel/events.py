@@ -21,7 +21,7 @@ older transaction, and a third one, still open, with an id between theirs would 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from operator import itemgetter
@@ -105,12 +105,20 @@ class Mark:
     xid: str
 
 
-async def read(tx: db.Tx, consumer: str, *, limit: int = 500) -> Sequence[Event]:
+async def read(
+    tx: db.Tx,
+    consumer: str,
+    *,
+    limit: int = 500,
+    on_set_back: Callable[[db.Tx, int], Awaitable[object]] | None = None,
+) -> Sequence[Event]:
     """Return the next events of a named consumer and move it past them; to be called first in a transaction.
 
     What the caller does with them in the same transaction commits together with the new place, or not at all. Nothing is
     returned while another reader of that name is at work. After an empty answer the transaction should be committed too: it
     may hold a mark.
+
+    If the consumer was beyond the end, `on_set_back` is called with the id after which it resumes.
     """
     end = await _end(tx, consumer)
     if end["last_id"] is None:
@@ -119,7 +127,9 @@ async def read(tx: db.Tx, consumer: str, *, limit: int = 500) -> Sequence[Event]
         held = await db.one(tx, TAKE, name=consumer)
     else:
         if end["last_id"] > end["end_id"]:
-            await beyond_end.set_back(tx, consumer)
+            resume_id = await beyond_end.set_back(tx, consumer)
+            if resume_id is not None and on_set_back is not None:
+                await on_set_back(tx, resume_id)
         return ()
     if held is None:
         return ()

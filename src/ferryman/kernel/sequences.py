@@ -28,11 +28,29 @@ ALL: Final = 100
 
 _BEHIND = db.load("ferryman.kernel", "sequences/behind")
 _REPAIR = db.load("ferryman.kernel", "sequences/repair")
+_REPEATED = db.load("ferryman.kernel", "sequences/repeated")
+
+REPEATED_ADVICE: Final = (
+    "No worker can repair this. Find the newer events of each pair by logged_at (they are complete in ferryman.events), and "
+    "deliver by hand those that receivers need. After the next switch-over, start a worker before any producer."
+)
 
 
 async def behind(tx: Tx, limit: int = ALL) -> Sequence[Row]:
     """Return the tables whose sequences are behind, with the last id given out and the last id in use."""
     return await db.many(tx, _BEHIND, limit=limit)
+
+
+async def repeated(tx: Tx) -> str | None:
+    """Describe ids that occur twice in the log because its sequence started again; None if none are found."""
+    row = await db.one(tx, _REPEATED)
+    if row is None or row["last_id"] is None:
+        return None
+    return (
+        f"Ids occur twice in the log (from {row['first_id']} to {row['last_id']}, among those checked): its sequence started "
+        "again below ids in use and passed them before a worker could repair it. Relays, webhooks and consumers skipped newer "
+        "events with ids that they had passed."
+    )
 
 
 async def repair(tx: Tx, table: str) -> bool:
@@ -57,7 +75,7 @@ async def repair(tx: Tx, table: str) -> bool:
 
 
 async def repair_all(line: Line) -> None:
-    """Repair what can be repaired now; the watchdog tries the rest again."""
+    """Repair what can be repaired now, and log what can't be; the watchdog tries the rest again."""
     for row in await behind(line):
         try:
             async with line.transaction() as tx:
@@ -66,6 +84,9 @@ async def repair_all(line: Line) -> None:
             if isinstance(error, errors.DatabaseUnavailable) and not outage.locked(error):
                 raise
             log.error("%s", error, extra={"table": row["table_name"]})  # noqa: TRY400 - the message says it all
+    message = await repeated(line)
+    if message is not None:
+        log.error("%s %s", message, REPEATED_ADVICE)
 
 
 def rule(*, every: timedelta) -> Rule:
@@ -83,5 +104,6 @@ def rule(*, every: timedelta) -> Rule:
         find=behind,
         act=act,
         limit=1,  # one table in a transaction
+        only_bound=True,  # an interval of 0 does not switch it off
         key=lambda finding: finding["table_name"],
     )

@@ -46,6 +46,13 @@ declare
         where attrelid = ('ferryman.' || of_table)::regclass and attnum > 0 and not attisdropped and attname <> place);
     newer_than timestamptz;
 begin
+    -- The snapshot of a repeatable read transaction may be older than the table lock. It lacks the rows that were committed between.
+    if current_setting('transaction_isolation') <> 'read committed' then
+        perform ferryman.refuse('CONNECTION_UNFIT',
+            format('This transaction is %s and may not see all rows of %s. Use a read committed transaction. Nothing was changed.',
+                   current_setting('transaction_isolation'), of_table),
+            '{}');
+    end if;
     if not pg_try_advisory_xact_lock(hashtextextended('ferryman.sequences', 0)) then
         return;
     end if;
@@ -94,3 +101,33 @@ end
 $$;
 
 comment on function ferryman.repair_sequence(text) is 'Moves a sequence that is behind its table past all ids in use. See the view sequences.';
+
+-- Where the sequence has passed the old ids by itself, it is not behind any more, but ids occur twice. This looks for the lowest and
+-- highest ids of the log and of each of its days, by index. It reads through the log itself: a role may lack rights on partitions.
+create function ferryman.repeated_event_ids() returns setof bigint
+language plpgsql stable as $$
+declare
+    of_day constant text := '(select array(select id from ferryman.events where %1$s order by id limit 5)
+                           || array(select id from ferryman.events where %1$s order by id desc limit 5))';
+    day date;
+    candidates bigint[];
+    in_day bigint[];
+begin
+    execute 'select ' || format(of_day, 'true') into candidates;
+    for day in
+        select to_date(substr(partition.relname, 8), 'YYYYMMDD')
+        from pg_inherits
+        join pg_class as partition on partition.oid = inhrelid
+        where inhparent = 'ferryman.events'::regclass and partition.relname ~ '^events_[0-9]{8}$'
+    loop
+        execute 'select ' || format(of_day, format('logged_at >= %L and logged_at < %L',
+                                                   to_char(day, 'YYYY-MM-DD 00:00:00+00'), to_char(day + 1, 'YYYY-MM-DD 00:00:00+00')))
+            into in_day;
+        candidates := candidates || in_day;
+    end loop;
+    return query
+        select event.id from ferryman.events as event where event.id = any(candidates) group by event.id having count(*) > 1 order by event.id;
+end
+$$;
+
+comment on function ferryman.repeated_event_ids() is 'Some ids that occur twice in the log. Empty if none do.';

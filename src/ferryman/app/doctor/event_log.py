@@ -11,9 +11,12 @@ from ferryman.relays import intake
 
 
 async def ids(tx: Tx) -> list[Reading]:
-    """Find sequences that would give out ids which are in use, or which readers of the log have passed."""
+    """Find sequences that would give out ids which are in use, or which readers of the log have passed, or did so before."""
     rows = await sequences.behind(tx)
     if not rows:
+        repeated = await sequences.repeated(tx)
+        if repeated is not None:
+            return [Reading("sequences", BAD, repeated, sequences.REPEATED_ADVICE)]
         return [Reading("sequences", GOOD, "No sequence is behind its table.")]
     tables = ", ".join(f"{row['table_name']} ({row['last_id']}, in use {row['needed_id']})" for row in rows)
     says = (

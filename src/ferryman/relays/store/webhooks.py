@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from uuid import UUID
 
+from ferryman.kernel import telemetry
 from ferryman.kernel.db import Row, Tx, load, many, one
 from ferryman.relays.model import Webhook
 from ferryman.relays.states import WebhookState
+
+log = telemetry.logger("relays")
 
 _CREATE = load("ferryman.relays", "webhooks/create")
 _GET = load("ferryman.relays", "webhooks/get")
 _LIST = load("ferryman.relays", "webhooks/list")
 _TOLD = load("ferryman.relays", "webhooks/told")
+_SET_BACK = load("ferryman.relays", "webhooks/set_back")
 _PAUSE = load("ferryman.relays", "webhooks/pause")
 _RESUME = load("ferryman.relays", "webhooks/resume")
 _LOCK = load("ferryman.relays", "webhooks/lock")
@@ -63,6 +67,14 @@ async def list_page(tx: Tx, *, tenant: str, state: str | None, before: UUID | No
 async def told(tx: Tx, tenants: Collection[str]) -> list[Webhook]:
     """Read whoever may be owed an event of these tenants."""
     return [record(row) for row in await many(tx, _TOLD, tenants=list(tenants))]
+
+
+async def set_back(tx: Tx, resume_id: int) -> None:
+    """Let webhooks that begin after `resume_id` begin there, because their reader was set back to it."""
+    for row in await many(tx, _SET_BACK, resume_id=resume_id):
+        log.warning(
+            "the webhook %s began after event %s, which was lost, and begins after %s", row["id"], row["was"], resume_id
+        )
 
 
 async def pause(tx: Tx, id: UUID, *, tenant: str, reason: str | None) -> bool:

@@ -63,7 +63,7 @@ class Spread:
         if not self._begun:
             await self._begin()
         async with self._line.transaction() as tx:
-            found = await events.read(tx, self._name, limit=PAGE)
+            found = await events.read(tx, self._name, limit=PAGE, on_set_back=webhooks.set_back)
             born = await self.spread(tx, found) if found else 0
         if born:
             self._doorbell.ring("webhooks")
