@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from urllib.parse import parse_qs, urlsplit
 
+from tests.stream_server import serve
+
 IDLE = b"Z\x00\x00\x00\x05I"  # ReadyForQuery outside a transaction: what was sent has committed
 WITHIN = b"Z\x00\x00\x00\x05T"  # inside of one
 COMMIT = re.compile(rb"Q....commit;?\0", re.IGNORECASE | re.DOTALL)  # by itself, as a simple query
@@ -217,11 +219,8 @@ async def wired(url: str, *, strict: bool = False) -> AsyncIterator[tuple[Wire, 
     parts = urlsplit(url)
     folder = parse_qs(parts.query)["host"][0]
     wire = Wire(f"{folder}/.s.PGSQL.5432", strict=strict)
-    server = await asyncio.start_server(wire.carry, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    try:
-        yield wire, f"postgresql://postgres@127.0.0.1:{port}{parts.path}"
-    finally:
-        server.close()
-        await wire.close()
-        await server.wait_closed()
+    async with serve(wire.carry) as port:
+        try:
+            yield wire, f"postgresql://postgres@127.0.0.1:{port}{parts.path}"
+        finally:
+            await wire.close()

@@ -8,6 +8,7 @@ import pytest
 
 from ferryman.kernel.farewell import _break_off
 from tests.patience import PATIENCE_SECONDS
+from tests.stream_server import serve
 
 LARGE = b"x" * 20_000_000  # more than the buffers of both sockets take
 
@@ -17,14 +18,13 @@ async def test_a_connection_that_has_written_everything_and_closed_is_not_aborte
     """asyncio raises AttributeError if such a transport is aborted."""
     reads = asyncio.Event()
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def receive(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reads.wait()
         await reader.read()
         writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=2 * len(LARGE))
-    async with server:
-        _, writer = await asyncio.open_connection(*server.sockets[0].getsockname()[:2])
+    async with serve(receive) as port:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(LARGE)
         writer.close()
         assert writer.transport.get_write_buffer_size() > 0

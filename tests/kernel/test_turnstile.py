@@ -12,6 +12,7 @@ from ferryman.kernel.pool import database as pools
 from ferryman.kernel.pool import line as lines
 from ferryman.kernel.pool.turnstile import LOOKS, Turnstile
 from tests.patience import PATIENCE_SECONDS
+from tests.stream_server import serve
 
 
 async def _step() -> None:
@@ -80,11 +81,10 @@ async def test_a_line_that_moves_is_waited_in_and_one_that_stands_still_is_told_
 @asynccontextmanager
 async def refusing(sqlstate: str | None = None) -> AsyncIterator[str]:
     """An address where somebody takes connections and refuses them, or says nothing, as lost packets look like."""
-    ends = asyncio.Event()
 
     async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if sqlstate is None:
-            await ends.wait()
+            await asyncio.Event().wait()
         else:
             await reader.read(1000)
             told = f"SFATAL\0VFATAL\0C{sqlstate}\0Mno more connections\0\0".encode()
@@ -92,12 +92,8 @@ async def refusing(sqlstate: str | None = None) -> AsyncIterator[str]:
             await writer.drain()
         writer.close()
 
-    server = await asyncio.start_server(listen, "127.0.0.1", 0)
-    try:
-        yield f"postgresql://x@127.0.0.1:{server.sockets[0].getsockname()[1]}/x?sslmode=disable"
-    finally:
-        ends.set()
-        server.close()
+    async with serve(listen) as port:
+        yield f"postgresql://x@127.0.0.1:{port}/x?sslmode=disable"
 
 
 @pytest.mark.contract("K24")

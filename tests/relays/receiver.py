@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.patience import PATIENCE_SECONDS
+from tests.stream_server import serve
 
 
 @dataclass(frozen=True)
@@ -119,25 +120,5 @@ class Receiver:
 async def receiving() -> AsyncIterator[Receiver]:
     """Serve on a free port as long as the block lasts."""
     receiver = Receiver()
-    serving: set[asyncio.Task[None]] = set()
-
-    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        serving.add(task)
-        try:
-            await receiver.serve(reader, writer)
-        except asyncio.CancelledError:
-            writer.close()  # the test is over
-        finally:
-            serving.discard(task)
-
-    server = await asyncio.start_server(accept, "127.0.0.1", 0)
-    receiver.port = server.sockets[0].getsockname()[1]
-    try:
+    async with serve(receiver.serve) as receiver.port:
         yield receiver
-    finally:
-        server.close()
-        for task in serving:
-            task.cancel()
-        await asyncio.gather(*serving, return_exceptions=True)

@@ -15,6 +15,7 @@ from ferryman.kernel.doorbell import NoDoorbell
 from ferryman.kernel.nats_flush import flush_all
 from ferryman.testing import Cluster, NatsServer, trial
 from tests.patience import PATIENCE_SECONDS
+from tests.stream_server import serve
 
 
 class Production:
@@ -35,9 +36,7 @@ class Production:
 @pytest.fixture
 async def production() -> AsyncIterator[Production]:
     made = Production()
-    server = await asyncio.start_server(made.meet, "127.0.0.1", 0)
-    made.port = server.sockets[0].getsockname()[1]
-    async with server:
+    async with serve(made.meet) as made.port:
         yield made
 
 
